@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Compiler flags and the functions that add tests and fuzzers.
+
+add_library(pcilend_flags INTERFACE)
+target_compile_options(pcilend_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>)
+
+if(PCILEND_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+if(PCILEND_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "PCILEND_FUZZ needs clang: configure with the fuzz preset")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# pcilend_test(NAME sources... [LIBS libs...] [DEFS defs...]): a GoogleTest program, label "unit".
+function(pcilend_test name)
+  cmake_parse_arguments(ARG "" "" "LIBS;DEFS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE ${ARG_DEFS}
+    PCILEND_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PCILEND_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120)
+endfunction()
+
+# pcilend_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program; its corpus is corpus/NAME beside the sources.
+function(pcilend_fuzzer name)
+  if(NOT PCILEND_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_property(GLOBAL APPEND PROPERTY PCILEND_FUZZERS ${name})
+endfunction()
