@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The virtual configuration space of a borrowed function: what a driver on the borrower, or a
+ * guest, sees. It is made once from a snapshot of the lender's function and then answers every
+ * access without leaving the host; writes with an effect in hardware are reported to the caller.
+ *
+ * Layouts: PCI Local Bus 3.0 §6.1 (header), PCI Express Base 5.0 §7.5 (capabilities);
+ * names as in include/uapi/linux/pci_regs.h.
+ *
+ * Callers serialise accesses to one struct pcilend_vconfig; nothing here sleeps, so it may be
+ * used under pci_lock with interrupts off.
+ */
+#ifndef PCILEND_VCONFIG_H
+#define PCILEND_VCONFIG_H
+
+#include "pcilend/platform.h"
+
+#define PCILEND_VCONFIG_BYTES 4096
+
+/* What a write asks for beyond changing what is read back. */
+#define PCILEND_EFFECT_COMMAND	0x01	/* memory space or bus master bit changed */
+#define PCILEND_EFFECT_RESET	0x02	/* function level reset (PCIe or AF capability) */
+#define PCILEND_EFFECT_MSI	0x04	/* MSI control, address, data or mask changed */
+#define PCILEND_EFFECT_MSIX	0x08	/* MSI-X enable or function mask changed */
+#define PCILEND_EFFECT_POWER	0x10	/* power state changed */
+#define PCILEND_EFFECT_BAR	0x20	/* a BAR or the ROM BAR was written */
+#define PCILEND_EFFECT_FORWARD	0x40	/* a register that lives in the hardware: send it on */
+
+struct pcilend_vconfig_bar {
+	u64 size;	/* bytes, a power of two; 0: not implemented */
+	u32 flags;	/* PCILEND_BAR_MEM64, PCILEND_BAR_PREFETCH */
+};
+
+struct pcilend_vconfig {
+	u8 value[PCILEND_VCONFIG_BYTES];
+	u8 writable[PCILEND_VCONFIG_BYTES];	/* bits software may change */
+	u8 forward[PCILEND_VCONFIG_BYTES / 8];	/* bytes whose truth is in the hardware */
+	struct pcilend_vconfig_bar bar[7];
+	u16 express;	/* offsets of capabilities, 0: not there */
+	u16 msi;
+	u16 msix;
+	u16 power;
+	u16 advanced;	/* Advanced Features (conventional PCI FLR) */
+};
+
+/*
+ * pcilend_vconfig_init - virtual configuration space from a snapshot
+ * @hw: the function's own configuration space, @length bytes (256 or 4096), hostile
+ * @bar: sizes as the lender measured them; index 6 is the expansion ROM
+ *
+ * Capabilities that make no sense behind an NTB (SR-IOV, ATS, PRI, PASID, ACS, resizable BAR,
+ * virtual channel, hot-plug registers, MSI on a function lent with MSI-X only, vital product data
+ * that needs polling …) are taken out of the lists, which stay well formed. INTx pin reads 0.
+ * I/O BARs read 0. A broken capability list (loops, bad offsets) is cut where it breaks.
+ * Returns 0, or -EINVAL if the snapshot can't be a type 0 header.
+ */
+int pcilend_vconfig_init(struct pcilend_vconfig *config, const u8 *hw, size_t length,
+			 const struct pcilend_vconfig_bar bar[7]);
+
+/* What power-on and function level reset leave: registers back to the snapshot's defaults. */
+void pcilend_vconfig_reset(struct pcilend_vconfig *config);
+
+/* Little-endian value of @length (1, 2, 4) bytes at @offset; all ones if that is out of range. */
+u32 pcilend_vconfig_read(const struct pcilend_vconfig *config, u32 offset, u32 length);
+
+/* Writes as hardware would (read-only bits kept, write-1-to-clear honoured); the effects. */
+unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u32 length,
+				   u32 value);
+
+/* True if any byte of the access must be read from the hardware instead. */
+bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, u32 length);
+
+/* Addresses software put into the BARs (memory bits only), 0 if not implemented or not set. */
+u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar);
+
+bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config);
+bool pcilend_vconfig_memory(const struct pcilend_vconfig *config);
+
+#endif /* PCILEND_VCONFIG_H */

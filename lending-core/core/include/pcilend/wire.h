@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The wire protocol between the pcilend.ko of two hosts, version 1.
+ *
+ * Both hosts offer the other one a control area in their own memory: a page of header and
+ * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
+ * through its memory window, so that nobody ever waits for a read across the link. Scratchpads
+ * say where the area is; doorbell bit 0 says "look".
+ *
+ * All fields are little-endian. Everything in here comes from a peer and is hostile until one of
+ * the pcilend_wire_* checks passed it.
+ */
+#ifndef PCILEND_WIRE_H
+#define PCILEND_WIRE_H
+
+#include "pcilend/platform.h"
+
+#define PCILEND_WIRE_VERSION 1
+#define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
+
+/*
+ * Scratchpads each host writes for its peer, in this order; SPAD_MAGIC last, and zeroed first
+ * when the values change. Upstream hardware drivers give each side at least 8 (ntb_hw_amd).
+ */
+enum pcilend_spad {
+	PCILEND_SPAD_MAGIC = 0,		/* PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION */
+	PCILEND_SPAD_BOOT_LOW = 1,	/* boot id: random, new at every load of the module */
+	PCILEND_SPAD_BOOT_HIGH = 2,
+	PCILEND_SPAD_NODE = 3,		/* node id, 1 to 65535 */
+	PCILEND_SPAD_AREA_PAGE = 4,	/* offset of the control area in window 0, in 4 KiB pages */
+	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the peer's boot id once its area is mapped: */
+					/* both sides are up when each has seen the other */
+	PCILEND_SPADS = 6,
+};
+
+#define PCILEND_DOORBELL_KICK 0
+
+#define PCILEND_SLOT_BYTES 256
+#define PCILEND_RING_SLOTS 60
+#define PCILEND_AREA_BYTES (PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES + 1024) /* 16 KiB */
+
+/*
+ * The control area. The peer writes everything in it but `owner`. A ring is full when head -
+ * tail == PCILEND_RING_SLOTS; a writer that finds it full waits, bounded, or gives up with -EBUSY.
+ */
+struct pcilend_wire_area {
+	/* Written by the area's owner before it shows MAGIC; constant afterwards. */
+	__le32 magic;
+	__le32 version;
+	__le64 boot;
+	__le32 node;
+	__le32 reserved0[11];
+	/* Written by the peer. */
+	__le64 heartbeat;	/* +1 every PCILEND_HEARTBEAT_MS while the peer lives */
+	__le32 head;		/* messages ever put into this ring */
+	__le32 tail;		/* messages the peer has taken from the ring in its own area */
+	__le64 writer_boot;	/* boot id of who wrote head: stale writers are ignored */
+	__u8 reserved1[1024 - 64 - 24];
+	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
+} __packed;
+
+#define PCILEND_HEARTBEAT_MS 500
+#define PCILEND_LEASE_MS_DEFAULT 10000	/* no heartbeat for this long ends every lease */
+#define PCILEND_LEASE_MS_MIN 2000
+#define PCILEND_LEASE_MS_MAX 3600000
+#define PCILEND_REQUEST_MS 5000		/* a request without an answer fails with -ETIMEDOUT */
+
+enum pcilend_msg_type {
+	/* Notices from a lender, without answer. */
+	PCILEND_MSG_FUNCTION = 1,	/* struct pcilend_msg_function: appeared or changed */
+	PCILEND_MSG_WITHDRAW = 2,	/* struct pcilend_msg_id: no longer offered */
+	PCILEND_MSG_LOST = 3,		/* struct pcilend_msg_lease: the lease is over */
+	PCILEND_MSG_CONNECTED = 4,	/* struct pcilend_msg_connected */
+	/* Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status. */
+	PCILEND_MSG_BORROW = 16,	/* struct pcilend_msg_borrow -> struct pcilend_msg_borrowed */
+	PCILEND_MSG_RETURN = 17,	/* struct pcilend_msg_lease: answered when fenced and reset */
+	PCILEND_MSG_MAP = 18,		/* struct pcilend_msg_map */
+	PCILEND_MSG_UNMAP = 19,		/* struct pcilend_msg_map */
+	PCILEND_MSG_BUS_MASTER = 20,	/* struct pcilend_msg_bus_master */
+	PCILEND_MSG_RESET = 21,		/* struct pcilend_msg_lease: FLR or the like, state restored */
+	PCILEND_MSG_CONFIG_READ = 22,	/* struct pcilend_msg_config -> the same with data */
+	PCILEND_MSG_CONFIG_WRITE = 23,	/* struct pcilend_msg_config with data */
+	PCILEND_MSG_SYNC = 24,		/* no payload: asks for all PCILEND_MSG_FUNCTION notices */
+};
+
+#define PCILEND_MSG_FLAG_ANSWER 0x0001
+
+/* Why a request was refused; each has one errno on the requester's side (wire.c). */
+enum pcilend_status {
+	PCILEND_STATUS_OK = 0,
+	PCILEND_STATUS_MALFORMED = 1,	/* -EPROTO */
+	PCILEND_STATUS_NO_FUNCTION = 2,	/* -ENODEV: unknown, or not offered to this node */
+	PCILEND_STATUS_UNAVAILABLE = 3,	/* -EAGAIN: added, but not made available */
+	PCILEND_STATUS_BUSY = 4,	/* -EBUSY: borrowed by somebody else */
+	PCILEND_STATUS_NO_LEASE = 5,	/* -ESTALE: the lease named is not the one in force */
+	PCILEND_STATUS_RANGE = 6,	/* -ERANGE: an address or size outside what may be used */
+	PCILEND_STATUS_NO_SPACE = 7,	/* -ENOSPC: no aperture or table space left */
+	PCILEND_STATUS_FAILED = 8,	/* -EIO: the device or IOMMU refused */
+	PCILEND_STATUS_QUARANTINED = 9,	/* -EUCLEAN */
+	PCILEND_STATUS_OVERLOAD = 10,	/* -EBUSY: too many requests at once */
+};
+
+struct pcilend_msg_header {
+	__le16 type;
+	__le16 flags;
+	__le16 status;		/* enum pcilend_status, in answers */
+	__le16 length;		/* bytes of payload after this header */
+	__le32 request;		/* chosen by the requester, not 0; 0 in notices */
+	__le32 sequence;	/* the ring's head before this message */
+	__le64 boot;		/* sender's boot id */
+} __packed;
+
+#define PCILEND_PAYLOAD_BYTES (PCILEND_SLOT_BYTES - 24)
+
+#define PCILEND_BARS 7			/* 0 to 5, 6 = expansion ROM */
+#define PCILEND_BAR_MEM64 0x01
+#define PCILEND_BAR_PREFETCH 0x02
+#define PCILEND_BAR_IO 0x04		/* can't be reached by a borrower */
+
+struct pcilend_msg_bar {
+	__le64 size;		/* bytes; 0: not there */
+	__le32 flags;
+} __packed;
+
+struct pcilend_msg_function {
+	__le32 id;
+	__u8 uuid[16];
+	__le16 vendor;
+	__le16 device;
+	__le16 subsystem_vendor;
+	__le16 subsystem_device;
+	__le32 class_revision;
+	__u8 state;		/* enum pcilend_function_state */
+	__u8 reserved[3];
+	__le32 borrower;	/* node id, 0: none */
+	__le16 segment;		/* address on the lender, for people */
+	__u8 bus;
+	__u8 devfn;
+	__le64 serial;		/* PCIe device serial number, 0: none */
+	struct pcilend_msg_bar bar[PCILEND_BARS];
+} __packed;
+
+struct pcilend_msg_id {
+	__le32 id;
+} __packed;
+
+struct pcilend_msg_lease {
+	__le32 id;
+	__le32 lease;
+	__le32 reason;		/* enum pcilend_lost_reason in PCILEND_MSG_LOST, else 0 */
+} __packed;
+
+enum pcilend_lost_reason {
+	PCILEND_LOST_REVOKED = 1,	/* the lender took the function back */
+	PCILEND_LOST_EXPIRED = 2,	/* no heartbeat */
+	PCILEND_LOST_GONE = 3,		/* the function was unplugged or failed */
+};
+
+struct pcilend_msg_connected {
+	__le32 connected;	/* 1: the sender offers its functions to the receiver */
+} __packed;
+
+struct pcilend_msg_borrow {
+	__le32 id;
+	__le32 lease_ms;	/* PCILEND_LEASE_MS_MIN to _MAX */
+	__u8 owner[16];		/* UUID of the domain, or 0 */
+	/*
+	 * Device-side address (1 MiB aligned, below 4 GiB) at which the lender shall let the
+	 * function reach the borrower's interrupt controller, 0xfee00000 behind window 0.
+	 */
+	__le64 interrupt_alias;
+} __packed;
+
+/* Where a lent BAR lies in the memory windows that the borrower has onto the lender. */
+struct pcilend_msg_placement {
+	__le64 offset;		/* bytes from the window's start, page aligned */
+	__le64 size;		/* bytes; 0: not reachable */
+	__le32 window;
+	__le32 shift;		/* where the BAR starts in its first page, for BARs below 4 KiB */
+} __packed;
+
+struct pcilend_msg_borrowed {
+	__le32 id;
+	__le32 lease;		/* named in every later request; never 0, never used twice */
+	struct pcilend_msg_placement bar[6];
+} __packed;
+
+/*
+ * [device_address, +size) on the function's side reaches [offset, +size) of the window the lender
+ * has onto the borrower. All page aligned. UNMAP names the device-side range only.
+ */
+struct pcilend_msg_map {
+	__le32 id;
+	__le32 lease;
+	__le64 device_address;
+	__le64 offset;
+	__le64 size;
+	__le32 window;
+	__le32 reserved;
+} __packed;
+
+struct pcilend_msg_bus_master {
+	__le32 id;
+	__le32 lease;
+	__le32 on;		/* 0: off, answered when pending transactions are drained; 1: on */
+} __packed;
+
+#define PCILEND_CONFIG_CHUNK 192
+
+struct pcilend_msg_config {
+	__le32 id;
+	__le32 lease;
+	__le16 offset;
+	__le16 length;		/* read: 1 to PCILEND_CONFIG_CHUNK; write: 1, 2 or 4, aligned */
+	__u8 data[PCILEND_CONFIG_CHUNK];
+} __packed;
+
+pcilend_static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
+pcilend_static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
+pcilend_static_assert(sizeof(struct pcilend_msg_function) == 136, "function notice");
+pcilend_static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
+pcilend_static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
+
+/*
+ * pcilend_wire_check - is this message one that the protocol allows?
+ * @slot: PCILEND_SLOT_BYTES, copied out of the ring once; never look at the ring again.
+ * @boot: boot id of the peer, as found at the handshake.
+ * @sequence: the message's place in the ring.
+ *
+ * Checks type, flags, length (exactly the payload of that type), boot id, sequence, reserved
+ * bits, alignment and ranges that need no state. Returns 0 or -EPROTO; *why (optional) is a
+ * constant string for the log.
+ */
+int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char **why);
+
+/*
+ * Fills a header in @slot and zeroes the rest; the caller has put, or puts, the payload behind it.
+ * @length is the payload of @type; pcilend_wire_length() gives it (or -EPROTO).
+ */
+int pcilend_wire_length(__u16 type, int answer);
+void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32 request,
+			 __u32 sequence, __u64 boot);
+
+/* The negative errno a refusal becomes on the requester's side; -EPROTO for unknown ones. */
+int pcilend_status_to_errno(__u16 status);
+__u16 pcilend_status_from_errno(int error);
+
+const char *pcilend_status_name(__u16 status);
+const char *pcilend_msg_name(__u16 type);
+
+#endif /* PCILEND_WIRE_H */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What pcilend.ko gives its frontends (pcilend_mdev.ko, pcilend_shadow.ko): remote functions,
+ * leases, virtual functions, guest slots. Frontends use nothing else of it.
+ */
+#ifndef PCILEND_PCILEND_H
+#define PCILEND_PCILEND_H
+
+#include <linux/device.h>
+#include <linux/iommu.h>
+#include <linux/list.h>
+#include <linux/pci.h>
+#include <linux/uuid.h>
+
+#include "pcilend/vconfig.h"
+#include "pcilend/wire.h"
+
+#define PCILEND_OWNER_BYTES 64
+
+/**
+ * struct pcilend_remote - a function that a connected lender offers to this host
+ *
+ * A device on the pcilend bus, named by its id in hex ("40001"). Lives from the lender's first
+ * notice until it is withdrawn or the peer goes; hold a reference on @dev to keep the memory.
+ * Only @dev, @id, @uuid and @info's identity fields are constant and may be read without a lock.
+ *
+ * A frontend keeps what it needs with pcilend_remote_set_data(); core never looks at it.
+ */
+struct pcilend_remote {
+	struct device dev;
+	u32 id;
+	uuid_t uuid;
+	struct pcilend_msg_function info;
+};
+
+#define to_pcilend_remote(d) container_of(d, struct pcilend_remote, dev)
+
+/**
+ * struct pcilend_frontend - one way to use a borrowed function
+ * @name: as given to BORROW: "mdev", "shadow"
+ * @driver_override: name of the pci_driver that alone may bind the virtual function, or NULL to
+ *	let its ordinary driver bind
+ * @added: a remote function appeared (also called for those present at registration). May sleep.
+ *	Called without locks that the functions below take. An error is logged, nothing more.
+ * @removed: it is going; after the return no reference to it may be used. May sleep.
+ * @lost: the lease of a function this frontend uses is over and was not returned: stop using
+ *	BARs (they read all-ones), release what is held, call pcilend_return(). May sleep; called
+ *	from a work item without locks.
+ */
+struct pcilend_frontend {
+	const char *name;
+	const char *driver_override;
+	struct module *owner;
+	int (*added)(struct pcilend_remote *remote);
+	void (*removed)(struct pcilend_remote *remote);
+	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
+	/* private: */
+	struct list_head node;
+};
+
+int pcilend_frontend_register(struct pcilend_frontend *frontend);
+void pcilend_frontend_unregister(struct pcilend_frontend *frontend);
+
+void *pcilend_remote_data(struct pcilend_remote *remote, struct pcilend_frontend *frontend);
+int pcilend_remote_set_data(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
+			    void *data);
+
+/**
+ * pcilend_borrow - get a lease on a remote function and make its virtual function
+ * @owner: who asks, for people and for pcilend_return(); at most PCILEND_OWNER_BYTES - 1 bytes
+ *
+ * On success the lender has the function in a private IOMMU domain with bus mastering off, its
+ * BARs are reachable through the memory window, and a virtual function (struct pci_dev on a
+ * virtual root bus) exists and is bound as @frontend->driver_override says.
+ *
+ * Process context, may sleep for up to PCILEND_REQUEST_MS a step. Takes the remote's lock.
+ * Return: 0; -EALREADY if this owner and frontend hold it already; -EBUSY, -EAGAIN, -ENODEV,
+ * -ETIMEDOUT, -EUCLEAN, -ENOSPC … as pcilend_status_to_errno(). @why (NULL allowed) is set to a
+ * constant sentence for people on failure.
+ */
+int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
+		   const char *owner, const char **why);
+
+/**
+ * pcilend_return - give a function back
+ * @owner: NULL, or the owner that must match, else -EPERM
+ *
+ * Removes the virtual function (its driver is unbound), tells the lender, and waits until it has
+ * stopped and reset the device, or the lease is known to be over. Slots of this lease are free
+ * afterwards. Process context, may sleep. Return: 0 also if nothing was borrowed.
+ */
+int pcilend_return(struct pcilend_remote *remote, const char *owner);
+
+/**
+ * The virtual function of the current lease, with a reference (pci_dev_put()), or NULL.
+ * Its drvdata belongs to the bound driver.
+ */
+struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote);
+/* The remote function behind a virtual function; valid while a driver is bound to it. */
+struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *virtual);
+
+/**
+ * pcilend_remote_lease - the lease in force
+ * @owner: buffer of PCILEND_OWNER_BYTES for the owner, or NULL
+ * Return: lease number, 0 if not borrowed by this host.
+ */
+u32 pcilend_remote_lease(struct pcilend_remote *remote, char *owner);
+
+/**
+ * pcilend_bar - where a borrowed BAR is on this host
+ * @address: set to the CPU-physical address inside the memory window
+ * @size: set to the BAR's size in bytes
+ * Return: 0, -ENOENT if the BAR is not there or not reachable, -ESTALE without a lease.
+ */
+int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *address,
+		resource_size_t *size);
+
+/*
+ * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
+ * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
+ */
+int pcilend_reset(struct pcilend_remote *remote);
+int pcilend_bus_master(struct pcilend_remote *remote, bool on);
+int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
+int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+/* A fresh copy of the snapshot that was taken at borrow, to make a virtual config space of. */
+int pcilend_config_init(struct pcilend_remote *remote, struct pcilend_vconfig *config);
+
+/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
+int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
+int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+
+/**
+ * pcilend_slot_get - IOVA range of this host's aperture for guest memory
+ * @size: bytes, page aligned
+ * @iova: set to its start
+ *
+ * The pages are mapped into pcilend_aperture() by the caller, and unmapped by it before
+ * pcilend_slot_put(), which must come after pcilend_bus_master(false) or pcilend_return()
+ * was acknowledged. Return: 0 or -ENOSPC.
+ */
+int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova);
+void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size);
+
+/* IOMMU domain of the NTB towards this function's lender; valid while the lease is held. */
+struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote);
+
+/* Counters shown by FUNCTION_GET. */
+void pcilend_report_guest_memory(struct pcilend_remote *remote, u64 bytes, u64 microseconds);
+
+/* The reset state of the interrupt alias: device-side address of the borrower's 0xfee00000. */
+#define PCILEND_INTERRUPT_ALIAS 0xfe000000ULL
+#define PCILEND_INTERRUPT_BYTES 0x100000ULL
+
+#endif /* PCILEND_PCILEND_H */

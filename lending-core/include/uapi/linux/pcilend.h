@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * The generic-netlink contract of pcilend.ko. lending-core/netlink/pcilend.yaml documents it;
+ * a unit test holds the two files together.
+ */
+#ifndef _UAPI_LINUX_PCILEND_H
+#define _UAPI_LINUX_PCILEND_H
+
+#define PCILEND_FAMILY_NAME "pcilend"
+#define PCILEND_FAMILY_VERSION 1
+#define PCILEND_MCGRP_EVENTS "events"
+
+/* State of a function, as its lender sees it (and as announced to borrowers). */
+enum pcilend_function_state {
+	PCILEND_FUNCTION_LOCAL = 0,	/* not offered */
+	PCILEND_FUNCTION_ADDED = 1,	/* peers see it; the lender's own driver uses it */
+	PCILEND_FUNCTION_AVAILABLE = 2,	/* may be borrowed */
+	PCILEND_FUNCTION_BORROWED = 3,	/* leased to one borrower */
+	PCILEND_FUNCTION_FENCING = 4,	/* lease ended: DMA being stopped and unmapped */
+	PCILEND_FUNCTION_RESETTING = 5,	/* being reset and checked */
+	PCILEND_FUNCTION_QUARANTINED = 6, /* did not come back from its reset; see quarantine */
+};
+
+enum pcilend_link_state {
+	PCILEND_LINK_DOWN = 0,		/* the NTB reports no link */
+	PCILEND_LINK_HANDSHAKE = 1,	/* link up, peer's pcilend not seen yet */
+	PCILEND_LINK_UP = 2,		/* control channel works */
+	PCILEND_LINK_REFUSED = 3,	/* can't be used; link-reason says why and what to do */
+};
+
+enum pcilend_event {
+	PCILEND_EVENT_LINK = 1,		/* a link's state changed: LINK */
+	PCILEND_EVENT_FUNCTION = 2,	/* a function's state changed, or it appeared: FUNCTION */
+	PCILEND_EVENT_FUNCTION_GONE = 3, /* a remote function is no longer offered: FUNCTION (id) */
+	PCILEND_EVENT_LEASE_LOST = 4,	/* a lease ended that we had not returned: FUNCTION */
+};
+
+enum pcilend_cmd {
+	PCILEND_CMD_UNSPEC = 0,
+	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
+	PCILEND_CMD_LINK_GET = 2,	/* dump: -> LINK */
+	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID: offer this host's functions to that node */
+	PCILEND_CMD_DISCONNECT = 4,	/* admin: NODE_ID; -EBUSY while it borrows */
+	PCILEND_CMD_FUNCTION_GET = 5,	/* dump, or do with ID or BDF: -> FUNCTION */
+	PCILEND_CMD_ADD = 6,		/* admin: BDF -> FUNCTION */
+	PCILEND_CMD_REMOVE = 7,		/* admin: BDF */
+	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
+	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF; -EBUSY while borrowed */
+	PCILEND_CMD_BORROW = 10,	/* admin: ID, FRONTEND, OWNER -> FUNCTION */
+	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (optional: must match); 0 if not borrowed */
+	PCILEND_CMD_EVENT = 12,		/* multicast: EVENT and what it says */
+	__PCILEND_CMD_MAX,
+};
+#define PCILEND_CMD_MAX (__PCILEND_CMD_MAX - 1)
+
+/* Top-level attributes of requests, replies and events. */
+enum pcilend_attr {
+	PCILEND_A_UNSPEC = 0,
+	PCILEND_A_NODE_ID = 1,		/* u32 */
+	PCILEND_A_BOOT_ID = 2,		/* u64 */
+	PCILEND_A_ABI = 3,		/* u32: wire protocol version */
+	PCILEND_A_LINK = 4,		/* nest of pcilend_link_attr */
+	PCILEND_A_FUNCTION = 5,		/* nest of pcilend_function_attr */
+	PCILEND_A_ID = 6,		/* u32: function id, node << 16 | index */
+	PCILEND_A_BDF = 7,		/* string: dddd:bb:dd.f */
+	PCILEND_A_FRONTEND = 8,		/* string: "mdev", "shadow" */
+	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain UUID */
+	PCILEND_A_EVENT = 10,		/* u32: enum pcilend_event */
+	PCILEND_A_PAD = 11,
+	__PCILEND_A_MAX,
+};
+#define PCILEND_A_MAX (__PCILEND_A_MAX - 1)
+
+enum pcilend_link_attr {
+	PCILEND_LINK_A_UNSPEC = 0,
+	PCILEND_LINK_A_INDEX = 1,	/* u32: number of this link on this host */
+	PCILEND_LINK_A_ADAPTER = 2,	/* string: the NTB's PCI address */
+	PCILEND_LINK_A_DRIVER = 3,	/* string: the NTB's hardware driver */
+	PCILEND_LINK_A_STATE = 4,	/* u32: enum pcilend_link_state */
+	PCILEND_LINK_A_REASON = 5,	/* string: why it is refused, and the cure */
+	PCILEND_LINK_A_PEER_NODE = 6,	/* u32; absent until the handshake */
+	PCILEND_LINK_A_PEER_BOOT_ID = 7, /* u64 */
+	PCILEND_LINK_A_CONNECTED = 8,	/* flag: this host offers its functions to the peer */
+	PCILEND_LINK_A_PEER_CONNECTED = 9, /* flag: the peer offers its functions to this host */
+	PCILEND_LINK_A_TX_MESSAGES = 10, /* u64: control messages sent */
+	PCILEND_LINK_A_RX_MESSAGES = 11, /* u64: control messages received */
+	PCILEND_LINK_A_BAD_MESSAGES = 12, /* u64: received and refused as malformed */
+	PCILEND_LINK_A_TIMEOUTS = 13,	/* u64: requests without an answer */
+	PCILEND_LINK_A_EXPORT_BYTES = 14, /* u64: bytes of local BARs the peer can reach */
+	PCILEND_LINK_A_SLOT_BYTES = 15,	/* u64: bytes of guest memory the peer can reach */
+	PCILEND_LINK_A_PAD = 16,
+	__PCILEND_LINK_A_MAX,
+};
+#define PCILEND_LINK_A_MAX (__PCILEND_LINK_A_MAX - 1)
+
+enum pcilend_function_attr {
+	PCILEND_FUNCTION_A_UNSPEC = 0,
+	PCILEND_FUNCTION_A_ID = 1,	/* u32 */
+	PCILEND_FUNCTION_A_UUID = 2,	/* binary, 16 bytes */
+	PCILEND_FUNCTION_A_LENDER = 3,	/* u32: node id */
+	PCILEND_FUNCTION_A_BDF = 4,	/* string: address on the lender */
+	PCILEND_FUNCTION_A_STATE = 5,	/* u32: enum pcilend_function_state */
+	PCILEND_FUNCTION_A_VENDOR = 6,	/* u16 */
+	PCILEND_FUNCTION_A_DEVICE = 7,	/* u16 */
+	PCILEND_FUNCTION_A_SUBSYSTEM_VENDOR = 8, /* u16 */
+	PCILEND_FUNCTION_A_SUBSYSTEM_DEVICE = 9, /* u16 */
+	PCILEND_FUNCTION_A_CLASS = 10,	/* u32: class << 8 | revision, as in config space 0x08 */
+	PCILEND_FUNCTION_A_BORROWER = 11, /* u32: node id; absent unless borrowed */
+	PCILEND_FUNCTION_A_LEASE = 12,	/* u32: lease number; absent unless borrowed */
+	PCILEND_FUNCTION_A_FRONTEND = 13, /* string; on the borrower, while borrowed here */
+	PCILEND_FUNCTION_A_OWNER = 14,	/* string; on the borrower, while borrowed here */
+	PCILEND_FUNCTION_A_VIRTUAL = 15, /* string: PCI address of the virtual function here */
+	PCILEND_FUNCTION_A_REASON = 16,	/* string: why quarantined */
+	PCILEND_FUNCTION_A_BAR = 17,	/* multi: nest of pcilend_bar_attr */
+	PCILEND_FUNCTION_A_DRIVER = 18,	/* string: driver bound on the lender */
+	PCILEND_FUNCTION_A_GUEST_BYTES = 19, /* u64: guest memory mapped for it (borrower) */
+	PCILEND_FUNCTION_A_GUEST_MAP_US = 20, /* u64: time the last mapping took (borrower) */
+	PCILEND_FUNCTION_A_RESETS = 21,	/* u32: resets since added (lender) */
+	PCILEND_FUNCTION_A_FAULTS = 22,	/* u64: DMA faults since borrowed (lender) */
+	PCILEND_FUNCTION_A_PAD = 23,
+	__PCILEND_FUNCTION_A_MAX,
+};
+#define PCILEND_FUNCTION_A_MAX (__PCILEND_FUNCTION_A_MAX - 1)
+
+enum pcilend_bar_attr {
+	PCILEND_BAR_A_UNSPEC = 0,
+	PCILEND_BAR_A_INDEX = 1,	/* u32: 0 to 5, 6 = expansion ROM */
+	PCILEND_BAR_A_SIZE = 2,		/* u64: bytes */
+	PCILEND_BAR_A_FLAGS = 3,	/* u32: PCILEND_BAR_* of the wire protocol */
+	PCILEND_BAR_A_PAD = 4,
+	__PCILEND_BAR_A_MAX,
+};
+#define PCILEND_BAR_A_MAX (__PCILEND_BAR_A_MAX - 1)
+
+#endif /* _UAPI_LINUX_PCILEND_H */
