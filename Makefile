@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# One entry to everything. `make help` lists the targets.
+
+KERNEL ?= 6.12
+NODES ?= 2
+FUZZ_SECONDS ?= 20
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab fuzz check format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: KERNEL=6.12|7.2, FUZZ_SECONDS=N; PCILEND_CACHE is the cache (/var/cache/pcilend)."
+
+deps: ## the Debian packages that building needs (as root)
+	@tools/setup/install-packages
+
+build/build.ninja: CMakeLists.txt CMakePresets.json | deps
+	@cmake --preset release >/dev/null
+
+build: build/build.ninja ## programs in build/bin
+	@cmake --build --preset release -- --quiet
+
+image: deps ## the lab's QEMU, kernels and file systems
+	@qemu-tests/image/build --kernel $(KERNEL)
+
+modules: image ## kernel modules in build/modules/KERNEL
+	@qemu-tests/image/build-modules --kernel $(KERNEL)
+
+demo: build modules ## the main job, step by step: a lent NVMe drive in a guest of another host
+	@build/bin/pcilend-demo
+
+lab: build modules ## two hosts, and a shell on one of them
+	@build/bin/pcilend-lab up --hosts $(NODES) --kernel $(KERNEL) --device host1:nvme,serial=lab,drive-size=256M
+	@echo "host1 (node 4) has an NVMe drive to lend. Other shells: build/bin/pcilend-lab shell host2"
+	@echo "When done: build/bin/pcilend-lab down"
+	@build/bin/pcilend-lab shell host1
+
+lab-update: build modules ## puts freshly built programs and modules into the running lab
+	@build/bin/pcilend-lab update
+
+test: build modules ## every test; ends with "N passed, N failed"
+	@tools/test/run unit fuzz lab
+
+test-unit: deps ## unit tests, under sanitizers
+	@tools/test/run unit
+
+test-lab: build modules ## scenarios on real VMs
+	@tools/test/run lab
+
+fuzz: deps ## every fuzzer for FUZZ_SECONDS
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test/run fuzz
+
+check: deps ## formatting, checkpatch, clang-tidy
+	@tools/test/check
+
+format: ## clang-format on all C++
+	@git ls-files '*.cpp' '*.h' | xargs grep -LE 'GPL-2.0-only|BSD-2-Clause' | xargs clang-format -i
+
+clean: ## removes build/ (the cache stays)
+	@rm -rf build
