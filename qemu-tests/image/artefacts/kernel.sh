@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# One Debian kernel: image, headers, and the parts of its source the lab uses, all of one version.
+#   release            what uname -r says
+#   image/ headers/    the packages' content
+#   source/            drivers/ntb, drivers/pci/switch, and scripts/ for checkpatch
+# shellcheck disable=SC2034,SC2154
+title="Debian kernel $series, headers and NTB sources"
+needs=(base)
+inputs=(lib/tree.sh)
+
+build() {
+	local tree=$out/tree release version known name
+	mkdir -p "$tree" "$out"/{image,headers,source}
+	copy_tree "$need_base" "$tree"
+	find_release
+	if [[ ! $release ]]; then
+		in_tree "$tree" apt-get -q update
+		find_release
+	fi
+	[[ $release ]] || {
+		printf 'the mirror has no linux-image-%s.*+deb13-amd64\n' "$series"
+		return 1
+	}
+	version=$(in_tree "$tree" apt-cache policy "linux-image-$release" |
+		sed -n 's/^  Candidate: //p')
+	known=$(in_tree "$tree" apt-cache pkgnames)
+
+	# The image is one package in 6.12 and three in 7.2.
+	local -a image=() headers=("linux-headers-$release" "linux-headers-${release%-amd64}-common"
+		"linux-kbuild-${release%-amd64}")
+	for name in linux-{image,binary,modules,base}-"$release"; do
+		! grep -qxF "$name" <<<"$known" || image+=("$name")
+	done
+	download_packages "$tree" "$version" "${image[@]}" "${headers[@]}" "linux-source-$series"
+
+	extract_packages "$version" "$out/image" "${image[@]}"
+	extract_packages "$version" "$out/headers" "${headers[@]}"
+	extract_packages "$version" "$out/source" "linux-source-$series"
+	xz -dc -T2 "$out/source/usr/src/linux-source-$series.tar.xz" |
+		tar x -C "$out/source" --strip-components=1 --wildcards \
+			'*/drivers/ntb' '*/drivers/pci/switch' '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' \
+			'*/scripts/const_structs.checkpatch'
+	rm -rf "$out/source/usr" "$tree"
+	printf '%s\n' "$release" >"$out/release"
+}
+
+find_release() {
+	release=$(in_tree "$tree" apt-cache pkgnames "linux-image-$series." |
+		sed -n 's/^linux-image-\([0-9.]*+deb13-amd64\)$/\1/p' | sort -V | tail -n1)
+}

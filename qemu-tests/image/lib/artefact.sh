@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The cache: artefacts keyed by what they are made from, built aside, renamed when whole.
+#
+# An artefact NAME[@SERIES] is described by artefacts/NAME.sh, which sets
+#   needs=(…)   artefacts it is made from ("NAME@@": of the same kernel series)
+#   inputs=(…)  files and directories it is made from, relative to qemu-tests/image
+#   title=…     what the progress line says
+# and defines build(), which fills the directory $out. While build() runs, need_NAME holds the
+# path of each needed artefact ("-" written "_") and $series the kernel series.
+
+image_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+checkout=$(cd "$image_dir/../.." && pwd)
+cache=${PCILEND_CACHE:-/var/cache/pcilend}
+: "${build_id:=$$}" "${build_start:=$EPOCHREALTIME}"
+
+die() {
+	printf 'image: %s\n' "$*" >&2
+	exit 1
+}
+
+check_series() {
+	case $1 in
+	6.12 | 7.2) ;;
+	*) die "no kernel series '$1': use --kernel 6.12 or --kernel 7.2" ;;
+	esac
+}
+
+seconds_since() {
+	local now=$EPOCHREALTIME us
+	us=$((${now/[.,]/} - ${1/[.,]/}))
+	printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10))
+}
+
+progress() { # SECONDS TEXT
+	printf '%7s s  %s\n' "$1" "$2" >&2
+}
+
+# Hash of the named files (and of all files below the named directories): content, mode, path.
+hash_inputs() {
+	(
+		cd "$image_dir"
+		find "$@" -type f -printf '%m %p\n' | LC_ALL=C sort
+		find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+	) | sha256sum | cut -c1-12
+}
+
+# need NAME[@SERIES]: makes the artefact if it is not in the cache; its path is left in $artefact.
+# Not to be called where bash ignores set -e (in conditions).
+need() {
+	local name=$1 base=${1%@*} series='' title='' dep key dir log start
+	local -a needs=() inputs=() ids=()
+	[[ $name == *@* ]] && series=${name#*@}
+	# shellcheck source=/dev/null
+	source "$image_dir/artefacts/$base.sh"
+	local -a my_needs=("${needs[@]}") my_inputs=("${inputs[@]}")
+	local my_title=$title
+
+	for dep in "${my_needs[@]}"; do
+		need "${dep/%@@/@$series}"
+		ids+=("$(<"$artefact/.id")")
+		local "need_$(tr - _ <<<"${dep%%@*}")=$artefact"
+	done
+
+	key=$({
+		printf '%s\n' "$name" "${ids[@]}"
+		hash_inputs "artefacts/$base.sh" "${my_inputs[@]}"
+	} | sha256sum | cut -c1-12)
+	dir=$cache/$name-$key
+	artefact=$dir
+	if [[ -e $dir/.id ]]; then
+		touch -c "$dir"
+		return
+	fi
+
+	mkdir -p "$cache"/{.building,.locks,logs}
+	local lock
+	exec {lock}>>"$cache/.locks/$name-$key"
+	if ! flock -n "$lock"; then
+		local holder
+		holder=$(head -n1 "$cache/.locks/$name-$key.holder" 2>/dev/null || true)
+		[[ $holder == "$build_id" ]] ||
+			printf '           waiting for another build to finish %s\n' "$name" >&2
+		flock "$lock"
+	fi
+	if [[ ! -e $dir/.id ]]; then
+		printf '%s\n' "$build_id" >"$cache/.locks/$name-$key.holder"
+		local out=$cache/.building/$name-$key
+		log=$cache/logs/$name.log
+		start=$EPOCHREALTIME
+		rm -rf --one-file-system "$out"
+		mkdir -p "$out"
+		# shellcheck source=/dev/null
+		source "$image_dir/artefacts/$base.sh"
+		set +e
+		(
+			set -e
+			build
+		) >"$log" 2>&1 </dev/null
+		local rc=$?
+		set -e
+		if ((rc)); then
+			printf 'image: making %s failed; the end of %s:\n' "$name" "$log" >&2
+			tail -n 15 "$log" | sed 's/^/  | /' >&2
+			exit 1
+		fi
+		printf '%s %s\n' "$key" "$EPOCHREALTIME" >"$out/.id"
+		mv -T "$out" "$dir"
+		progress "$(seconds_since "$start")" "$name: $my_title"
+	fi
+	artefact=$dir
+	exec {lock}>&-
+}
+
+# Removes what interrupted builds left behind, and artefacts unused for 30 days.
+prune_cache() {
+	local dir lock
+	for dir in "$cache"/.building/*; do
+		[[ -d $dir ]] || continue
+		exec {lock}>>"$cache/.locks/${dir##*/}"
+		! flock -n "$lock" || rm -rf --one-file-system "$dir"
+		exec {lock}>&-
+	done
+	find "$cache" -mindepth 1 -maxdepth 1 -type d -name '*-????????????' -mtime +30 \
+		-exec rm -rf --one-file-system {} +
+}
