@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef __u8 u8;
@@ -54,5 +55,17 @@ typedef __u64 u64;
 #endif
 
 #endif /* __KERNEL__ */
+
+/* Around declarations, so that C++ programs can link them. */
+#ifdef __cplusplus
+#define PCILEND_DECLARATIONS_BEGIN extern "C" {
+#define PCILEND_DECLARATIONS_END }
+#else
+#define PCILEND_DECLARATIONS_BEGIN
+#define PCILEND_DECLARATIONS_END
+#endif
+
+/* Granule of everything that is mapped across the NTB, whatever the hosts' page size, in bytes. */
+#define PCILEND_PAGE 4096ULL
 
 #endif /* PCILEND_PLATFORM_H */

@@ -15,6 +15,8 @@
 
 #include "pcilend/platform.h"
 
+PCILEND_DECLARATIONS_BEGIN
+
 #define PCILEND_VCONFIG_BYTES 4096
 
 /* What a write asks for beyond changing what is read back. */
@@ -75,5 +77,7 @@ u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned i
 
 bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config);
 bool pcilend_vconfig_memory(const struct pcilend_vconfig *config);
+
+PCILEND_DECLARATIONS_END
 
 #endif /* PCILEND_VCONFIG_H */

@@ -15,6 +15,8 @@
 
 #include "pcilend/platform.h"
 
+PCILEND_DECLARATIONS_BEGIN
+
 #define PCILEND_WIRE_VERSION 1
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
@@ -247,5 +249,7 @@ __u16 pcilend_status_from_errno(int error);
 
 const char *pcilend_status_name(__u16 status);
 const char *pcilend_msg_name(__u16 type);
+
+PCILEND_DECLARATIONS_END
 
 #endif /* PCILEND_WIRE_H */

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The lender's state machine of one function, and the lease on it.
+ *
+ *	local --ADD--> added --MAKE_AVAILABLE--> resetting --RESET_OK--> available
+ *	available --BORROW--> borrowed --(any end of the lease)--> fencing --FENCED--> resetting
+ *	resetting --RESET_FAILED--> quarantined --RELEASE_QUARANTINE--> resetting
+ *	available, quarantined --MAKE_UNAVAILABLE--> added --REMOVE--> local
+ *
+ * The only way into `available` leads through a reset, so nothing is lent (again) that was not
+ * fenced and reset. The machine decides; the caller acts: pcilend_lease_apply() returns a set of
+ * PCILEND_DO_* that the caller carries out, and reports with the next event.
+ *
+ * Callers serialise access to one struct pcilend_lease. Time is monotonic milliseconds, given by
+ * the caller.
+ */
+#ifndef PCILEND_LEASE_H
+#define PCILEND_LEASE_H
+
+#include <linux/pcilend.h>
+
+#include "pcilend/platform.h"
+#include "pcilend/wire.h"
+
+PCILEND_DECLARATIONS_BEGIN
+
+enum pcilend_lease_event_type {
+	PCILEND_LEASE_ADD = 1,
+	PCILEND_LEASE_REMOVE,
+	/* The caller holds the function (driver bound, DMA owned) before it applies this one. */
+	PCILEND_LEASE_MAKE_AVAILABLE,
+	PCILEND_LEASE_MAKE_UNAVAILABLE,
+	PCILEND_LEASE_BORROW,		/* uses node, boot, lease_ms, now */
+	PCILEND_LEASE_RETURN,		/* uses node, boot, lease */
+	PCILEND_LEASE_EXPIRE,		/* no heartbeat for lease_ms */
+	PCILEND_LEASE_REVOKE,		/* the lender wants it back: ends in `added` */
+	PCILEND_LEASE_PEER_DEAD,	/* uses node, boot: that boot of that node is over */
+	PCILEND_LEASE_UNPLUGGED,	/* the function is going: ends in `local` */
+	PCILEND_LEASE_FENCED,		/* PCILEND_DO_FENCE is done */
+	PCILEND_LEASE_RESET_OK,		/* PCILEND_DO_RESET is done and the function answers */
+	PCILEND_LEASE_RESET_FAILED,	/* uses reason */
+	PCILEND_LEASE_RELEASE_QUARANTINE,
+};
+
+struct pcilend_lease_event {
+	enum pcilend_lease_event_type type;
+	u32 node;		/* who asks, or who died: the peer of the link it came by */
+	u64 boot;		/* boot id of that peer */
+	u32 lease;		/* lease number named by the peer */
+	u32 lease_ms;		/* PCILEND_LEASE_MS_MIN to PCILEND_LEASE_MS_MAX */
+	u64 now;		/* ms */
+	const char *reason;	/* constant sentence: why the reset failed */
+};
+
+/* What the caller must do after a transition, in this order. */
+#define PCILEND_DO_FENCE	0x01	/* bus master off, domain and exports unmapped, transactions */
+					/* drained; then FENCED */
+#define PCILEND_DO_RESET	0x02	/* reset, check that it answers; then RESET_OK or _FAILED */
+#define PCILEND_DO_RELEASE	0x04	/* let go of the function: its own driver may bind again */
+#define PCILEND_DO_LOST		0x08	/* send MSG_LOST with former lease and lost to the borrower */
+#define PCILEND_DO_ANSWER	0x10	/* the lease is settled: answer its RETURN requests with */
+					/* PCILEND_STATUS_OK */
+#define PCILEND_DO_ANNOUNCE	0x20	/* tell nodes and listeners the new state */
+#define PCILEND_DO_WITHDRAW	0x40	/* tell nodes that it is no longer offered */
+
+struct pcilend_lease_result {
+	u32 todo;			/* PCILEND_DO_* */
+	u32 node;			/* for DO_LOST and DO_ANSWER: whose lease ended */
+	u64 boot;
+	u32 lease;			/* the lease that ended, or was granted by BORROW */
+	enum pcilend_lost_reason lost;	/* for DO_LOST */
+	const char *why;		/* on refusal: a constant sentence with the cure */
+};
+
+/**
+ * struct pcilend_lease - state of one function at its lender
+ *
+ * Zeroed memory is a function in state `local`. Read it freely, change it by
+ * pcilend_lease_apply() only.
+ */
+struct pcilend_lease {
+	enum pcilend_function_state state;
+	u32 node;		/* the borrower; kept until the lease is settled, else 0 */
+	u64 boot;
+	u32 number;		/* lease number; kept until the lease is settled, else 0 */
+	u32 lease_ms;
+	u64 granted;		/* ms */
+	const char *quarantine;	/* why quarantined, else NULL */
+	u32 resets;		/* that succeeded or failed since ADD */
+	bool take_back;		/* after this reset: `added`, not `available` */
+	bool gone;		/* after this fence or reset: `local` */
+};
+
+/* Source of lease numbers, one per host; zeroed memory is a fresh one. */
+struct pcilend_lease_numbers {
+	u32 last;
+};
+
+/**
+ * pcilend_lease_apply - one step
+ * @numbers: needed for BORROW only
+ * @result: filled in in any case
+ *
+ * Events that come late by nature do nothing and return 0 with no todo: EXPIRE and PEER_DEAD of a
+ * lease that is over or somebody else's, RETURN repeated by its owner while the function is fenced
+ * and reset, UNPLUGGED in state `local`.
+ *
+ * A borrow that can't be completed (no aperture space, IOMMU refuses) is ended by RETURN.
+ *
+ * Return: 0, or a refusal with nothing changed and @result->why set: -EINVAL (event makes no sense
+ * in this state), -EALREADY, -EBUSY (borrowed or being reset), -EAGAIN (not available), -ENODEV
+ * (not added), -EUCLEAN (quarantined), -ESTALE (no such lease), -ERANGE (lease time), -EOVERFLOW
+ * (no lease numbers left).
+ */
+int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			struct pcilend_lease_numbers *numbers, struct pcilend_lease_result *result);
+
+/* Would pcilend_lease_apply() accept it? Changes nothing; returns the same, sets *why (optional). */
+int pcilend_lease_allows(const struct pcilend_lease *lease,
+			 const struct pcilend_lease_event *event, const char **why);
+
+/**
+ * pcilend_lease_check - may this peer name this lease now?
+ * @node, @boot: the peer's, as the handshake found them, not as the message claims
+ * @number: as in the message
+ *
+ * Return: 0; -ESTALE with *why (optional) if the function is not borrowed, or not by this boot of
+ * this node, or under another number.
+ */
+int pcilend_lease_check(const struct pcilend_lease *lease, u32 node, u64 boot, u32 number,
+			const char **why);
+
+const char *pcilend_function_state_name(enum pcilend_function_state state); /* "available" */
+const char *pcilend_lease_event_name(enum pcilend_lease_event_type type);   /* "borrow" */
+
+/* A peer's sign of life: the counter it keeps raising in our control area. One per link. */
+struct pcilend_heartbeat {
+	u64 boot;
+	u64 value;
+	u64 seen;		/* ms, when value last changed */
+};
+
+enum pcilend_heartbeat_news {
+	PCILEND_HEARTBEAT_SILENT = 0,	/* same value as before */
+	PCILEND_HEARTBEAT_ALIVE = 1,
+	PCILEND_HEARTBEAT_STRANGER = 2,	/* written under another boot id: not counted */
+};
+
+/* Starts the clock: @boot as the handshake found it, @value as it stands in the area. */
+void pcilend_heartbeat_start(struct pcilend_heartbeat *beat, u64 boot, u64 value, u64 now);
+
+/* Notes what stands in the area now. */
+enum pcilend_heartbeat_news pcilend_heartbeat_note(struct pcilend_heartbeat *beat,
+						   u64 writer_boot, u64 value, u64 now);
+
+/* Milliseconds without a sign of life; 0 if @now lies before the last one. */
+u64 pcilend_heartbeat_silence(const struct pcilend_heartbeat *beat, u64 now);
+
+/**
+ * pcilend_lease_expires_in - how long the lease still holds if the peer stays silent
+ *
+ * Return: ms; 0: expired, apply EXPIRE; U64_MAX if nothing is borrowed.
+ */
+u64 pcilend_lease_expires_in(const struct pcilend_lease *lease,
+			     const struct pcilend_heartbeat *beat, u64 now);
+
+PCILEND_DECLARATIONS_END
+
+#endif /* PCILEND_LEASE_H */
