@@ -32,7 +32,7 @@ enum pcilend_lease_event_type {
 	PCILEND_LEASE_MAKE_UNAVAILABLE,
 	PCILEND_LEASE_BORROW,		/* uses node, boot, lease_ms, now */
 	PCILEND_LEASE_RETURN,		/* uses node, boot, lease */
-	PCILEND_LEASE_EXPIRE,		/* no heartbeat for lease_ms */
+	PCILEND_LEASE_EXPIRE,		/* no heartbeat for lease_ms; uses lease, 0: any */
 	PCILEND_LEASE_REVOKE,		/* the lender wants it back: ends in `added` */
 	PCILEND_LEASE_PEER_DEAD,	/* uses node, boot: that boot of that node is over */
 	PCILEND_LEASE_UNPLUGGED,	/* the function is going: ends in `local` */
@@ -105,7 +105,8 @@ struct pcilend_lease_numbers {
  * lease that is over or somebody else's, RETURN repeated by its owner while the function is fenced
  * and reset, UNPLUGGED in state `local`.
  *
- * A borrow that can't be completed (no aperture space, IOMMU refuses) is ended by RETURN.
+ * A borrow that can't be completed (no aperture space, IOMMU refuses) is ended by RETURN, a
+ * MAKE_AVAILABLE whose reset fails by MAKE_UNAVAILABLE.
  *
  * Return: 0, or a refusal with nothing changed and @result->why set: -EINVAL (event makes no sense
  * in this state), -EALREADY, -EBUSY (borrowed or being reset), -EAGAIN (not available), -ENODEV
@@ -159,7 +160,8 @@ u64 pcilend_heartbeat_silence(const struct pcilend_heartbeat *beat, u64 now);
 /**
  * pcilend_lease_expires_in - how long the lease still holds if the peer stays silent
  *
- * Return: ms; 0: expired, apply EXPIRE; U64_MAX if nothing is borrowed.
+ * Return: ms; 0: expired, or the borrower's boot is not the one that beats: apply EXPIRE;
+ * U64_MAX if nothing is borrowed.
  */
 u64 pcilend_lease_expires_in(const struct pcilend_lease *lease,
 			     const struct pcilend_heartbeat *beat, u64 now);

@@ -12,6 +12,7 @@
 #include <linux/build_bug.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/limits.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <linux/unaligned.h>
@@ -32,6 +33,11 @@ typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
+
+#ifndef U64_MAX
+#define U32_MAX UINT32_MAX
+#define U64_MAX UINT64_MAX
+#endif
 
 #ifndef __packed
 #define __packed __attribute__((packed))

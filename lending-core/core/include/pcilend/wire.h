@@ -30,7 +30,7 @@ enum pcilend_spad {
 	PCILEND_SPAD_BOOT_HIGH = 2,
 	PCILEND_SPAD_NODE = 3,		/* node id, 1 to 65535 */
 	PCILEND_SPAD_AREA_PAGE = 4,	/* offset of the control area in window 0, in 4 KiB pages */
-	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the peer's boot id once its area is mapped: */
+	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the boot id of the peer whose area is mapped: */
 					/* both sides are up when each has seen the other */
 	PCILEND_SPADS = 6,
 };
@@ -73,13 +73,17 @@ enum pcilend_msg_type {
 	PCILEND_MSG_WITHDRAW = 2,	/* struct pcilend_msg_id: no longer offered */
 	PCILEND_MSG_LOST = 3,		/* struct pcilend_msg_lease: the lease is over */
 	PCILEND_MSG_CONNECTED = 4,	/* struct pcilend_msg_connected */
-	/* Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status. */
-	PCILEND_MSG_BORROW = 16,	/* struct pcilend_msg_borrow -> struct pcilend_msg_borrowed */
-	PCILEND_MSG_RETURN = 17,	/* struct pcilend_msg_lease: answered when fenced and reset */
+	/*
+	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
+	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
+	 * the status is a refusal.
+	 */
+	PCILEND_MSG_BORROW = 16,	/* struct pcilend_msg_borrow -> ..._borrowed */
+	PCILEND_MSG_RETURN = 17,	/* struct pcilend_msg_lease: answered once fenced and reset */
 	PCILEND_MSG_MAP = 18,		/* struct pcilend_msg_map */
 	PCILEND_MSG_UNMAP = 19,		/* struct pcilend_msg_map */
 	PCILEND_MSG_BUS_MASTER = 20,	/* struct pcilend_msg_bus_master */
-	PCILEND_MSG_RESET = 21,		/* struct pcilend_msg_lease: FLR or the like, state restored */
+	PCILEND_MSG_RESET = 21,		/* struct pcilend_msg_lease: FLR or alike, state restored */
 	PCILEND_MSG_CONFIG_READ = 22,	/* struct pcilend_msg_config -> the same with data */
 	PCILEND_MSG_CONFIG_WRITE = 23,	/* struct pcilend_msg_config with data */
 	PCILEND_MSG_SYNC = 24,		/* no payload: asks for all PCILEND_MSG_FUNCTION notices */
@@ -101,6 +105,8 @@ enum pcilend_status {
 	PCILEND_STATUS_QUARANTINED = 9,	/* -EUCLEAN */
 	PCILEND_STATUS_OVERLOAD = 10,	/* -EBUSY: too many requests at once */
 };
+
+#define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
 
 struct pcilend_msg_header {
 	__le16 type;
@@ -169,6 +175,7 @@ struct pcilend_msg_borrow {
 	/*
 	 * Device-side address (1 MiB aligned, below 4 GiB) at which the lender shall let the
 	 * function reach the borrower's interrupt controller, 0xfee00000 behind window 0.
+	 * 0: no interrupts; never 0xfee00000, the lender's own.
 	 */
 	__le64 interrupt_alias;
 } __packed;
@@ -176,7 +183,7 @@ struct pcilend_msg_borrow {
 /* Where a lent BAR lies in the memory windows that the borrower has onto the lender. */
 struct pcilend_msg_placement {
 	__le64 offset;		/* bytes from the window's start, page aligned */
-	__le64 size;		/* bytes; 0: not reachable */
+	__le64 size;		/* bytes of the BAR, whole pages above 4 KiB; 0: not reachable */
 	__le32 window;
 	__le32 shift;		/* where the BAR starts in its first page, for BARs below 4 KiB */
 } __packed;
@@ -189,7 +196,8 @@ struct pcilend_msg_borrowed {
 
 /*
  * [device_address, +size) on the function's side reaches [offset, +size) of the window the lender
- * has onto the borrower. All page aligned. UNMAP names the device-side range only.
+ * has onto the borrower. All page aligned. UNMAP names the device-side range only; its offset and
+ * window are not looked at.
  */
 struct pcilend_msg_map {
 	__le32 id;
@@ -230,8 +238,9 @@ pcilend_static_assert(sizeof(struct pcilend_msg_config) == 204, "config access")
  * @sequence: the message's place in the ring.
  *
  * Checks type, flags, length (exactly the payload of that type), boot id, sequence, reserved
- * bits, alignment and ranges that need no state. Returns 0 or -EPROTO; *why (optional) is a
- * constant string for the log.
+ * bits, alignment and ranges that need no state: not whether the node in an id is the sender's,
+ * nor whether ranges and windows exist. Returns 0 or -EPROTO; *why (optional) is a constant
+ * string for the log.
  */
 int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char **why);
 

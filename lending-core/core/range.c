@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* First-fit range allocator; see range.h. */
+
+#include "pcilend/range.h"
+
+static bool page_aligned(u64 value)
+{
+	return !(value & (PCILEND_PAGE - 1));
+}
+
+int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
+		       struct pcilend_range_entry *entry, u32 capacity)
+{
+	if (!page_aligned(start) || !page_aligned(size) || start + size < start)
+		return -EINVAL;
+	*range = (struct pcilend_range){
+		.start = start,
+		.size = size,
+		.entry = entry,
+		.capacity = capacity,
+	};
+	return 0;
+}
+
+/* The gap before entry[i]: from the end of the one before it to its start. */
+static u64 gap_start(const struct pcilend_range *range, u32 i)
+{
+	return i ? range->entry[i - 1].start + range->entry[i - 1].size : range->start;
+}
+
+static u64 gap_end(const struct pcilend_range *range, u32 i)
+{
+	return i < range->count ? range->entry[i].start : range->start + range->size;
+}
+
+int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *start)
+{
+	u32 i;
+
+	if (!size || !page_aligned(size) || align < PCILEND_PAGE || align & (align - 1))
+		return -EINVAL;
+	if (range->count == range->capacity)
+		return -ENOSPC;
+	for (i = 0; i <= range->count; i++) {
+		u64 end = gap_end(range, i);
+		u64 from = gap_start(range, i);
+		u64 at = (from + align - 1) & ~(align - 1);
+
+		if (at < from || at > end || end - at < size)
+			continue;
+		memmove(&range->entry[i + 1], &range->entry[i],
+			(range->count - i) * sizeof(range->entry[0]));
+		range->entry[i].start = at;
+		range->entry[i].size = size;
+		range->count++;
+		range->allocated += size;
+		*start = at;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+/* Index of the first entry that starts behind @address. */
+static u32 first_behind(const struct pcilend_range *range, u64 address)
+{
+	u32 low = 0;
+	u32 high = range->count;
+
+	while (low < high) {
+		u32 middle = low + (high - low) / 2;
+
+		if (range->entry[middle].start > address)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+int pcilend_range_free(struct pcilend_range *range, u64 start, u64 size)
+{
+	u32 behind = first_behind(range, start);
+	struct pcilend_range_entry *entry;
+
+	if (!behind)
+		return -ENOENT;
+	entry = &range->entry[behind - 1];
+	if (entry->start != start)
+		return -ENOENT;
+	if (entry->size != size)
+		return -EINVAL;
+	memmove(entry, entry + 1, (range->count - behind) * sizeof(*entry));
+	range->count--;
+	range->allocated -= size;
+	return 0;
+}
+
+bool pcilend_range_covers(const struct pcilend_range *range, u64 start, u64 size)
+{
+	u32 behind = first_behind(range, start);
+	const struct pcilend_range_entry *entry;
+
+	if (!behind)
+		return false;
+	entry = &range->entry[behind - 1];
+	return start - entry->start < entry->size && size <= entry->size - (start - entry->start);
+}
+
+u64 pcilend_range_largest(const struct pcilend_range *range)
+{
+	u64 largest = 0;
+	u32 i;
+
+	if (range->count == range->capacity)
+		return 0;
+	for (i = 0; i <= range->count; i++) {
+		u64 gap = gap_end(range, i) - gap_start(range, i);
+
+		if (gap > largest)
+			largest = gap;
+	}
+	return largest;
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Checks and names of the wire protocol; see wire.h. */
+
+#include <linux/pcilend.h>
+
+#include "pcilend/identity.h"
+#include "pcilend/wire.h"
+
+#define CONFIG_BYTES 4096u
+#define LAST_STATUS PCILEND_STATUS_OVERLOAD
+
+struct msg_kind {
+	const char *name;
+	u16 type;
+	u16 length;		/* payload of a notice or request */
+	u16 answer;		/* payload of its answer */
+	bool request;
+};
+
+static const struct msg_kind msg_kinds[] = {
+	{ "function", PCILEND_MSG_FUNCTION, sizeof(struct pcilend_msg_function), 0, false },
+	{ "withdraw", PCILEND_MSG_WITHDRAW, sizeof(struct pcilend_msg_id), 0, false },
+	{ "lost", PCILEND_MSG_LOST, sizeof(struct pcilend_msg_lease), 0, false },
+	{ "connected", PCILEND_MSG_CONNECTED, sizeof(struct pcilend_msg_connected), 0, false },
+	{ "borrow", PCILEND_MSG_BORROW, sizeof(struct pcilend_msg_borrow),
+	  sizeof(struct pcilend_msg_borrowed), true },
+	{ "return", PCILEND_MSG_RETURN, sizeof(struct pcilend_msg_lease), 0, true },
+	{ "map", PCILEND_MSG_MAP, sizeof(struct pcilend_msg_map), 0, true },
+	{ "unmap", PCILEND_MSG_UNMAP, sizeof(struct pcilend_msg_map), 0, true },
+	{ "bus-master", PCILEND_MSG_BUS_MASTER, sizeof(struct pcilend_msg_bus_master), 0, true },
+	{ "reset", PCILEND_MSG_RESET, sizeof(struct pcilend_msg_lease), 0, true },
+	{ "config-read", PCILEND_MSG_CONFIG_READ, sizeof(struct pcilend_msg_config),
+	  sizeof(struct pcilend_msg_config), true },
+	{ "config-write", PCILEND_MSG_CONFIG_WRITE, sizeof(struct pcilend_msg_config), 0, true },
+	{ "sync", PCILEND_MSG_SYNC, 0, 0, true },
+};
+
+struct status_kind {
+	const char *name;
+	int error;
+};
+
+static const struct status_kind status_kinds[] = {
+	[PCILEND_STATUS_OK] = { "ok", 0 },
+	[PCILEND_STATUS_MALFORMED] = { "malformed", -EPROTO },
+	[PCILEND_STATUS_NO_FUNCTION] = { "no-function", -ENODEV },
+	[PCILEND_STATUS_UNAVAILABLE] = { "unavailable", -EAGAIN },
+	[PCILEND_STATUS_BUSY] = { "busy", -EBUSY },
+	[PCILEND_STATUS_NO_LEASE] = { "no-lease", -ESTALE },
+	[PCILEND_STATUS_RANGE] = { "range", -ERANGE },
+	[PCILEND_STATUS_NO_SPACE] = { "no-space", -ENOSPC },
+	[PCILEND_STATUS_FAILED] = { "failed", -EIO },
+	[PCILEND_STATUS_QUARANTINED] = { "quarantined", -EUCLEAN },
+	[PCILEND_STATUS_OVERLOAD] = { "overload", -EBUSY },
+};
+
+pcilend_static_assert(sizeof(status_kinds) / sizeof(status_kinds[0]) == LAST_STATUS + 1,
+		      "a name and an errno for each status");
+
+static const struct msg_kind *find_kind(u16 type)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(msg_kinds) / sizeof(msg_kinds[0]); i++) {
+		if (msg_kinds[i].type == type)
+			return &msg_kinds[i];
+	}
+	return NULL;
+}
+
+static bool is_power_of_two(u64 value)
+{
+	return value && !(value & (value - 1));
+}
+
+static bool page_aligned(u64 value)
+{
+	return !(value & (PCILEND_PAGE - 1));
+}
+
+/* [start, start + size) is not empty, page aligned and inside 64 bits. */
+static bool page_range(u64 start, u64 size)
+{
+	return size && page_aligned(start) && page_aligned(size) && start + size > start;
+}
+
+static const char *check_id(__le32 id)
+{
+	return pcilend_id_valid(le32_to_cpu(id)) ? NULL : "function id without node or index";
+}
+
+static const char *check_lease(__le32 id, __le32 lease)
+{
+	if (!lease)
+		return "lease number 0";
+	return check_id(id);
+}
+
+static const char *check_bars(const struct pcilend_msg_bar *bar)
+{
+	const u32 known = PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH | PCILEND_BAR_IO;
+	unsigned int i;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		u64 size = le64_to_cpu(bar[i].size);
+		u32 flags = le32_to_cpu(bar[i].flags);
+
+		if (flags & ~known)
+			return "unknown BAR flags";
+		if (!size)
+			continue;
+		if (!is_power_of_two(size))
+			return "BAR size is not a power of two";
+		if (flags & PCILEND_BAR_IO) {
+			if (flags != PCILEND_BAR_IO || i == 6 || size < 4 || size > 0x10000)
+				return "impossible I/O BAR";
+			continue;
+		}
+		if (size < 16)
+			return "BAR below 16 bytes";
+		if (i == 6) {
+			if (flags || size < 2048 || size > 0x1000000)
+				return "impossible expansion ROM";
+			continue;
+		}
+		if (!(flags & PCILEND_BAR_MEM64)) {
+			if (size > 0x80000000ULL)
+				return "32-bit BAR above 2 GiB";
+			continue;
+		}
+		if (i == 5 || bar[i + 1].size)
+			return "64-bit BAR without its upper half";
+	}
+	return NULL;
+}
+
+static const char *check_function(const struct pcilend_msg_function *msg)
+{
+	if (msg->state < PCILEND_FUNCTION_ADDED || msg->state > PCILEND_FUNCTION_QUARANTINED)
+		return "unknown function state";
+	if (msg->reserved[0] || msg->reserved[1] || msg->reserved[2])
+		return "reserved bytes set";
+	if (le32_to_cpu(msg->borrower) > PCILEND_NODE_MAX)
+		return "borrower is not a node id";
+	if (!pcilend_uuid_is_ours(msg->uuid))
+		return "UUID is not one of a lent function";
+	return check_id(msg->id) ?: check_bars(msg->bar);
+}
+
+static const char *check_borrow(const struct pcilend_msg_borrow *msg)
+{
+	u32 lease_ms = le32_to_cpu(msg->lease_ms);
+	u64 alias = le64_to_cpu(msg->interrupt_alias);
+
+	if (lease_ms < PCILEND_LEASE_MS_MIN || lease_ms > PCILEND_LEASE_MS_MAX)
+		return "lease time out of range";
+	if (alias & 0xfffff || alias >> 32)
+		return "interrupt alias not 1 MiB aligned below 4 GiB";
+	/* The function would reach the lender's own interrupt controller. */
+	if (alias == 0xfee00000)
+		return "interrupt alias on the lender's interrupt range";
+	return check_id(msg->id);
+}
+
+static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
+{
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		u64 offset = le64_to_cpu(msg->bar[i].offset);
+		u64 size = le64_to_cpu(msg->bar[i].size);
+		u32 shift = le32_to_cpu(msg->bar[i].shift);
+
+		if (!size)
+			continue;
+		if (le32_to_cpu(msg->bar[i].window) >= PCILEND_WIRE_WINDOWS)
+			return "BAR placed in an impossible window";
+		if (size < PCILEND_PAGE ? shift + size > PCILEND_PAGE :
+					  shift || !page_aligned(size))
+			return "BAR placed at an impossible shift";
+		if (!page_aligned(offset) || offset + size < offset)
+			return "BAR placed at an impossible offset";
+	}
+	return check_lease(msg->id, msg->lease);
+}
+
+static const char *check_map(const struct pcilend_msg_map *msg, bool map)
+{
+	if (msg->reserved)
+		return "reserved bytes set";
+	if (!page_range(le64_to_cpu(msg->device_address), le64_to_cpu(msg->size)))
+		return "device-side range empty, unaligned or past the end";
+	if (map && !page_range(le64_to_cpu(msg->offset), le64_to_cpu(msg->size)))
+		return "window range unaligned or past the end";
+	if (map && le32_to_cpu(msg->window) >= PCILEND_WIRE_WINDOWS)
+		return "impossible window";
+	return check_lease(msg->id, msg->lease);
+}
+
+static const char *check_config(const struct pcilend_msg_config *msg, bool write)
+{
+	u32 offset = le16_to_cpu(msg->offset);
+	u32 length = le16_to_cpu(msg->length);
+
+	if (!length || length > PCILEND_CONFIG_CHUNK || offset + length > CONFIG_BYTES)
+		return "configuration access out of range";
+	if (write && (length > 4 || length == 3 || offset % length))
+		return "configuration write not 1, 2 or 4 bytes, aligned";
+	return check_lease(msg->id, msg->lease);
+}
+
+static const char *check_flag(__le32 flag)
+{
+	return le32_to_cpu(flag) > 1 ? "flag neither 0 nor 1" : NULL;
+}
+
+static const char *check_request(u16 type, const void *payload)
+{
+	const struct pcilend_msg_lease *lease = payload;
+	const struct pcilend_msg_bus_master *bus_master = payload;
+
+	switch (type) {
+	case PCILEND_MSG_FUNCTION:
+		return check_function(payload);
+	case PCILEND_MSG_WITHDRAW:
+		return check_id(((const struct pcilend_msg_id *)payload)->id);
+	case PCILEND_MSG_LOST:
+		if (le32_to_cpu(lease->reason) < PCILEND_LOST_REVOKED ||
+		    le32_to_cpu(lease->reason) > PCILEND_LOST_GONE)
+			return "unknown reason of a lost lease";
+		return check_lease(lease->id, lease->lease);
+	case PCILEND_MSG_CONNECTED:
+		return check_flag(((const struct pcilend_msg_connected *)payload)->connected);
+	case PCILEND_MSG_BORROW:
+		return check_borrow(payload);
+	case PCILEND_MSG_RETURN:
+	case PCILEND_MSG_RESET:
+		if (lease->reason)
+			return "reserved bytes set";
+		return check_lease(lease->id, lease->lease);
+	case PCILEND_MSG_MAP:
+	case PCILEND_MSG_UNMAP:
+		return check_map(payload, type == PCILEND_MSG_MAP);
+	case PCILEND_MSG_BUS_MASTER:
+		return check_flag(bus_master->on) ?: check_lease(bus_master->id,
+								  bus_master->lease);
+	case PCILEND_MSG_CONFIG_READ:
+	case PCILEND_MSG_CONFIG_WRITE:
+		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
+	default: /* PCILEND_MSG_SYNC: no payload */
+		return NULL;
+	}
+}
+
+static const char *check_answer(u16 type, const void *payload)
+{
+	switch (type) {
+	case PCILEND_MSG_BORROW:
+		return check_borrowed(payload);
+	case PCILEND_MSG_CONFIG_READ:
+		return check_config(payload, false);
+	default:
+		return NULL;
+	}
+}
+
+static const char *check_message(const void *slot, u64 boot, u32 sequence)
+{
+	const struct pcilend_msg_header *header = slot;
+	const void *payload = header + 1;
+	u16 type = le16_to_cpu(header->type);
+	u16 flags = le16_to_cpu(header->flags);
+	u16 status = le16_to_cpu(header->status);
+	const struct msg_kind *kind = find_kind(type);
+	bool answer = flags & PCILEND_MSG_FLAG_ANSWER;
+
+	if (!kind)
+		return "unknown type";
+	if (flags & ~PCILEND_MSG_FLAG_ANSWER)
+		return "unknown flags";
+	if (answer && !kind->request)
+		return "answer to a notice";
+	if (le64_to_cpu(header->boot) != boot)
+		return "boot id of somebody else";
+	if (le32_to_cpu(header->sequence) != sequence)
+		return "out of sequence";
+	if (le16_to_cpu(header->length) != (answer ? kind->answer : kind->length))
+		return "wrong length";
+	if (kind->request != (header->request != 0))
+		return kind->request ? "request number 0" : "notice with a request number";
+	if (!answer)
+		return status ? "status outside an answer" : check_request(type, payload);
+	if (status > LAST_STATUS)
+		return "unknown status";
+	return status == PCILEND_STATUS_OK ? check_answer(type, payload) : NULL;
+}
+
+int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char **why)
+{
+	const char *fault = check_message(slot, boot, sequence);
+
+	if (!fault)
+		return 0;
+	if (why)
+		*why = fault;
+	return -EPROTO;
+}
+
+int pcilend_wire_length(__u16 type, int answer)
+{
+	const struct msg_kind *kind = find_kind(type);
+
+	if (!kind || (answer && !kind->request))
+		return -EPROTO;
+	return answer ? kind->answer : kind->length;
+}
+
+void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32 request,
+			 __u32 sequence, __u64 boot)
+{
+	struct pcilend_msg_header *header = slot;
+	int length = pcilend_wire_length(type, answer);
+
+	memset(slot, 0, PCILEND_SLOT_BYTES);
+	header->type = cpu_to_le16(type);
+	header->flags = cpu_to_le16(answer ? PCILEND_MSG_FLAG_ANSWER : 0);
+	header->status = cpu_to_le16(status);
+	header->length = cpu_to_le16(length < 0 ? 0 : length);
+	header->request = cpu_to_le32(request);
+	header->sequence = cpu_to_le32(sequence);
+	header->boot = cpu_to_le64(boot);
+	return header + 1;
+}
+
+int pcilend_status_to_errno(__u16 status)
+{
+	return status <= LAST_STATUS ? status_kinds[status].error : -EPROTO;
+}
+
+__u16 pcilend_status_from_errno(int error)
+{
+	switch (error) {
+	case 0:
+		return PCILEND_STATUS_OK;
+	case -EPROTO:
+	case -EINVAL:
+		return PCILEND_STATUS_MALFORMED;
+	case -ENODEV:
+	case -ENOENT:
+	case -EPERM:
+		return PCILEND_STATUS_NO_FUNCTION;
+	case -EAGAIN:
+		return PCILEND_STATUS_UNAVAILABLE;
+	case -EBUSY:
+	case -EALREADY:
+		return PCILEND_STATUS_BUSY;
+	case -ESTALE:
+		return PCILEND_STATUS_NO_LEASE;
+	case -ERANGE:
+		return PCILEND_STATUS_RANGE;
+	case -ENOSPC:
+	case -ENOMEM:
+		return PCILEND_STATUS_NO_SPACE;
+	case -EUCLEAN:
+		return PCILEND_STATUS_QUARANTINED;
+	default:
+		return PCILEND_STATUS_FAILED;
+	}
+}
+
+const char *pcilend_status_name(__u16 status)
+{
+	return status <= LAST_STATUS ? status_kinds[status].name : "unknown";
+}
+
+const char *pcilend_msg_name(__u16 type)
+{
+	const struct msg_kind *kind = find_kind(type);
+
+	return kind ? kind->name : "unknown";
+}
