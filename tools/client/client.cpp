@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/client.h"
+
+#include <algorithm>
+
+#include "decode.h"
+#include "genetlink.h"
+
+namespace pcilend {
+namespace {
+
+class NetlinkClient final : public Client {
+ public:
+  explicit NetlinkClient(GenericNetlink netlink) : netlink_(std::move(netlink)) {}
+
+  Result<Node> node() override { return one(Request(PCILEND_CMD_NODE_GET), decode_node); }
+
+  Result<std::vector<Link>> links() override {
+    return all(Request(PCILEND_CMD_LINK_GET, Request::Kind::Dump), decode_link);
+  }
+
+  Result<std::vector<Function>> functions() override {
+    auto functions = all(Request(PCILEND_CMD_FUNCTION_GET, Request::Kind::Dump), decode_function);
+    if (functions)
+      std::sort(functions->begin(), functions->end(),
+                [](const Function& a, const Function& b) { return a.id < b.id; });
+    return functions;
+  }
+
+  Result<Function> function(FunctionId id) override {
+    return one(Request(PCILEND_CMD_FUNCTION_GET).put(PCILEND_A_ID, id.value), decode_function);
+  }
+
+  Result<Function> function(const PciAddress& local) override {
+    return one(Request(PCILEND_CMD_FUNCTION_GET).put(PCILEND_A_BDF, to_string(local)),
+               decode_function);
+  }
+
+  Result<> connect(uint32_t node) override {
+    return change(Request(PCILEND_CMD_CONNECT).put(PCILEND_A_NODE_ID, node));
+  }
+
+  Result<> disconnect(uint32_t node) override {
+    return change(Request(PCILEND_CMD_DISCONNECT).put(PCILEND_A_NODE_ID, node));
+  }
+
+  Result<Function> add(const PciAddress& local) override {
+    PCILEND_TRY(change(Request(PCILEND_CMD_ADD).put(PCILEND_A_BDF, to_string(local))));
+    return function(local);
+  }
+
+  Result<> remove(const PciAddress& local) override {
+    return change(Request(PCILEND_CMD_REMOVE).put(PCILEND_A_BDF, to_string(local)));
+  }
+
+  Result<Function> make_available(const PciAddress& local) override {
+    PCILEND_TRY(change(Request(PCILEND_CMD_AVAILABLE).put(PCILEND_A_BDF, to_string(local))));
+    return function(local);
+  }
+
+  Result<> make_unavailable(const PciAddress& local) override {
+    return change(Request(PCILEND_CMD_UNAVAILABLE).put(PCILEND_A_BDF, to_string(local)));
+  }
+
+  Result<Function> borrow(FunctionId id, std::string_view frontend,
+                          std::string_view owner) override {
+    PCILEND_TRY(change(Request(PCILEND_CMD_BORROW)
+                           .put(PCILEND_A_ID, id.value)
+                           .put(PCILEND_A_FRONTEND, frontend)
+                           .put(PCILEND_A_OWNER, owner)));
+    return function(id);
+  }
+
+  Result<> give_back(FunctionId id, std::string_view owner) override {
+    Request request(PCILEND_CMD_RETURN);
+    request.put(PCILEND_A_ID, id.value);
+    if (!owner.empty()) request.put(PCILEND_A_OWNER, owner);
+    return change(std::move(request));
+  }
+
+ private:
+  template <class T>
+  Result<T> one(Request request, Result<T> (*decode)(std::span<const std::byte>)) {
+    auto replies = netlink_.exchange(request);
+    if (!replies) return tl::unexpected(std::move(replies).error().error);
+    if (replies->size() != 1)
+      return fail(ErrorClass::Failure, "netlink: {} answers to one question", replies->size());
+    return decode(replies->front());
+  }
+
+  template <class T>
+  Result<std::vector<T>> all(Request request, Result<T> (*decode)(std::span<const std::byte>)) {
+    auto replies = netlink_.exchange(request);
+    if (!replies) return tl::unexpected(std::move(replies).error().error);
+    std::vector<T> things;
+    for (const auto& reply : *replies) {
+      auto thing = decode(reply);
+      if (!thing) return tl::unexpected(std::move(thing).error());
+      things.push_back(std::move(*thing));
+    }
+    return things;
+  }
+
+  Result<> change(Request request) {
+    auto replies = netlink_.exchange(request);
+    if (replies || replies.error().number == EALREADY) return {};
+    return tl::unexpected(std::move(replies).error().error);
+  }
+
+  GenericNetlink netlink_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> open_client(std::unique_ptr<Transport> transport) {
+  auto netlink =
+      GenericNetlink::open(std::move(transport), PCILEND_FAMILY_NAME, PCILEND_FAMILY_VERSION);
+  if (!netlink && netlink.error().kind == ErrorClass::NotFound)
+    return fail(ErrorClass::Unreachable, "pcilend.ko is not loaded: modprobe pcilend");
+  if (!netlink) return tl::unexpected(std::move(netlink).error());
+  return std::make_unique<NetlinkClient>(std::move(*netlink));
+}
+
+Result<std::unique_ptr<Client>> open_client() {
+  auto transport = open_netlink_socket();
+  if (!transport) return tl::unexpected(std::move(transport).error());
+  return open_client(std::move(*transport));
+}
+
+}  // namespace pcilend

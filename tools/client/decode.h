@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// From attributes of the pcilend family to the data model.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "pcilend/model.h"
+
+namespace pcilend {
+
+// `attributes` are the top-level attributes of one reply, 4-byte aligned. Attributes unknown to
+// this program are skipped; one that is malformed, or required and missing, is an error.
+Result<Node> decode_node(std::span<const std::byte> attributes);
+Result<Link> decode_link(std::span<const std::byte> attributes);
+Result<Function> decode_function(std::span<const std::byte> attributes);
+
+}  // namespace pcilend

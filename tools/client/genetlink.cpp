@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "genetlink.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/genetlink.h>
+
+#include "attributes.h"
+
+namespace pcilend {
+namespace {
+
+// A dump that changed under the kernel's hands is asked for again this often.
+constexpr int kDumpAttempts = 10;
+
+Refusal refusal(int number, ErrorClass kind, std::string text) {
+  return Refusal{number, Error{kind, std::move(text)}};
+}
+
+Refusal malformed(std::string_view what) {
+  return refusal(0, ErrorClass::Failure, fmt::format("netlink: malformed answer: {}", what));
+}
+
+// Which class of error a kernel's errno is; the text says the rest.
+ErrorClass classify(int number) {
+  switch (number) {
+    case ENODEV:
+    case ENOENT:
+    case ESRCH:
+    case ENXIO:
+      return ErrorClass::NotFound;
+    case EBUSY:
+    case EAGAIN:
+    case ESTALE:
+    case EUCLEAN:
+    case EALREADY:
+    case EEXIST:
+    case ENOSPC:
+      return ErrorClass::State;
+    case EPERM:
+    case EACCES:
+      return ErrorClass::Permission;
+    case ETIMEDOUT:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case ENOTCONN:
+    case ENOLINK:
+      return ErrorClass::Unreachable;
+    case EOPNOTSUPP:
+    case ENOSYS:
+      return ErrorClass::Unsupported;
+    case EINVAL:
+    case ERANGE:
+      return ErrorClass::Usage;
+    default:
+      return ErrorClass::Failure;
+  }
+}
+
+// The kernel's sentence behind an acknowledgement, if it sent one.
+std::string extended_text(std::span<const std::byte> attributes) {
+  std::string text;
+  const auto read = for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    return a.type == NLMSGERR_ATTR_MSG ? a.read(&text) : Result<>{};
+  });
+  return read ? text : std::string();
+}
+
+Refusal kernel_refusal(int number, std::span<const std::byte> extended) {
+  std::string text = extended_text(extended);
+  if (text.empty() && classify(number) == ErrorClass::Permission)
+    text = "this needs root (CAP_NET_ADMIN)";
+  if (text.empty()) text = std::strerror(number);
+  return refusal(number, classify(number), std::move(text));
+}
+
+std::span<const std::byte> payload_of(const nlmsghdr* message) {
+  return {static_cast<const std::byte*>(mnl_nlmsg_get_payload(message)),
+          mnl_nlmsg_get_payload_len(message)};
+}
+
+std::span<const std::byte> after(std::span<const std::byte> bytes, size_t offset) {
+  return bytes.subspan(std::min(offset, bytes.size()));
+}
+
+// Errno (positive) of an NLMSG_ERROR or NLMSG_DONE message; 0 for success.
+tl::expected<void, Refusal> acknowledged(const nlmsghdr* message) {
+  const auto payload = payload_of(message);
+  int32_t code = 0;
+  if (payload.size() < sizeof code) {
+    if (message->nlmsg_type == NLMSG_DONE) return {};
+    return tl::unexpected(malformed("short acknowledgement"));
+  }
+  std::memcpy(&code, payload.data(), sizeof code);
+  if (code == 0) return {};
+  if (code > 0 || code < -4095) return tl::unexpected(malformed("not an errno"));
+
+  size_t extended = payload.size();
+  if (message->nlmsg_flags & NLM_F_ACK_TLVS) {
+    if (message->nlmsg_type == NLMSG_DONE) {
+      extended = MNL_ALIGN(sizeof code);
+    } else if (message->nlmsg_flags & NLM_F_CAPPED) {
+      extended = sizeof(nlmsgerr);
+    } else if (payload.size() >= sizeof(nlmsgerr)) {
+      nlmsgerr quoted{};
+      std::memcpy(&quoted, payload.data(), sizeof quoted);
+      extended = sizeof(int32_t) + MNL_ALIGN(static_cast<size_t>(quoted.msg.nlmsg_len));
+    }
+  }
+  return tl::unexpected(kernel_refusal(-code, after(payload, extended)));
+}
+
+}  // namespace
+
+Request::Request(uint8_t command, Kind kind) : kind_(kind) {
+  nlmsghdr* const message = mnl_nlmsg_put_header(buffer_.data());
+  message->nlmsg_flags =
+      static_cast<uint16_t>(NLM_F_REQUEST | (kind == Kind::Dump ? NLM_F_DUMP : NLM_F_ACK));
+  auto* const generic =
+      static_cast<genlmsghdr*>(mnl_nlmsg_put_extra_header(message, sizeof(genlmsghdr)));
+  generic->cmd = command;
+}
+
+Request& Request::put(uint16_t type, uint32_t value) {
+  if (!mnl_attr_put_u32_check(header(), buffer_.size(), type, value)) overflow_ = true;
+  return *this;
+}
+
+Request& Request::put(uint16_t type, std::string_view text) {
+  if (!mnl_attr_put_strz_check(header(), buffer_.size(), type, std::string(text).c_str()))
+    overflow_ = true;
+  return *this;
+}
+
+Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport,
+                                            std::string_view family, uint8_t version) {
+  GenericNetlink controller(std::move(transport), GENL_ID_CTRL, 1);
+  Request request(CTRL_CMD_GETFAMILY);
+  request.put(CTRL_ATTR_FAMILY_NAME, family);
+  auto replies = controller.exchange(request);
+  if (!replies) return tl::unexpected(std::move(replies).error().error);
+
+  uint16_t id = 0;
+  for (const auto& reply : *replies)
+    PCILEND_TRY(for_each_attribute(reply, [&](const Attribute& a) -> Result<> {
+      return a.type == CTRL_ATTR_FAMILY_ID ? a.read(&id) : Result<>{};
+    }));
+  if (id < NLMSG_MIN_TYPE)
+    return fail(ErrorClass::Failure, "netlink: malformed answer: no family id");
+  return GenericNetlink(std::move(controller.transport_), id, version);
+}
+
+tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange(Request& request) {
+  for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
+    bool interrupted = false;
+    auto replies = exchange_once(request, &interrupted);
+    if (!replies || !interrupted) return replies;
+  }
+  return tl::unexpected(
+      refusal(0, ErrorClass::Failure, "netlink: the list changes too fast: try again"));
+}
+
+tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange_once(Request& request,
+                                                                             bool* interrupted) {
+  if (request.overflow_)
+    return tl::unexpected(refusal(0, ErrorClass::Usage, "an argument is too long"));
+  nlmsghdr* const message = request.header();
+  message->nlmsg_type = family_;
+  message->nlmsg_seq = ++sequence_;
+  static_cast<genlmsghdr*>(mnl_nlmsg_get_payload(message))->version = version_;
+  const auto sent = transport_->send(std::span(request.buffer_).first(message->nlmsg_len));
+  if (!sent) return tl::unexpected(Refusal{0, sent.error()});
+
+  Replies replies;
+  for (;;) {
+    const auto datagram = transport_->receive();
+    if (!datagram) return tl::unexpected(Refusal{0, datagram.error()});
+    int left = static_cast<int>(datagram->size());
+    const auto* at = reinterpret_cast<const nlmsghdr*>(datagram->data());
+    for (; mnl_nlmsg_ok(at, left); at = mnl_nlmsg_next(at, &left)) {
+      if (at->nlmsg_seq != sequence_) continue;  // the end of an exchange given up earlier
+      const auto progress = take(at, &replies);
+      if (!progress) return tl::unexpected(progress.error());
+      if (at->nlmsg_flags & NLM_F_DUMP_INTR) *interrupted = true;
+      if (*progress == Progress::Done) return replies;
+    }
+    if (left > 0) return tl::unexpected(malformed("truncated message"));
+  }
+}
+
+tl::expected<GenericNetlink::Progress, Refusal> GenericNetlink::take(const nlmsghdr* message,
+                                                                     Replies* replies) const {
+  if (message->nlmsg_type == NLMSG_NOOP) return Progress::More;
+  if (message->nlmsg_type == NLMSG_ERROR || message->nlmsg_type == NLMSG_DONE) {
+    if (auto end = acknowledged(message); !end) return tl::unexpected(std::move(end).error());
+    return Progress::Done;
+  }
+  if (message->nlmsg_type != family_) return tl::unexpected(malformed("another family's message"));
+  const auto payload = payload_of(message);
+  if (payload.size() < GENL_HDRLEN) return tl::unexpected(malformed("short message"));
+  const auto attributes = payload.subspan(GENL_HDRLEN);
+  replies->emplace_back(attributes.begin(), attributes.end());
+  return Progress::More;
+}
+
+}  // namespace pcilend

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Requests to one generic-netlink family, and what the kernel makes of them.
+#pragma once
+
+#include <linux/netlink.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pcilend/transport.h"
+
+namespace pcilend {
+
+// Why an exchange gave no reply.
+struct Refusal {
+  int number = 0;  // errno from the kernel; 0 if the exchange itself failed
+  Error error;
+};
+
+// A request under construction. Family and sequence are filled in when it is sent.
+class Request {
+ public:
+  enum class Kind { Do, Dump };
+
+  explicit Request(uint8_t command, Kind kind = Kind::Do);
+
+  Request& put(uint16_t type, uint32_t value);
+  Request& put(uint16_t type, std::string_view text);
+
+  [[nodiscard]] Kind kind() const { return kind_; }
+
+ private:
+  friend class GenericNetlink;
+
+  nlmsghdr* header() { return reinterpret_cast<nlmsghdr*>(buffer_.data()); }
+
+  alignas(nlmsghdr) std::array<std::byte, 1024> buffer_{};
+  Kind kind_;
+  bool overflow_ = false;
+};
+
+class GenericNetlink {
+ public:
+  // Attributes of each reply, without netlink and generic-netlink headers.
+  using Replies = std::vector<std::vector<std::byte>>;
+
+  // Looks the family up; NotFound if the kernel has none of that name.
+  static Result<GenericNetlink> open(std::unique_ptr<Transport> transport, std::string_view family,
+                                     uint8_t version);
+
+  // Sends the request and takes all of its replies, up to the kernel's acknowledgement.
+  tl::expected<Replies, Refusal> exchange(Request& request);
+
+ private:
+  GenericNetlink(std::unique_ptr<Transport> transport, uint16_t family, uint8_t version)
+      : transport_(std::move(transport)), family_(family), version_(version) {}
+
+  enum class Progress { More, Done };
+
+  tl::expected<Replies, Refusal> exchange_once(Request& request, bool* interrupted);
+  tl::expected<Progress, Refusal> take(const nlmsghdr* message, Replies* replies) const;
+
+  std::unique_ptr<Transport> transport_;
+  uint16_t family_;
+  uint8_t version_;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace pcilend

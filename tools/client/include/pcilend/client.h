@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What userspace can ask of pcilend.ko on this host.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "pcilend/model.h"
+#include "pcilend/transport.h"
+
+namespace pcilend {
+
+// Refusals carry the kernel's own sentence. Changes need CAP_NET_ADMIN; asking for what is so
+// already succeeds.
+class Client {
+ public:
+  virtual ~Client() = default;
+
+  virtual Result<Node> node() = 0;
+  virtual Result<std::vector<Link>> links() = 0;
+  virtual Result<std::vector<Function>> functions() = 0;  // local ones and peers', by id
+  virtual Result<Function> function(FunctionId id) = 0;
+  virtual Result<Function> function(const PciAddress& local) = 0;
+
+  virtual Result<> connect(uint32_t node) = 0;
+  virtual Result<> disconnect(uint32_t node) = 0;
+  virtual Result<Function> add(const PciAddress& local) = 0;
+  virtual Result<> remove(const PciAddress& local) = 0;
+  virtual Result<Function> make_available(const PciAddress& local) = 0;
+  virtual Result<> make_unavailable(const PciAddress& local) = 0;
+  // `frontend`: "mdev" or "shadow"; `owner`: at most 63 bytes, who uses it.
+  virtual Result<Function> borrow(FunctionId id, std::string_view frontend,
+                                  std::string_view owner) = 0;
+  // With an owner, only that owner's lease is ended. Succeeds if nothing is borrowed.
+  virtual Result<> give_back(FunctionId id, std::string_view owner) = 0;
+};
+
+// The client of the running kernel; Unreachable if pcilend.ko is not loaded.
+Result<std::unique_ptr<Client>> open_client();
+
+// The same over a transport of the caller's choice.
+Result<std::unique_ptr<Client>> open_client(std::unique_ptr<Transport> transport);
+
+}  // namespace pcilend

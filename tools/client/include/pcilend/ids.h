@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Names of things: function ids, UUIDs and PCI addresses, as people write and read them.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "pcilend/result.h"
+
+namespace pcilend {
+
+// A function's id in the whole fabric: node id << 16 | index; printed in lower-case hex ("40001").
+struct FunctionId {
+  uint32_t value = 0;
+
+  [[nodiscard]] uint32_t node() const { return value >> 16; }
+  auto operator<=>(const FunctionId&) const = default;
+};
+
+// 16 bytes in the order of RFC 9562's text form.
+struct Uuid {
+  std::array<uint8_t, 16> bytes{};
+
+  auto operator<=>(const Uuid&) const = default;
+
+  // True if it has the prefix of function UUIDs (70636c64, "pcld"), so that a function is
+  // recognised while no host offers it.
+  [[nodiscard]] bool names_function() const;
+};
+
+// A PCI address on one host. Domains above ffff exist (VMD, virtual root buses).
+struct PciAddress {
+  uint32_t domain = 0;
+  uint8_t bus = 0;
+  uint8_t device = 0;    // 0 to 1f
+  uint8_t function = 0;  // 0 to 7
+
+  auto operator<=>(const PciAddress&) const = default;
+};
+
+// Each fails with ErrorClass::Usage and a line that says what the text should look like.
+Result<FunctionId> parse_function_id(std::string_view text);  // "40001"
+Result<Uuid> parse_uuid(std::string_view text);               // 8-4-4-4-12 hex digits
+Result<PciAddress> parse_pci_address(std::string_view text);  // "00:05.0" or "0000:00:05.0"
+Result<uint32_t> parse_node_id(std::string_view text);        // 1 to 65535, decimal
+
+std::string to_string(FunctionId id);
+std::string to_string(const Uuid& uuid);
+std::string to_string(const PciAddress& address);  // dddd:bb:dd.f
+
+}  // namespace pcilend

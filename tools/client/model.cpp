@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/model.h"
+
+namespace pcilend {
+
+std::string_view function_state_name(uint32_t state) {
+  switch (state) {
+    case PCILEND_FUNCTION_LOCAL:
+      return "local";
+    case PCILEND_FUNCTION_ADDED:
+      return "added";
+    case PCILEND_FUNCTION_AVAILABLE:
+      return "available";
+    case PCILEND_FUNCTION_BORROWED:
+      return "borrowed";
+    case PCILEND_FUNCTION_FENCING:
+      return "fencing";
+    case PCILEND_FUNCTION_RESETTING:
+      return "resetting";
+    case PCILEND_FUNCTION_QUARANTINED:
+      return "quarantined";
+    default:
+      return "unknown";
+  }
+}
+
+std::string_view link_state_name(uint32_t state) {
+  switch (state) {
+    case PCILEND_LINK_DOWN:
+      return "down";
+    case PCILEND_LINK_HANDSHAKE:
+      return "handshake";
+    case PCILEND_LINK_UP:
+      return "up";
+    case PCILEND_LINK_REFUSED:
+      return "refused";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace pcilend

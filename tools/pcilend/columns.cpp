@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "columns.h"
+
+#include <algorithm>
+
+namespace pcilend {
+namespace {
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+std::string hex(uint64_t value, int digits) {
+  return fmt::format("{:0{}x}", value, digits);
+}
+
+uint16_t class_code(const Function& f) {
+  return static_cast<uint16_t>(f.class_revision >> 16);
+}
+
+Json bars(const Function& function) {
+  Json list = Json::array();
+  for (const auto& bar : function.bars)
+    list.push_back({{"index", bar.index},
+                    {"size", bar.size},
+                    {"type", bar.flags & kBarIo ? "io" : "memory"},
+                    {"bits", bar.flags & kBarMem64 ? 64 : 32},
+                    {"prefetchable", (bar.flags & kBarPrefetch) != 0}});
+  return list;
+}
+
+using F = const Function&;
+using L = const Link&;
+using N = const PciNames&;
+
+}  // namespace
+
+const std::vector<Column<Function>>& function_columns() {
+  static const std::vector<Column<Function>> columns{
+      {"id", [](F f, N) -> Json { return to_string(f.id); }},
+      {"uuid", [](F f, N) -> Json { return to_string(f.uuid); }},
+      {"lender", [](F f, N) -> Json { return f.lender; }},
+      {"bdf", [](F f, N) { return or_null(f.bdf); }},
+      {"state", [](F f, N) -> Json { return std::string(function_state_name(f.state)); }},
+      {"class", [](F f, N names) -> Json { return names.device_class(class_code(f)); }},
+      {"vendor", [](F f, N names) -> Json { return names.vendor(f.vendor); }},
+      {"device", [](F f, N names) -> Json { return names.device(f.vendor, f.device); }},
+      {"class_id", [](F f, N) -> Json { return hex(f.class_revision >> 8, 6); }},
+      {"vendor_id", [](F f, N) -> Json { return hex(f.vendor, 4); }},
+      {"device_id", [](F f, N) -> Json { return hex(f.device, 4); }},
+      {"subsystem_vendor_id", [](F f, N) -> Json { return hex(f.subsystem_vendor, 4); }},
+      {"subsystem_device_id", [](F f, N) -> Json { return hex(f.subsystem_device, 4); }},
+      {"revision", [](F f, N) -> Json { return hex(f.class_revision & 0xff, 2); }},
+      {"driver", [](F f, N) { return or_null(f.driver); }},
+      {"borrower", [](F f, N) { return or_null(f.borrower); }},
+      {"lease", [](F f, N) { return or_null(f.lease); }},
+      {"frontend", [](F f, N) { return or_null(f.frontend); }},
+      {"owner", [](F f, N) { return or_null(f.owner); }},
+      {"virtual", [](F f, N) { return or_null(f.virtual_address); }},
+      {"reason", [](F f, N) { return or_null(f.reason); }},
+      {"guest_bytes", [](F f, N) { return or_null(f.guest_bytes); }},
+      {"guest_map_us", [](F f, N) { return or_null(f.guest_map_us); }},
+      {"resets", [](F f, N) { return or_null(f.resets); }},
+      {"faults", [](F f, N) { return or_null(f.faults); }},
+      {"bars", [](F f, N) { return bars(f); }},
+  };
+  return columns;
+}
+
+const std::vector<Column<Link>>& link_columns() {
+  static const std::vector<Column<Link>> columns{
+      {"index", [](L l, N) -> Json { return l.index; }},
+      {"node", [](L l, N) { return or_null(l.peer); }},
+      {"state", [](L l, N) -> Json { return std::string(link_state_name(l.state)); }},
+      {"connected", [](L l, N) -> Json { return l.connected; }},
+      {"peer_connected", [](L l, N) -> Json { return l.peer_connected; }},
+      {"adapter", [](L l, N) { return or_null(l.adapter); }},
+      {"driver", [](L l, N) { return or_null(l.driver); }},
+      {"reason", [](L l, N) { return or_null(l.reason); }},
+      {"peer_boot_id",
+       [](L l, N) { return l.peer_boot_id ? Json(hex(*l.peer_boot_id, 16)) : Json(); }},
+      {"tx_messages", [](L l, N) -> Json { return l.tx_messages; }},
+      {"rx_messages", [](L l, N) -> Json { return l.rx_messages; }},
+      {"bad_messages", [](L l, N) -> Json { return l.bad_messages; }},
+      {"timeouts", [](L l, N) -> Json { return l.timeouts; }},
+      {"export_bytes", [](L l, N) -> Json { return l.export_bytes; }},
+      {"slot_bytes", [](L l, N) -> Json { return l.slot_bytes; }},
+  };
+  return columns;
+}
+
+template <class T>
+Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
+                                              std::string_view list) {
+  if (list.empty()) return all;
+  std::vector<Column<T>> selected;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string_view name = list.substr(at, end - at);
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const Column<T>& column) { return column.name == name; });
+    if (found == all.end()) {
+      std::vector<std::string_view> names;
+      for (const auto& column : all) names.push_back(column.name);
+      return fail(ErrorClass::Usage, "no column '{}': there are {}", name, fmt::join(names, ","));
+    }
+    selected.push_back(*found);
+    at = end + 1;
+  }
+  return selected;
+}
+
+template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
+                                                              std::string_view);
+template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
+                                                          std::string_view);
+
+}  // namespace pcilend

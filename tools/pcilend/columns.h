@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The columns of listings: their names, and the value each has. JSON objects have the same keys.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "pcilend/model.h"
+#include "pcilend/pci_names.h"
+
+namespace pcilend {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+struct Column {
+  std::string_view name;
+  Json (*value)(const T&, const PciNames&);
+};
+
+// All columns, in the order of JSON output.
+const std::vector<Column<Function>>& function_columns();
+const std::vector<Column<Link>>& link_columns();
+
+// The columns named in `list` (comma-separated), in that order; all of them if it is empty.
+// Usage with the names that exist if one is unknown.
+template <class T>
+Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
+                                              std::string_view list);
+
+extern template Result<std::vector<Column<Function>>> select_columns(
+    const std::vector<Column<Function>>&, std::string_view);
+extern template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
+                                                                 std::string_view);
+
+}  // namespace pcilend

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The commands of pcilend(8). Each returns data or an error and prints nothing.
+#pragma once
+
+#include "answer.h"
+#include "session.h"
+
+namespace pcilend {
+
+// Lender.
+Result<Answer> command_connect(Session& session, const Options& options);
+Result<Answer> command_disconnect(Session& session, const Options& options);
+Result<Answer> command_add(Session& session, const Options& options);
+Result<Answer> command_remove(Session& session, const Options& options);
+Result<Answer> command_available(Session& session, const Options& options);
+Result<Answer> command_unavailable(Session& session, const Options& options);
+
+// Borrower.
+Result<Answer> command_borrow(Session& session, const Options& options);
+Result<Answer> command_return(Session& session, const Options& options);
+Result<Answer> command_vm_xml(Session& session, const Options& options);
+
+// Both.
+Result<Answer> command_list(Session& session, const Options& options);
+Result<Answer> command_show(Session& session, const Options& options);
+Result<Answer> command_link(Session& session, const Options& options);
+Result<Answer> command_node(Session& session, const Options& options);
+
+}  // namespace pcilend

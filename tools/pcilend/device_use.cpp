@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "device_use.h"
+
+#include <fcntl.h>
+#include <linux/if.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "pcilend/fd.h"
+
+namespace pcilend {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct BlockDevice {
+  std::string name;    // nvme0n1p1
+  std::string number;  // major:minor
+};
+
+std::vector<fs::path> entries(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    found.push_back(it->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool lies_below(const fs::path& path, const fs::path& directory) {
+  const auto [at, rest] =
+      std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
+  return at == directory.end();
+}
+
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  return fs::canonical(path, error);
+}
+
+std::string first_line(const Result<std::string>& text) {
+  return text ? text->substr(0, text->find('\n')) : std::string();
+}
+
+// Directories whose descendants depend on the function: its own, and those of NVMe subsystems it
+// is a controller of (a multipath disk hangs below its subsystem, not below a controller).
+std::vector<fs::path> dependent_trees(const Environment& environment, const fs::path& device) {
+  std::vector<fs::path> trees{device};
+  for (const auto& subsystem : entries(environment.path("/sys/class/nvme-subsystem"))) {
+    const auto links = entries(subsystem);
+    if (std::any_of(links.begin(), links.end(), [&](const fs::path& link) {
+          return fs::is_symlink(link) && link.filename() != "subsystem" &&
+                 lies_below(resolved(link), device);
+        }))
+      trees.push_back(resolved(subsystem));
+  }
+  return trees;
+}
+
+std::vector<std::string> class_members(const Environment& environment, std::string_view class_name,
+                                       const std::vector<fs::path>& trees) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries(environment.path(fmt::format("/sys/class/{}", class_name)))) {
+    const fs::path target = resolved(entry);
+    if (std::any_of(trees.begin(), trees.end(),
+                    [&](const fs::path& tree) { return lies_below(target, tree); }))
+      names.push_back(entry.filename());
+  }
+  return names;
+}
+
+// Spaces, tabs, newlines and backslashes stand as \ooo in mountinfo and swaps.
+std::string unescape(const std::string& text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto octal = [&](size_t at) { return text[at] >= '0' && text[at] <= '7'; };
+    if (text[i] == '\\' && i + 3 < text.size() && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
+      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                                 (text[i + 3] - '0'));
+      i += 3;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
+}
+
+struct Mount {
+  std::string number;  // of the file system; anonymous for btrfs and others
+  std::string target;
+  std::string source;
+};
+
+// proc_pid_mountinfo(5): id parent major:minor root target options [fields] - type source super
+std::vector<Mount> parse_mounts(const std::string& text) {
+  std::vector<Mount> mounts;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    Mount mount;
+    std::string skip;
+    fields >> skip >> skip >> mount.number >> skip >> mount.target;
+    while (fields >> skip && skip != "-") {
+    }
+    fields >> skip >> mount.source;
+    if (!fields) continue;
+    mount.target = unescape(mount.target);
+    mount.source = unescape(mount.source);
+    mounts.push_back(std::move(mount));
+  }
+  return mounts;
+}
+
+std::vector<std::string> parse_swaps(const std::string& text) {
+  std::vector<std::string> devices;
+  std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);  // heading
+  while (std::getline(lines, line)) devices.push_back(unescape(line.substr(0, line.find(' '))));
+  return devices;
+}
+
+// True if a kernel subsystem or a program has the device for itself (open(2), O_EXCL).
+bool claimed(const Environment& environment, const std::string& name) {
+  const UniqueFd fd(
+      ::open(environment.path("/dev/" + name).c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
+  return !fd && errno == EBUSY;
+}
+
+std::vector<std::string> block_reasons(const Environment& environment, const BlockDevice& device,
+                                       const std::vector<Mount>& mounts,
+                                       const std::vector<std::string>& swaps) {
+  std::vector<std::string> reasons;
+  const std::string node = "/dev/" + device.name;
+  for (const auto& mount : mounts) {
+    if (mount.number == device.number || mount.source == node)
+      reasons.push_back(
+          fmt::format("{} is mounted on {}: run 'umount {}'", node, mount.target, mount.target));
+  }
+  for (const auto& swap : swaps) {
+    if (swap == node) reasons.push_back(fmt::format("{0} is swap: run 'swapoff {0}'", node));
+  }
+  for (const auto& holder :
+       entries(environment.path(fmt::format("/sys/class/block/{}/holders", device.name))))
+    reasons.push_back(fmt::format("{} is part of /dev/{}: stop that first (lsblk shows the stack)",
+                                  node, holder.filename().native()));
+  return reasons;
+}
+
+}  // namespace
+
+Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address) {
+  const fs::path device = resolved(environment.path("/sys/bus/pci/devices/" + to_string(address)));
+  if (device.empty())
+    return fail(ErrorClass::NotFound, "no PCI function {} on this host", to_string(address));
+  const auto trees = dependent_trees(environment, device);
+
+  DeviceUse use;
+  const auto mountinfo = environment.read("/proc/self/mountinfo");
+  if (!mountinfo) return tl::unexpected(mountinfo.error());
+  const auto mounts = parse_mounts(*mountinfo);
+  const auto swaps = parse_swaps(environment.read("/proc/swaps").value_or(""));
+  const auto disks = class_members(environment, "block", trees);
+  for (const auto& name : disks) {
+    const BlockDevice block{
+        name, first_line(environment.read(fmt::format("/sys/class/block/{}/dev", name)))};
+    for (auto& reason : block_reasons(environment, block, mounts, swaps))
+      use.block.push_back(std::move(reason));
+  }
+  // Whatever was found claims its device, and a partition's claim its disk's: ask only otherwise.
+  if (use.block.empty()) {
+    for (const auto& name : disks) {
+      if (claimed(environment, name))
+        use.block.push_back(
+            fmt::format("/dev/{0} is in use: 'lsof /dev/{0}' may say by whom", name));
+    }
+  }
+  for (const auto& name : class_members(environment, "net", trees)) {
+    const auto flags = environment.read(fmt::format("/sys/class/net/{}/flags", name));
+    if (flags && (std::strtoul(flags->c_str(), nullptr, 16) & IFF_UP))
+      use.interfaces.push_back(name);
+  }
+  return use;
+}
+
+}  // namespace pcilend

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What this host would lose if a PCI function were taken from its driver.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pcilend/environment.h"
+#include "pcilend/ids.h"
+
+namespace pcilend {
+
+struct DeviceUse {
+  // Reasons not to take it, each with its cure: "/dev/nvme0n1p1 is mounted on /data: umount /data".
+  std::vector<std::string> block;
+  // Network interfaces that are up.
+  std::vector<std::string> interfaces;
+};
+
+// Looks at block devices (mounts, swap, holders, exclusive openers) and network interfaces of the
+// function and of whatever hangs below it.
+Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address);
+
+}  // namespace pcilend

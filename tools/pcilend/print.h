@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// From answers to what goes to stdout.
+#pragma once
+
+#include <string>
+
+#include "answer.h"
+#include "pcilend/pci_names.h"
+#include "pcilend/result.h"
+
+namespace pcilend {
+
+struct PrintOptions {
+  std::string columns;       // comma-separated; empty: the answer's usual form
+  bool no_headings = false;  // tables without their first line
+};
+
+Result<std::string> print_text(const Answer& answer, const PciNames& names,
+                               const PrintOptions& options);
+
+// One object, ended by a newline; empty for answers without data.
+Result<std::string> print_json(const Answer& answer, const PciNames& names,
+                               const PrintOptions& options);
+
+}  // namespace pcilend
