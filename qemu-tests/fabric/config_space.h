@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// PCI configuration space of the adapter: 4096 bytes with a PCIe and an MSI-X capability. QEMU
+// takes types and sizes of the BARs from here and emulates their addresses itself.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ntb_registers.h"
+
+namespace pcilend::fabric {
+
+inline constexpr uint64_t kRegisterBarSize = 16 << 10;
+inline constexpr uint32_t kMsixVectorCount = 24;  // exactly what ntb_hw_amd asks for
+inline constexpr uint32_t kMsixTableOffset = 0x2000;
+inline constexpr uint32_t kMsixPbaOffset = 0x3000;
+
+class ConfigSpace {
+ public:
+  static constexpr uint32_t kSize = 4096;
+
+  // `window_sizes`: of BAR2 and BAR4 in bytes, powers of two.
+  explicit ConfigSpace(const std::array<uint64_t, kWindowCount>& window_sizes);
+
+  // The range lies inside kSize.
+  void read(uint32_t offset, std::span<std::byte> data) const;
+  void write(uint32_t offset, std::span<const std::byte> data);
+
+  // The function may start transactions on its host's bus.
+  [[nodiscard]] bool bus_master() const;
+
+  void reset();
+
+ private:
+  template <class T>
+  void set(uint32_t offset, T value, T writable = 0);
+
+  std::array<std::byte, kSize> bytes_{};
+  std::array<std::byte, kSize> writable_{};  // a set bit can be written
+  std::array<std::byte, kSize> initial_{};
+};
+
+}  // namespace pcilend::fabric

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "fabric.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "memory_access.h"
+
+namespace pcilend::fabric {
+namespace {
+
+// A driver registers its NTB this long, at most, after it set its ready bit (see NtbRegisters).
+constexpr auto kDriverProbe = std::chrono::milliseconds(200);
+constexpr uint64_t kGranule = 2 << 20;
+constexpr size_t kMaxGranules = 1024;
+
+}  // namespace
+
+Fabric::Fabric(const FabricOptions& options, Clock clock, Log& log)
+    : options_(options),
+      clock_(std::move(clock)),
+      log_(log),
+      waits_(options.hosts),
+      links_(options.hosts * (options.hosts - 1) / 2),
+      paths_(options.hosts * options.hosts),
+      answered_(options.hosts * options.hosts) {
+  Bridge& bridge = *this;
+  for (size_t host = 0; host < options_.hosts; host++) {
+    for (size_t peer = 0; peer < options_.hosts; peer++) {
+      if (host != peer)
+        adapters_.push_back(std::make_unique<Adapter>(host, peer, options_.windows, bridge));
+    }
+  }
+}
+
+Fabric::~Fabric() {
+  for (const auto& adapter : adapters_) {
+    if (adapter->session() != nullptr) detach(*adapter, "the fabric ends");
+  }
+}
+
+Adapter& Fabric::adapter(size_t host, size_t peer) const {
+  return *adapters_.at(host * (options_.hosts - 1) + (peer < host ? peer : peer - 1));
+}
+
+Result<size_t> Fabric::host_named(std::string_view name) const {
+  size_t number = 0;
+  if (name.starts_with("host")) {
+    const std::string_view digits = name.substr(4);
+    const auto end = digits.data() + digits.size();
+    const auto [stop, error] = std::from_chars(digits.data(), end, number);
+    if (error != std::errc() || stop != end) number = 0;
+  }
+  if (number == 0 || number > options_.hosts)
+    return fail(ErrorClass::NotFound, "no host '{}': this fabric has host1 to host{}", name,
+                options_.hosts);
+  return number - 1;
+}
+
+size_t Fabric::link_index(size_t a, size_t b) const {
+  const size_t low = std::min(a, b);
+  const size_t high = std::max(a, b);
+  // Pairs in order: (0,1) (0,2) … (1,2) …
+  return low * options_.hosts - low * (low + 1) / 2 + (high - low - 1);
+}
+
+const Link& Fabric::link(size_t a, size_t b) const {
+  return links_.at(link_index(a, b));
+}
+
+Link& Fabric::link_of(const Adapter& adapter) {
+  return links_[link_index(adapter.host(), adapter.peer())];
+}
+
+Channel& Fabric::channel_from(const Adapter& adapter) {
+  return link_of(adapter).channels[adapter.host() < adapter.peer() ? 0 : 1];
+}
+
+PathCounters& Fabric::path_of(const Adapter& from) {
+  return paths_[from.host() * options_.hosts + from.peer()];
+}
+
+const PathCounters& Fabric::path(size_t from, size_t to) const {
+  return paths_.at(from * options_.hosts + to);
+}
+
+const std::vector<uint64_t>& Fabric::answered_granules(const Adapter& adapter) const {
+  return answered_.at(adapter.host() * options_.hosts + adapter.peer());
+}
+
+void Fabric::reset_counters() {
+  std::fill(paths_.begin(), paths_.end(), PathCounters{});
+  for (const auto& adapter : adapters_) adapter->counters() = {};
+}
+
+void Fabric::attach(Adapter& adapter, UniqueFd socket) {
+  log_.info("{}: connected", adapter.name());
+  adapter.attach(std::move(socket));
+}
+
+void Fabric::detach(Adapter& adapter, std::string_view why) {
+  log_.info("{}: {}", adapter.name(), why);
+  // Readers that wait for this host are answered before its session cancels their messages.
+  const std::unique_ptr<Session> session = adapter.detach();
+  update_link(adapter.host(), adapter.peer());
+  answered_[adapter.peer() * options_.hosts + adapter.host()].clear();
+}
+
+void Fabric::connected(Adapter& adapter) {
+  update_link(adapter.host(), adapter.peer());
+}
+
+void Fabric::was_reset(Adapter& adapter, bool was_touched) {
+  if (!was_touched) return;
+  log_.info("{}: reset", adapter.name());
+  take_down(adapter.host(), adapter.peer());
+  update_link(adapter.host(), adapter.peer());
+}
+
+void Fabric::ready_changed(Adapter& adapter) {
+  const bool ready = adapter.registers().ready();
+  log_.info("{}: driver {}", adapter.name(), ready ? "ready" : "gone");
+  auto& release = releases_[&adapter];
+  if (release) timers_.cancel(*std::exchange(release, std::nullopt));
+  if (!ready) return;
+  release = timers_.arm(now() + kDriverProbe, [&adapter] { adapter.release_events(); });
+  if (link_of(adapter).up) peer_of(adapter).link_event(LinkEvent::Up);
+}
+
+void Fabric::set_link(size_t a, size_t b, bool enabled) {
+  links_.at(link_index(a, b)).enabled = enabled;
+  log_.info("link host{} host{}: {}", a + 1, b + 1, enabled ? "enabled" : "disabled");
+  update_link(a, b);
+}
+
+void Fabric::set_delay(size_t a, size_t b, std::chrono::milliseconds delay) {
+  links_.at(link_index(a, b)).delay = delay;
+  log_.info("link host{} host{}: delay {} ms", a + 1, b + 1, delay.count());
+}
+
+void Fabric::update_link(size_t a, size_t b) {
+  Link& link = links_[link_index(a, b)];
+  Adapter& one = adapter(a, b);
+  Adapter& other = adapter(b, a);
+  const bool up = link.enabled && one.present() && other.present();
+  if (up == link.up) return;
+  if (!up) {
+    take_down(a, b);
+    return;
+  }
+  link.up = true;
+  log_.info("link host{} host{}: up", a + 1, b + 1);
+  // What was written while the link was down shows now; each side's own scratchpads count.
+  for (unsigned index = 0; index < kScratchpadCount; index++) {
+    Adapter& owner = one.registers().owns_scratchpad(index) ? one : other;
+    peer_of(owner).registers().show_scratchpad(index, owner.registers().scratchpad(index));
+  }
+  one.link_event(LinkEvent::Up);
+  other.link_event(LinkEvent::Up);
+}
+
+void Fabric::take_down(size_t a, size_t b) {
+  Link& link = links_[link_index(a, b)];
+  if (!link.up) return;
+  link.up = false;
+  log_.info("link host{} host{}: down", a + 1, b + 1);
+  for (Channel& channel : link.channels) {
+    channel.lose_all();
+    if (channel.timer) timers_.cancel(*std::exchange(channel.timer, std::nullopt));
+  }
+  std::vector<uint64_t> lost;
+  for (const auto& [sequence, read] : reads_) {
+    if (&link_of(*read.from) == &link) lost.push_back(sequence);
+  }
+  for (const uint64_t sequence : lost) finish_read(sequence, Loss::LinkDown);
+  adapter(a, b).link_event(LinkEvent::Down);
+  adapter(b, a).link_event(LinkEvent::Down);
+}
+
+template <class Deliver, class Lose>
+void Fabric::carry(Adapter& from, Deliver deliver, Lose lose) {
+  Link& link = link_of(from);
+  if (!link.up) {
+    lose();
+    return;
+  }
+  Channel& channel = channel_from(from);
+  if (link.delay == Duration::zero() && channel.empty()) {
+    deliver();
+    return;
+  }
+  channel.push(now(), link.delay, {std::move(deliver), std::move(lose)});
+  arm_channel(from);
+}
+
+void Fabric::arm_channel(Adapter& from) {
+  Channel& channel = channel_from(from);
+  const auto due = channel.due();
+  if (!due || channel.timer) return;
+  channel.timer = timers_.arm(*due, [this, &from, &channel] {
+    channel.timer.reset();
+    channel.run(now());
+    arm_channel(from);
+  });
+}
+
+NtbRegisters::PeerView Fabric::peer_view(const Adapter& adapter) const {
+  const NtbRegisters& peer = peer_of(adapter).registers();
+  return {peer.ready() && link(adapter.host(), adapter.peer()).up, peer.translations()};
+}
+
+void Fabric::ring_peer(Adapter& adapter, uint16_t doorbells) {
+  adapter.counters().doorbells += static_cast<uint64_t>(__builtin_popcount(doorbells));
+  carry(
+      adapter, [this, &adapter, doorbells] { peer_of(adapter).ring(doorbells); }, [] {});
+}
+
+void Fabric::show_scratchpad(Adapter& adapter, unsigned index, uint32_t value) {
+  carry(
+      adapter,
+      [this, &adapter, index, value] {
+        peer_of(adapter).registers().show_scratchpad(index, value);
+      },
+      [] {});
+}
+
+void Fabric::window_write(Adapter& from, unsigned window, uint64_t offset,
+                          std::span<const std::byte> data) {
+  const Link& link = link_of(from);
+  if (link.up && link.delay == Duration::zero() && channel_from(from).empty()) {
+    arrive_write(from, window, offset, data);
+    return;
+  }
+  carry(
+      from,
+      [this, &from, window, offset, copy = std::vector(data.begin(), data.end())] {
+        arrive_write(from, window, offset, copy);
+      },
+      [this, &from] { path_of(from).count_lost_write(Loss::LinkDown); });
+}
+
+void Fabric::arrive_write(Adapter& from, unsigned window, uint64_t offset,
+                          std::span<const std::byte> data) {
+  Adapter& to = peer_of(from);
+  PathCounters& path = path_of(from);
+  while (!data.empty()) {
+    const Adapter::Landing landing = to.land(window, offset, data.size(), true);
+    const auto part = data.first(landing.size);
+    switch (landing.where) {
+      case Adapter::Where::Memory:
+        store(landing.bytes, part);
+        path.count_write(landing.target, part.size());
+        break;
+      case Adapter::Where::Nowhere:
+        path.count_lost_write(Loss::Unmapped);
+        log_.artefact("unmapped write", "{}: {} bytes at window {} + {:#x} (bus {:#x})",
+                      from.name(), part.size(), window, offset, landing.address);
+        break;
+      case Adapter::Where::Interrupt:
+      case Adapter::Where::Message:
+        send_write(from, landing, part);
+        break;
+    }
+    offset += part.size();
+    data = data.subspan(part.size());
+  }
+}
+
+void Fabric::send_write(Adapter& from, const Adapter::Landing& landing,
+                        std::span<const std::byte> data) {
+  Session& session = *peer_of(from).session();
+  PathCounters& path = path_of(from);
+  if (session.connection().queued_bytes() + data.size() > options_.posted_limit) {
+    path.count_lost_write(Loss::Overflow);
+    log_.artefact("overflow",
+                  "{}: {} messages wait for the peer's QEMU; a write to {:#x} is dropped",
+                  from.name(), session.connection().queued_messages(), landing.address);
+    return;
+  }
+  session.dma_write(landing.address, data);
+  path.count_write(landing.target, data.size());
+  size_t& peak = peer_of(from).counters().posted_peak;
+  peak = std::max(peak, session.connection().queued_messages());
+}
+
+void Fabric::window_read(Adapter& from, unsigned window, const ReadTicket& ticket) {
+  carry(
+      from, [this, &from, window, ticket] { arrive_read(from, window, ticket); },
+      [this, &from, ticket] { answer_ones(from, ticket, Loss::LinkDown); });
+}
+
+void Fabric::arrive_read(Adapter& from, unsigned window, const ReadTicket& ticket) {
+  Adapter& to = peer_of(from);
+  PathCounters& path = path_of(from);
+  const uint64_t count = ticket.access.count;
+  scratch_.assign(count, std::byte{0xff});
+  std::vector<Adapter::Landing> messages;
+  std::vector<size_t> positions;
+
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t offset = ticket.access.offset + done;
+    Adapter::Landing landing = to.land(window, offset, count - done, false);
+    switch (landing.where) {
+      case Adapter::Where::Memory:
+        load(std::span(scratch_).subspan(done, landing.size), landing.bytes);
+        path.count_read(landing.target, landing.size);
+        break;
+      case Adapter::Where::Message:
+        landing.size = std::min<uint64_t>(landing.size, kMaxDmaRead);
+        messages.push_back(landing);
+        positions.push_back(done);
+        break;
+      case Adapter::Where::Interrupt:  // nothing answers reads there
+      case Adapter::Where::Nowhere:
+        path.count_lost_read(Loss::Unmapped);
+        log_.artefact("unmapped read", "{}: {} bytes at window {} + {:#x} (bus {:#x})", from.name(),
+                      landing.size, window, offset, landing.address);
+        break;
+    }
+    done += landing.size;
+  }
+  if (messages.empty())
+    complete(from, ticket, scratch_);
+  else
+    begin_wait(from, ticket, messages, positions);
+}
+
+void Fabric::begin_wait(Adapter& from, const ReadTicket& ticket,
+                        const std::vector<Adapter::Landing>& landings,
+                        const std::vector<size_t>& positions) {
+  const uint64_t sequence = next_read_++;
+  PendingRead& read = reads_[sequence];
+  read.from = &from;
+  read.ticket = ticket;
+  read.data = scratch_;
+  read.unanswered = landings.size();
+  read.deadline = timers_.arm(now() + options_.read_timeout,
+                              [this, sequence] { finish_read(sequence, Loss::Timeout); });
+  if (waits_.reaches(from.peer(), from.host())) {
+    read.cycle_check = timers_.arm(now() + options_.cycle_patience,
+                                   [this, sequence] { on_cycle_check(sequence); });
+  }
+  waits_.add(from.host(), from.peer());
+
+  Session& session = *peer_of(from).session();
+  for (size_t i = 0; i < landings.size(); i++) {
+    const auto& landing = landings[i];
+    const bool sent =
+        session.dma_read(landing.address, landing.size,
+                         [this, sequence, position = positions[i], address = landing.address,
+                          target = landing.target](auto answer) {
+                           on_read_answer(sequence, position, address, target, answer);
+                         });
+    if (!sent) {
+      finish_read(sequence, Loss::Timeout);
+      return;
+    }
+  }
+}
+
+void Fabric::on_read_answer(uint64_t sequence, size_t position, uint64_t address, Target target,
+                            Parsed<std::span<const std::byte>> answer) {
+  const auto found = reads_.find(sequence);
+  if (found == reads_.end()) return;  // late: answered with all-ones already
+  PendingRead& read = found->second;
+  if (answer) {
+    std::copy(answer->begin(), answer->end(),
+              read.data.begin() + static_cast<std::ptrdiff_t>(position));
+    path_of(*read.from).count_read(target, answer->size());
+    if (target == Target::Bar) note_answer(*read.from, address);
+  } else {
+    path_of(*read.from).count_lost_read(Loss::Unmapped);
+    log_.artefact("unmapped read", "{}: bus {:#x}: {}", read.from->name(), address,
+                  std::strerror(answer.error()));
+  }
+  if (--read.unanswered == 0) finish_read(sequence, std::nullopt);
+}
+
+void Fabric::note_answer(Adapter& from, uint64_t address) {
+  auto& granules = answered_[from.host() * options_.hosts + from.peer()];
+  const uint64_t granule = address / kGranule * kGranule;
+  const auto at = std::lower_bound(granules.begin(), granules.end(), granule);
+  if ((at == granules.end() || *at != granule) && granules.size() < kMaxGranules)
+    granules.insert(at, granule);
+}
+
+void Fabric::on_cycle_check(uint64_t sequence) {
+  const auto found = reads_.find(sequence);
+  if (found == reads_.end()) return;
+  const Adapter& from = *found->second.from;
+  if (waits_.reaches(from.peer(), from.host())) finish_read(sequence, Loss::Cycle);
+}
+
+void Fabric::finish_read(uint64_t sequence, std::optional<Loss> loss) {
+  const auto found = reads_.find(sequence);
+  if (found == reads_.end()) return;
+  const PendingRead read = std::move(found->second);
+  reads_.erase(found);
+  waits_.remove(read.from->host(), read.from->peer());
+  timers_.cancel(read.deadline);
+  if (read.cycle_check) timers_.cancel(*read.cycle_check);
+
+  if (!loss)
+    complete(*read.from, read.ticket, read.data);
+  else
+    answer_ones(*read.from, read.ticket, *loss);
+}
+
+void Fabric::complete(Adapter& from, const ReadTicket& ticket, std::span<const std::byte> data) {
+  Adapter& to = peer_of(from);
+  const Link& link = link_of(from);
+  if (link.up && link.delay == Duration::zero() && channel_from(to).empty()) {
+    from.session()->complete_read(ticket, data);
+    return;
+  }
+  carry(
+      to,
+      [&from, ticket, copy = std::vector(data.begin(), data.end())] {
+        from.session()->complete_read(ticket, copy);
+      },
+      [this, &from, ticket] { answer_ones(from, ticket, Loss::LinkDown); });
+}
+
+void Fabric::answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss) {
+  if (from.session() == nullptr) return;
+  path_of(from).count_lost_read(loss);
+  const auto name = kLossNames[static_cast<size_t>(loss)];
+  if (loss != Loss::LinkDown)
+    log_.artefact(name, "{}: read of {} bytes at BAR{} + {:#x} gets all-ones", from.name(),
+                  ticket.access.count, ticket.access.region, ticket.access.offset);
+  const std::vector<std::byte> ones(ticket.access.count, std::byte{0xff});
+  from.session()->complete_read(ticket, ones);
+}
+
+void Fabric::dma_write_failed(Adapter& adapter, int error) {
+  path_of(peer_of(adapter)).count_lost_write(Loss::Unmapped);
+  log_.artefact("refused write", "{}: the host's bus refused a posted write: {}", adapter.name(),
+                std::strerror(error));
+}
+
+void Fabric::bad_map(Adapter& adapter, const DmaMap& map, int error) {
+  log_.artefact("bad map", "{}: DMA_MAP of {:#x} + {:#x} refused: {}{}", adapter.name(),
+                map.address, map.size, std::strerror(error),
+                error == EINVAL ? " (memory must be a memfd that can't shrink: "
+                                  "memory-backend-memfd,share=on)"
+                                : "");
+}
+
+void Fabric::probe(size_t from, size_t victim, unsigned window, uint64_t offset,
+                   std::function<void(Probe)> done) {
+  Adapter& to = adapter(victim, from);
+  if (!link(from, victim).up) return done(Probe::NoAnswer);
+  constexpr uint64_t kProbeSize = 4;
+  const Adapter::Landing landing = to.land(window, offset, kProbeSize, false);
+  switch (landing.where) {
+    case Adapter::Where::Nowhere:
+      return done(Probe::NoAnswer);
+    case Adapter::Where::Memory:
+      return done(Probe::Memory);
+    case Adapter::Where::Interrupt:
+      return done(Probe::Interrupt);
+    case Adapter::Where::Message:
+      break;
+  }
+  const Probe hit = landing.target == Target::Memory ? Probe::Memory : Probe::Bar;
+  const bool sent = to.session()->dma_read(landing.address, landing.size, [done, hit](auto answer) {
+    done(answer ? hit : Probe::NoAnswer);
+  });
+  if (!sent) done(Probe::NoAnswer);
+}
+
+}  // namespace pcilend::fabric

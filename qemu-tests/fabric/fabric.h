@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The fabric: a full mesh of hosts, two adapters and a link for each pair. Routes what hosts do in
+// their windows to memory, functions and interrupts of the peer; decides what a read gets when
+// nobody can answer it. Single-threaded; sockets and time are the caller's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "adapter.h"
+#include "counters.h"
+#include "link.h"
+#include "log.h"
+#include "pcilend/result.h"
+#include "timers.h"
+#include "wait_graph.h"
+
+namespace pcilend::fabric {
+
+struct FabricOptions {
+  size_t hosts = 2;
+  // BAR2 and BAR4 in bytes, powers of two. SeaBIOS places these for several adapters.
+  Adapter::WindowSizes windows{64ull << 30, 16ull << 30};
+  // A read of a peer's register is answered with all-ones after this. Well below QEMU's
+  // x-msg-timeout: an answer behind that kills the connection for good.
+  Duration read_timeout = std::chrono::milliseconds(1000);
+  // How long hosts may wait for each other in a circle before one gets all-ones.
+  Duration cycle_patience = std::chrono::milliseconds(3);
+  // Bytes that may be queued for one host's QEMU before posted writes to it are dropped.
+  size_t posted_limit = 64 << 20;
+};
+
+// Read completions cross twice and must stay below the read timeout.
+inline constexpr unsigned kMaxDelayMs = 400;
+
+class Fabric final : private Bridge {
+ public:
+  Fabric(const FabricOptions& options, Clock clock, Log& log);
+  ~Fabric() override;
+
+  [[nodiscard]] size_t hosts() const { return options_.hosts; }
+  [[nodiscard]] const FabricOptions& options() const { return options_; }
+  // The adapter of `host` towards `peer`; both count from 0 and differ.
+  [[nodiscard]] Adapter& adapter(size_t host, size_t peer) const;
+  [[nodiscard]] const std::vector<std::unique_ptr<Adapter>>& adapters() const { return adapters_; }
+  // "host3" -> 2; an error that names the hosts there are.
+  [[nodiscard]] Result<size_t> host_named(std::string_view name) const;
+
+  // A QEMU connected to the adapter's socket, or is gone. Only one at a time.
+  void attach(Adapter& adapter, UniqueFd socket);
+  void detach(Adapter& adapter, std::string_view why);
+
+  [[nodiscard]] const Link& link(size_t a, size_t b) const;
+  void set_link(size_t a, size_t b, bool enabled);
+  void set_delay(size_t a, size_t b, std::chrono::milliseconds delay);
+
+  [[nodiscard]] const PathCounters& path(size_t from, size_t to) const;
+  void reset_counters();
+  // Bytes of the peer's bus (2 MiB granules) that answered a message through an adapter of `host`
+  // towards `peer`: where functions are lent, as far as traffic has shown.
+  [[nodiscard]] const std::vector<uint64_t>& answered_granules(const Adapter& adapter) const;
+
+  // One read of an attacker at `from`, not counted as traffic.
+  enum class Probe { NoAnswer, Memory, Bar, Interrupt };
+  void probe(size_t from, size_t victim, unsigned window, uint64_t offset,
+             std::function<void(Probe)> done);
+
+  Timers& timers() { return timers_; }
+  [[nodiscard]] TimePoint now() const { return clock_(); }
+  [[nodiscard]] size_t pending_reads() const { return reads_.size(); }
+
+ private:
+  // A REGION_READ that waits for messages to the peer's QEMU.
+  struct PendingRead {
+    Adapter* from;
+    ReadTicket ticket;
+    std::vector<std::byte> data;
+    size_t unanswered = 0;  // messages
+    bool failed = false;    // one was refused
+    Timers::Id deadline;
+    std::optional<Timers::Id> cycle_check;
+  };
+
+  void connected(Adapter& adapter) override;
+  void was_reset(Adapter& adapter, bool was_touched) override;
+  void ready_changed(Adapter& adapter) override;
+  void window_read(Adapter& adapter, unsigned window, const ReadTicket& ticket) override;
+  void window_write(Adapter& adapter, unsigned window, uint64_t offset,
+                    std::span<const std::byte> data) override;
+  void ring_peer(Adapter& adapter, uint16_t doorbells) override;
+  void show_scratchpad(Adapter& adapter, unsigned index, uint32_t value) override;
+  void dma_write_failed(Adapter& adapter, int error) override;
+  void bad_map(Adapter& adapter, const DmaMap& map, int error) override;
+  [[nodiscard]] NtbRegisters::PeerView peer_view(const Adapter& adapter) const override;
+
+  [[nodiscard]] Adapter& peer_of(const Adapter& adapter) const {
+    return this->adapter(adapter.peer(), adapter.host());
+  }
+  [[nodiscard]] size_t link_index(size_t a, size_t b) const;
+  [[nodiscard]] Link& link_of(const Adapter& adapter);
+  [[nodiscard]] Channel& channel_from(const Adapter& adapter);
+  PathCounters& path_of(const Adapter& from);
+
+  // Carries something over the link, at once or when its time has come. Without a link it is lost.
+  template <class Deliver, class Lose>
+  void carry(Adapter& from, Deliver deliver, Lose lose);
+  void arm_channel(Adapter& from);
+  void update_link(size_t a, size_t b);
+  void take_down(size_t a, size_t b);
+
+  void arrive_read(Adapter& from, unsigned window, const ReadTicket& ticket);
+  void arrive_write(Adapter& from, unsigned window, uint64_t offset,
+                    std::span<const std::byte> data);
+  void send_write(Adapter& from, const Adapter::Landing& landing, std::span<const std::byte> data);
+  void begin_wait(Adapter& from, const ReadTicket& ticket,
+                  const std::vector<Adapter::Landing>& landings,
+                  const std::vector<size_t>& positions);
+  void on_read_answer(uint64_t sequence, size_t position, uint64_t address, Target target,
+                      Parsed<std::span<const std::byte>> answer);
+  void on_cycle_check(uint64_t sequence);
+  void finish_read(uint64_t sequence, std::optional<Loss> loss);
+  void complete(Adapter& from, const ReadTicket& ticket, std::span<const std::byte> data);
+  void answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss);
+  void note_answer(Adapter& from, uint64_t address);
+
+  FabricOptions options_;
+  Clock clock_;
+  Log& log_;
+  Timers timers_;
+  WaitGraph waits_;
+  std::vector<std::unique_ptr<Adapter>> adapters_;
+  std::vector<Link> links_;
+  std::vector<PathCounters> paths_;
+  std::vector<std::vector<uint64_t>> answered_;                             // by path
+  std::unordered_map<const Adapter*, std::optional<Timers::Id>> releases_;  // of held link events
+  std::unordered_map<uint64_t, PendingRead> reads_;
+  uint64_t next_read_ = 0;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace pcilend::fabric
