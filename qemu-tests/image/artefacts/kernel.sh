@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # One Debian kernel: image, headers, and the parts of its source the lab uses, all of one version.
 #   release            what uname -r says
+#   vmlinux            the uncompressed kernel, which starts 0.7 s faster under TCG
 #   image/ headers/    the packages' content
 #   source/            drivers/ntb, drivers/pci/switch, and scripts/ for checkpatch
 # shellcheck disable=SC2034,SC2154
@@ -41,10 +42,32 @@ build() {
 			'*/drivers/ntb' '*/drivers/pci/switch' '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' \
 			'*/scripts/const_structs.checkpatch'
 	rm -rf "$out/source/usr" "$tree"
+	unpack_vmlinux "$(find "$out/image" -name "vmlinuz*")" >"$out/vmlinux"
 	printf '%s\n' "$release" >"$out/release"
 }
 
 find_release() {
 	release=$(in_tree "$tree" apt-cache pkgnames "linux-image-$series." |
 		sed -n 's/^linux-image-\([0-9.]*+deb13-amd64\)$/\1/p' | sort -V | tail -n1)
+}
+
+# unpack_vmlinux BZIMAGE: the kernel inside, by the fields of the x86 boot protocol
+# (Documentation/arch/x86/boot.rst): setup_sects, payload_offset, payload_length. The last four
+# bytes of the payload are the length of the unpacked kernel.
+unpack_vmlinux() {
+	local sects offset length
+	sects=$(od -An -t u1 -j $((0x1f1)) -N1 "$1")
+	read -r offset length < <(od -An -t u4 -j $((0x248)) -N8 "$1")
+	offset=$(((sects + 1) * 512 + offset))
+	dd if="$1" of="$out/payload" bs=1M iflag=skip_bytes,count_bytes status=none \
+		skip="$offset" count=$((length - 4))
+	case $(od -An -t x1 -N4 "$out/payload" | tr -d ' ') in
+	28b52ffd) zstd -dcq "$out/payload" ;;
+	fd377a58) xz -dc "$out/payload" ;;
+	*)
+		printf 'the kernel of %s is compressed in an unknown way\n' "$1" >&2
+		return 1
+		;;
+	esac
+	rm -f "$out/payload"
 }

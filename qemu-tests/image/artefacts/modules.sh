@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Kernel modules of the host VM, uncompressed, with the NTB modules and depmod's index:
+# Kernel modules of the host VM, uncompressed, with the NTB modules, depmod's index and an empty
+# directory for ours:
 #   lib/modules/RELEASE
 # shellcheck disable=SC2034,SC2154
 title="modules of the host VM, kernel $series"
 needs=(kernel@@ ntb@@ kbuild@@)
-inputs=(lib/tree.sh lib/modules.sh host/modules.txt)
+inputs=(lib/tree.sh lib/kbuild.sh lib/modules.sh host/modules.txt)
 
 build() {
 	local release from=$need_kernel/image/usr/lib/modules to
@@ -24,7 +25,9 @@ build() {
 
 	find "$to" -name '*.ko.xz' -print0 | xargs -0 -r -P2 -n50 xz -d
 	find "$to" -name '*.ko.zst' -print0 | xargs -0 -r -P2 -n50 zstd -q -d --rm
-	mkdir "$to/$release/ntb"
+	# Under TCG the modules' type information costs more time to load than their code.
+	strip_modules "$need_kbuild" "$to"
+	mkdir "$to/$release"/{ntb,updates}
 	cp "$need_ntb"/*.ko "$to/$release/ntb/"
 	run_depmod "$need_kbuild" "$out" "$release"
 }

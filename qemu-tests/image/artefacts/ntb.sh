@@ -16,7 +16,7 @@ build() {
 		CONFIG_NTB_INTEL=m CONFIG_NTB_SWITCHTEC=m CONFIG_NTB_TOOL=m CONFIG_NTB_PERF=m \
 		CONFIG_PCI_SW_SWITCHTEC=m
 	find "$work" -name '*.ko' -exec cp -t "$out" {} +
-	(cd "$out" && strip_modules "$need_kbuild" "$out" *.ko)
+	strip_modules "$need_kbuild" "$out"
 	cp "$work/Module.symvers" "$out/"
 	rm -rf "$work"
 }

@@ -4,7 +4,7 @@
 #   root.ext4
 # shellcheck disable=SC2034,SC2154
 title="disk of the host VM, kernel $series"
-needs=(host-tree modules@@ kernel@@)
+needs=(host-tree modules@@ guest)
 inputs=(host)
 
 build() {
@@ -17,6 +17,7 @@ build() {
 		install -D -m 755 "$image_dir/host/init" usr/lib/pcilend-lab/init
 		install -m 644 "$image_dir/host"/{libvirtd,qemu}.conf etc/libvirt/
 		mkdir -p etc/libvirt/hooks/qemu.d var/log/libvirt usr/share/pcilend-lab/guest
+		cp "$need_guest"/{vmlinux,initrd} usr/share/pcilend-lab/guest/
 		for name in poweroff reboot halt; do
 			ln -sf ../bin/busybox "usr/sbin/$name"
 		done

@@ -93,7 +93,8 @@ need() {
 		source "$image_dir/artefacts/$base.sh"
 		set +e
 		(
-			set -e
+			set -eE
+			trap 'printf "%s:%s: failed: %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND"' ERR
 			build
 		) >"$log" 2>&1 </dev/null
 		local rc=$?

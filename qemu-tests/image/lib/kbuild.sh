@@ -13,10 +13,8 @@ kbuild_make() {
 		KCFLAGS="-Werror $ntb_cflags" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules
 }
 
-# strip_modules TREE DIR FILE…: of debug information, in place.
+# strip_modules TREE DIR: takes debug and type information out of the modules below DIR, in place.
 strip_modules() {
-	local tree=$1
 	local -a binds=("$2" /out)
-	shift 2
-	in_tree "$tree" strip --strip-debug "${@/#//out/}"
+	in_tree "$1" find /out -name '*.ko' -exec strip --strip-debug -R .BTF {} +
 }

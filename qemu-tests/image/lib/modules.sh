@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Choosing kernel modules.
 
-# run_depmod TREE ROOT RELEASE: with the depmod of TREE.
+# run_depmod TREE ROOT RELEASE: indexes ROOT/lib/modules/RELEASE with the depmod of TREE.
 run_depmod() {
 	local -a binds=("$2" /mnt)
 	in_tree "$1" depmod -b /mnt "$3"
+}
+
+# index_with_updates TREE ROOT RELEASE UPDATES INDEX: the index of ROOT's modules and of those in
+# UPDATES, were they in ROOT's directory updates/; left in the directory INDEX.
+index_with_updates() {
+	local -a binds=("$2" /mnt "$4" "/mnt/lib/modules/$3/updates" "$5" /out)
+	in_tree "$1" sh -ec 'depmod -o /out -b /mnt "$1"; mv /out/lib/modules/"$1"/* /out/' sh "$3"
+	rm -r "$5/lib"
 }
 
 # module_closure MODULES.DEP LIST: the files of the modules in LIST and of those they need, each
