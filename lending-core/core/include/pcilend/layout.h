@@ -4,14 +4,18 @@
  * the peer reaches it through memory windows. Translations are set once, at link up, as planned
  * here; what the peer really reaches is decided by the page tables of the adapter's IOMMU domain.
  *
- *	window 0, translation 0 (always):
+ * With two windows of 16 GiB or more it is
+ *
+ *	window 0, translation 0:
  *	  [0, dma_limit)	DMA API of the NTB's pci_dev: control area, DMA buffers
  *	  0xfee00000, 1 MiB	interrupt messages
  *	  [8 GiB, ...)		guest slots
- *	window 1, translation 1 TiB: export region, BARs of lent functions
+ *	window 1, translation 1 TiB:
+ *	  all of it		exports: BARs of functions that this host lends to the peer
  *
- * With less window space it degrades, in this order: interrupts relayed by the lender; a smaller
- * DMA area; less room for guests, down to none; less room for BARs. Every step is reported.
+ * With other windows, regions share a window or get one each. Where space is short it degrades,
+ * in this order: interrupts relayed by the lender; a smaller DMA area; less room for guests, down
+ * to none; less room for BARs. Every step is reported.
  */
 #ifndef PCILEND_LAYOUT_H
 #define PCILEND_LAYOUT_H
@@ -20,75 +24,86 @@
 
 PCILEND_DECLARATIONS_BEGIN
 
-#define PCILEND_LAYOUT_WINDOWS 16	/* more than this many are left unused */
+#define PCILEND_LAYOUT_WINDOWS 16	/* windows beyond are left unused */
 #define PCILEND_LAYOUT_TEXT_BYTES 256
 
-#define PCILEND_HOLE_DEFAULT 0x80000000ULL	/* lowest 32-bit PCI hole assumed of a peer */
-#define PCILEND_EXPORT_IOVA (1ULL << 40)
-#define PCILEND_SLOT_IOVA (8ULL << 30)
-#define PCILEND_MSI_IOVA 0xfee00000ULL		/* Intel SDM 3A §11.11, AMD APM 2 §16.11 */
+#define PCILEND_HOLE_DEFAULT 0x80000000ULL /* lowest PCI hole assumed where it isn't known */
+#define PCILEND_EXPORT_IOVA 0x10000000000ULL /* 1 TiB */
+#define PCILEND_SLOT_IOVA 0x200000000ULL /* 8 GiB */
+#define PCILEND_MSI_IOVA 0xfee00000ULL	/* Intel SDM 3A, 11.11; AMD APM 2, 16.11 */
 #define PCILEND_MSI_BYTES 0x100000ULL
 
-/* A memory window, as ntb_mw_get_align() and ntb_peer_mw_get_addr() tell. */
+/* No layout without these; a region of guest slots below its least is none. */
+#define PCILEND_DMA_LEAST 0x40000ULL
+#define PCILEND_EXPORT_LEAST 0x40000ULL
+#define PCILEND_SLOTS_LEAST 0x4000000ULL
+/* More than these is nice to have, less is reported. */
+#define PCILEND_EXPORT_FULL 0x40000000ULL
+#define PCILEND_SLOTS_FULL 0x400000000ULL
+
+/* A memory window, as ntb_mw_get_align() and ntb_peer_mw_get_addr() tell; all in bytes. */
 struct pcilend_layout_window {
-	u64 size;	/* bytes of the BAR (or part of it) behind which the window lies; the reach */
-			/* of the side that looks through it */
-	u64 size_max;	/* largest size of an inbound translation; 0: as size */
-	u64 addr_align;	/* of the translation; 0: 1 */
-	u64 size_align;	/* of the size of a translation; 0: 1 */
+	u64 size;	/* how far the side that looks through it reaches; 0: not known */
+	u64 size_max;	/* largest size of an inbound translation; 0: not known */
+	u64 addr_align;	/* of a translation, a power of two; 0: 1 */
+	u64 size_align;	/* of the size of a translation, a power of two; 0: 1 */
+	u64 end;	/* first address that a translation can't reach; 0: none. 4 GiB for the */
+			/* 32-bit halves of a split BAR (ntb_hw_intel gen1) */
 };
 
 /* One side of a link. */
 struct pcilend_layout_host {
 	u32 windows;
 	struct pcilend_layout_window window[PCILEND_LAYOUT_WINDOWS];
-	u64 hole;	/* start of the lowest PCI hole (MMIO below 4 GiB); 0: unknown */
+	u64 hole;	/* start of the lowest PCI hole (MMIO below 4 GiB); 0: not known */
 	u64 iova_end;	/* first address the NTB's IOMMU domain can't translate; 0: none */
 };
 
 struct pcilend_layout_region {
 	u64 iova;
-	u64 size;	/* bytes; 0: there is none */
+	u64 size;	/* bytes, page aligned; 0: there is none */
 	u32 window;	/* index of the window that reaches it */
 };
 
 #define PCILEND_DEGRADED_INTERRUPTS	0x01	/* no window reaches 0xfee00000: relayed */
-#define PCILEND_DEGRADED_DMA		0x02	/* DMA area smaller than the hole would allow */
-#define PCILEND_DEGRADED_GUESTS		0x04	/* slots below PCILEND_LAYOUT_GUESTS_FULL */
+#define PCILEND_DEGRADED_DMA		0x02	/* DMA area smaller than the holes allow */
+#define PCILEND_DEGRADED_GUESTS		0x04	/* slots below PCILEND_SLOTS_FULL */
 #define PCILEND_DEGRADED_NO_GUESTS	0x08	/* no slots: no VMs, shadow only */
-#define PCILEND_DEGRADED_EXPORT		0x10	/* export region below PCILEND_LAYOUT_EXPORT_FULL */
-
-#define PCILEND_LAYOUT_GUESTS_FULL (16ULL << 30)
-#define PCILEND_LAYOUT_EXPORT_FULL (1ULL << 30)
+#define PCILEND_DEGRADED_EXPORT		0x10	/* exports below PCILEND_EXPORT_FULL */
+#define PCILEND_DEGRADED_BITS 5
 
 /*
- * A host's inbound aperture. The offset of an IOVA in a region, as the peer counts it, is
- * iova - window[region.window].translation.
+ * A host's inbound aperture. The offset of an IOVA in a region, as the peer counts it in its
+ * window, is iova - window[region.window].translation.
  */
 struct pcilend_layout {
-	u32 windows;		/* to be programmed, from 0 on; the others stay without translation */
+	u32 windows;		/* entries of window[] */
 	struct {
 		u64 translation;
-		u64 size;	/* bytes; 0: leave this one without translation */
+		u64 size;	/* bytes to program; 0: this window stays closed */
 	} window[PCILEND_LAYOUT_WINDOWS];
-	u64 dma_limit;		/* DMA API stays below it (bus_dma_limit is dma_limit - 1), always */
-				/* in window 0, like the control area */
-	struct pcilend_layout_region interrupts; /* PCILEND_MSI_IOVA, or nothing: relayed */
-	struct pcilend_layout_region exports;	/* BARs of functions this host lends to the peer */
-	struct pcilend_layout_region slots;	/* guest memory */
+	u64 dma_limit;		/* DMA API stays below it (bus_dma_limit is dma_limit - 1) */
+	u32 dma_window;		/* reaches [0, dma_limit) at translation 0; 0 unless windows after */
+				/* the first degrade less */
+	struct pcilend_layout_region interrupts; /* PCILEND_MSI_IOVA, or none: relayed */
+	struct pcilend_layout_region exports;	 /* BARs of functions this host lends */
+	struct pcilend_layout_region slots;	 /* guest memory */
 	u32 degraded;		/* PCILEND_DEGRADED_* */
 };
 
 /**
  * pcilend_layout_plan - inbound aperture of @self, for @peer to look through
- * @self: rules of the inbound translations on this host; its window[].size may be 0
- * @peer: window[].size are the windows through which the peer looks, in the same order, where
- *	known (windows == 0: not known, @self's sizes are taken)
+ * @self: rules of inbound translations on this host
+ * @peer: window[].size is how far the peer sees through each of these windows, in the same order;
+ *	windows == 0 if that isn't known: @self's sizes are taken then
  * @why: on refusal, a sentence that says what is missing and by how much, NUL-terminated;
  *	PCILEND_LAYOUT_TEXT_BYTES are enough
  *
- * Return: 0; -ENOSPC if the windows are too few or too small for any layout; -EINVAL if the input
- * contradicts itself.
+ * Translations are aligned to their size rounded up to a power of two, also where the driver
+ * doesn't ask for it (ntb_hw_switchtec refuses others but says 4 KiB).
+ *
+ * Return: 0; -ENOSPC if windows are too few or too small for any layout; -EINVAL if a rule in the
+ * input makes no sense.
  */
 int pcilend_layout_plan(const struct pcilend_layout_host *self,
 			const struct pcilend_layout_host *peer, struct pcilend_layout *layout,

@@ -38,8 +38,8 @@ enum pcilend_spad {
 #define PCILEND_DOORBELL_KICK 0
 
 #define PCILEND_SLOT_BYTES 256
-#define PCILEND_RING_SLOTS 60
-#define PCILEND_AREA_BYTES (PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES + 1024) /* 16 KiB */
+#define PCILEND_RING_SLOTS 64 /* a power of two, so that head and tail may wrap */
+#define PCILEND_AREA_BYTES (PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES + 1024) /* 17 KiB */
 
 /*
  * The control area. The peer writes everything in it but `owner`. A ring is full when head -
@@ -141,6 +141,7 @@ struct pcilend_msg_function {
 	__u8 state;		/* enum pcilend_function_state */
 	__u8 reserved[3];
 	__le32 borrower;	/* node id, 0: none */
+	__le32 lease;		/* the lease in force, told to its holder only; else 0 */
 	__le16 segment;		/* address on the lender, for people */
 	__u8 bus;
 	__u8 devfn;
@@ -227,7 +228,7 @@ struct pcilend_msg_config {
 
 pcilend_static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
 pcilend_static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
-pcilend_static_assert(sizeof(struct pcilend_msg_function) == 136, "function notice");
+pcilend_static_assert(sizeof(struct pcilend_msg_function) == 140, "function notice");
 pcilend_static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
 pcilend_static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 

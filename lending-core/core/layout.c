@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The aperture planner; see layout.h. Every assignment of DMA area, exports and slots to windows
+ * is tried (at most 16 cubed), and the one that degrades least is taken.
+ */
+
+#include "pcilend/layout.h"
+
+#define LOW_END 0x100000000ULL	/* 4 GiB: end of the PCI holes */
+#define HIGH_BASE 0x140000000ULL /* windows from here on have room to use behind the holes */
+#define LARGE_BASE 0x400000000ULL /* from here on, slots start at PCILEND_SLOT_IOVA */
+#define WIDEST_WINDOW (1ULL << 52)
+
+struct plan_window {
+	u64 size;	/* to be programmed, 0: unusable */
+	u64 align;	/* of the translation */
+	u64 end;	/* first address that it can't reach */
+};
+
+struct plan_input {
+	u32 windows;
+	struct plan_window window[PCILEND_LAYOUT_WINDOWS];
+	u64 hole;
+};
+
+static u64 smaller(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+static u64 larger(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+static u64 page_down(u64 value)
+{
+	return value & ~(PCILEND_PAGE - 1);
+}
+
+/* @align: a power of two; callers stay far below 64 bits. */
+static u64 align_up(u64 value, u64 align)
+{
+	return (value + align - 1) & ~(align - 1);
+}
+
+static u64 power_of_two_up(u64 value)
+{
+	u64 power = PCILEND_PAGE;
+
+	while (power < value)
+		power <<= 1;
+	return power;
+}
+
+static int refuse(char *why, size_t why_bytes, int error, const char *format, u64 a, u64 b)
+{
+	snprintf(why, why_bytes, format, (unsigned long long)a, (unsigned long long)b);
+	return error;
+}
+
+static bool not_power_of_two(u64 value)
+{
+	return value & (value - 1);
+}
+
+static int read_window(const struct pcilend_layout_window *rules, u64 seen, u32 index,
+		       u64 iova_end, struct plan_window *window, char *why, size_t why_bytes)
+{
+	u64 size_align = larger(rules->size_align, PCILEND_PAGE);
+	u64 size = seen;
+
+	window->end = smaller(rules->end ? rules->end : ~0ULL, iova_end);
+
+	if (not_power_of_two(rules->addr_align) || not_power_of_two(rules->size_align))
+		return refuse(why, why_bytes, -EINVAL,
+			      "memory window %llu: its driver names an alignment that is not a power of two",
+			      index, 0);
+	if (!size || (rules->size_max && rules->size_max < size))
+		size = rules->size_max;
+	if (size > WIDEST_WINDOW || rules->addr_align > WIDEST_WINDOW)
+		return refuse(why, why_bytes, -EINVAL,
+			      "memory window %llu: its driver names an impossible size or alignment of 0x%llx bytes; choose a smaller BAR",
+			      index, larger(size, rules->addr_align));
+	window->size = smaller(size, window->end) & ~(size_align - 1);
+	window->align = larger(power_of_two_up(window->size), rules->addr_align);
+	return 0;
+}
+
+static int read_input(const struct pcilend_layout_host *self,
+		      const struct pcilend_layout_host *peer, struct plan_input *input,
+		      char *why, size_t why_bytes)
+{
+	u64 self_hole = self->hole ? self->hole : PCILEND_HOLE_DEFAULT;
+	u64 peer_hole = peer->hole ? peer->hole : PCILEND_HOLE_DEFAULT;
+	u32 i;
+
+	input->windows = (u32)smaller(self->windows, PCILEND_LAYOUT_WINDOWS);
+	if (peer->windows && peer->windows < input->windows)
+		input->windows = peer->windows;
+	input->hole = page_down(smaller(smaller(self_hole, peer_hole), PCILEND_MSI_IOVA));
+	if (input->hole < PCILEND_DMA_LEAST + PCILEND_EXPORT_LEAST)
+		return refuse(why, why_bytes, -EINVAL,
+			      "the lowest PCI hole starts at 0x%llx, too low for a DMA area: check the firmware's memory map",
+			      input->hole, 0);
+	if (self->iova_end && self->iova_end < LOW_END)
+		return refuse(why, why_bytes, -EINVAL,
+			      "the NTB's IOMMU ends at 0x%llx, below 4 GiB: choose translated mode (no iommu=pt) or another IOMMU",
+			      self->iova_end, 0);
+	for (i = 0; i < input->windows; i++) {
+		u64 seen = peer->windows ? peer->window[i].size : self->window[i].size;
+		int error = read_window(&self->window[i], seen, i,
+					self->iova_end ? self->iova_end : ~0ULL,
+					&input->window[i], why, why_bytes);
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* The lowest place for a window's translation from @from on, or 0. */
+static u64 place(const struct plan_input *input, u32 index, u64 from)
+{
+	const struct plan_window *window = &input->window[index];
+	u64 at = align_up(from, window->align);
+
+	return at <= window->end && window->end - at >= window->size ? at : 0;
+}
+
+/* As place(), at @wanted if that is possible, else from @otherwise on. */
+static u64 place_at(const struct plan_input *input, u32 index, u64 wanted, u64 otherwise)
+{
+	u64 at = place(input, index, larger(wanted, otherwise));
+
+	return at ? at : place(input, index, otherwise);
+}
+
+static void open_window(struct pcilend_layout *layout, const struct plan_input *input, u32 index,
+			u64 translation)
+{
+	layout->window[index].translation = translation;
+	layout->window[index].size = input->window[index].size;
+}
+
+static void set_region(struct pcilend_layout_region *region, u32 window, u64 iova, u64 size)
+{
+	region->window = window;
+	region->iova = iova;
+	region->size = page_down(size);
+}
+
+/* Divides [start, end) of a window among the regions that are to lie in it. */
+static void divide(struct pcilend_layout *layout, u32 window, u64 start, u64 end, bool exports,
+		   bool slots)
+{
+	u64 part = exports && slots ? page_down((end - start) >> 2) : exports ? end - start : 0;
+
+	if (exports)
+		set_region(&layout->exports, window, start, part);
+	if (slots)
+		set_region(&layout->slots, window, start + part, end - start - part);
+}
+
+/* The window at translation 0: the DMA area, and what else shares it. */
+static void plan_base(struct pcilend_layout *layout, const struct plan_input *input, u32 base,
+		      bool exports, bool slots)
+{
+	u64 size = input->window[base].size;
+	u64 low = smaller(size, input->hole);
+
+	open_window(layout, input, base, 0);
+	layout->dma_window = base;
+	layout->dma_limit = low;
+	if (!exports && !slots)
+		return;
+	if (size >= HIGH_BASE) {
+		divide(layout, base, size >= LARGE_BASE ? PCILEND_SLOT_IOVA : LOW_END, size,
+		       exports, slots);
+		return;
+	}
+	/* Addresses from the hole to 4 GiB can't be used: share what is below. */
+	layout->dma_limit = page_down(slots ? low >> 2 : low >> 1);
+	divide(layout, base, layout->dma_limit, low, exports, slots);
+}
+
+/* Windows apart from the base, for exports and slots. */
+static bool plan_others(struct pcilend_layout *layout, const struct plan_input *input, u32 base,
+			u32 exports, u32 slots)
+{
+	u64 from = larger(input->window[base].size, LOW_END);
+	u64 at;
+
+	if (exports != base) {
+		at = place_at(input, exports, PCILEND_EXPORT_IOVA, from);
+		if (!at)
+			return false;
+		open_window(layout, input, exports, at);
+		from = at + input->window[exports].size;
+		divide(layout, exports, at, from, true, slots == exports);
+	}
+	if (slots < input->windows && slots != base && slots != exports) {
+		at = place(input, slots, from);
+		if (!at)
+			return false;
+		open_window(layout, input, slots, at);
+		divide(layout, slots, at, at + input->window[slots].size, false, true);
+	}
+	return true;
+}
+
+/* A window that reaches the interrupt range: one that is open, else one that is left. */
+static void plan_interrupts(struct pcilend_layout *layout, const struct plan_input *input)
+{
+	u32 base = layout->dma_window;
+	u32 i;
+
+	if (layout->window[base].size >= PCILEND_MSI_IOVA + PCILEND_MSI_BYTES) {
+		set_region(&layout->interrupts, base, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES);
+		return;
+	}
+	for (i = 0; i < input->windows; i++) {
+		const struct plan_window *window = &input->window[i];
+		u64 at = PCILEND_MSI_IOVA & ~(window->align - 1);
+
+		if (layout->window[i].size || at + window->size > window->end ||
+		    at + window->size < PCILEND_MSI_IOVA + PCILEND_MSI_BYTES)
+			continue;
+		open_window(layout, input, i, at);
+		set_region(&layout->interrupts, i, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES);
+		return;
+	}
+}
+
+static void note_degraded(struct pcilend_layout *layout, const struct plan_input *input)
+{
+	layout->degraded = 0;
+	if (!layout->interrupts.size)
+		layout->degraded |= PCILEND_DEGRADED_INTERRUPTS;
+	if (layout->dma_limit < input->hole)
+		layout->degraded |= PCILEND_DEGRADED_DMA;
+	if (!layout->slots.size)
+		layout->degraded |= PCILEND_DEGRADED_NO_GUESTS;
+	else if (layout->slots.size < PCILEND_SLOTS_FULL)
+		layout->degraded |= PCILEND_DEGRADED_GUESTS;
+	if (layout->exports.size < PCILEND_EXPORT_FULL)
+		layout->degraded |= PCILEND_DEGRADED_EXPORT;
+}
+
+/* @slots == input->windows: none. */
+static bool plan_candidate(struct pcilend_layout *layout, const struct plan_input *input, u32 base,
+			   u32 exports, u32 slots)
+{
+	memset(layout, 0, sizeof(*layout));
+	layout->windows = input->windows;
+	plan_base(layout, input, base, exports == base, slots == base);
+	if (!plan_others(layout, input, base, exports, slots))
+		return false;
+	if (layout->dma_limit < PCILEND_DMA_LEAST || layout->exports.size < PCILEND_EXPORT_LEAST)
+		return false;
+	if (slots < input->windows && layout->slots.size < PCILEND_SLOTS_LEAST)
+		return false;
+	plan_interrupts(layout, input);
+	note_degraded(layout, input);
+	return true;
+}
+
+/* What degrades last counts first; of equals, the DMA area in the first window. */
+static bool better(const struct pcilend_layout *a, const struct pcilend_layout *b)
+{
+	u64 exports_a = smaller(a->exports.size, PCILEND_EXPORT_FULL);
+	u64 exports_b = smaller(b->exports.size, PCILEND_EXPORT_FULL);
+	u64 slots_a = smaller(a->slots.size, PCILEND_SLOTS_FULL);
+	u64 slots_b = smaller(b->slots.size, PCILEND_SLOTS_FULL);
+
+	if (exports_a != exports_b)
+		return exports_a > exports_b;
+	if (slots_a != slots_b)
+		return slots_a > slots_b;
+	if (a->dma_limit != b->dma_limit)
+		return a->dma_limit > b->dma_limit;
+	if (a->interrupts.size != b->interrupts.size)
+		return a->interrupts.size > b->interrupts.size;
+	if (a->dma_window != b->dma_window)
+		return a->dma_window < b->dma_window;
+	if (a->slots.size != b->slots.size)
+		return a->slots.size > b->slots.size;
+	return a->exports.size > b->exports.size;
+}
+
+static int refuse_plan(const struct plan_input *input, char *why, size_t why_bytes)
+{
+	const u64 least = PCILEND_DMA_LEAST + PCILEND_EXPORT_LEAST;
+	u64 largest = 0;
+	u32 i;
+
+	for (i = 0; i < input->windows; i++)
+		largest = larger(largest, input->window[i].size);
+	if (!largest)
+		return refuse(why, why_bytes, -ENOSPC,
+			      "the NTB adapter has no memory window: one of at least %llu KiB is needed; enable its BARs in the firmware",
+			      least >> 10, 0);
+	return refuse(why, why_bytes, -ENOSPC,
+		      "memory windows too small: the largest has %llu KiB, %llu KiB more are needed; enlarge the NTB's BARs in the firmware",
+		      largest >> 10, (least - largest + 1023) >> 10);
+}
+
+int pcilend_layout_plan(const struct pcilend_layout_host *self,
+			const struct pcilend_layout_host *peer, struct pcilend_layout *layout,
+			char *why, size_t why_bytes)
+{
+	struct plan_input input = { 0 };
+	struct pcilend_layout trial;
+	bool found = false;
+	u32 base, exports, slots;
+	int error = read_input(self, peer, &input, why, why_bytes);
+
+	if (error)
+		return error;
+	for (base = 0; base < input.windows; base++) {
+		for (exports = 0; exports < input.windows; exports++) {
+			for (slots = 0; slots <= input.windows; slots++) {
+				if (!plan_candidate(&trial, &input, base, exports, slots) ||
+				    (found && !better(&trial, layout)))
+					continue;
+				*layout = trial;
+				found = true;
+			}
+		}
+	}
+	return found ? 0 : refuse_plan(&input, why, why_bytes);
+}
+
+const char *pcilend_layout_degraded_text(u32 bit)
+{
+	switch (bit) {
+	case PCILEND_DEGRADED_INTERRUPTS:
+		return "interrupts are relayed by the lender's CPU: a memory window of 4 GiB avoids that";
+	case PCILEND_DEGRADED_DMA:
+		return "the DMA area of shadow devices is small: a memory window of 4 GiB gives it all addresses below the PCI holes";
+	case PCILEND_DEGRADED_GUESTS:
+		return "VMs with more memory than the slots can't borrow: larger memory windows make room";
+	case PCILEND_DEGRADED_NO_GUESTS:
+		return "VMs can't borrow, only this host itself: memory windows of 256 MiB in all make room";
+	case PCILEND_DEGRADED_EXPORT:
+		return "functions with large BARs can't be lent: larger memory windows make room";
+	default:
+		return "unknown";
+	}
+}
