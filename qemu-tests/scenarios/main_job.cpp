@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "main_job.h"
+
+#include <charconv>
+
+namespace pcilend::scenarios {
+
+using namespace std::chrono_literals;
+using lab::Host;
+using lab::Output;
+
+namespace {
+
+constexpr const char* kLenderMount = "/mnt";
+constexpr const char* kGuestMount = "/mnt";
+
+Result<uint64_t> number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data())
+    return fail(ErrorClass::Failure, "'{}' is not a number", text);
+  return value;
+}
+
+}  // namespace
+
+MainJob::MainJob(Host& lender, Host& borrower, std::string address, std::string guest_name)
+    : lender_(lender),
+      borrower_(borrower),
+      address_(std::move(address)),
+      guest_name_(std::move(guest_name)) {}
+
+Result<std::string> MainJob::lender_disk() const {
+  const std::string block =
+      fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_);
+  const auto disk = lender_.until(
+      block, [](const Output& o) { return o.code == 0; }, 15s);
+  if (!disk) return tl::unexpected(disk.error());
+  return "/dev/" + disk->text();
+}
+
+Result<> MainJob::fill_drive() {
+  const auto disk = lender_disk();
+  if (!disk) return tl::unexpected(disk.error());
+  PCILEND_TRY(lender_.run(
+      fmt::format("mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 {}", *disk)));
+  PCILEND_TRY(lender_.run(fmt::format("mount {} {}", *disk, kLenderMount)));
+  PCILEND_TRY(lender_.run(
+      fmt::format("cd {} && for i in $(seq {}); do head -c 1M /dev/urandom >file$i; done && "
+                  "sha256sum file* >SUMS && sync",
+                  kLenderMount, kFiles)));
+  PCILEND_TRY(lender_.run(fmt::format("umount {}", kLenderMount)));
+  return {};
+}
+
+Result<> MainJob::lend() {
+  PCILEND_TRY(lender_.run(fmt::format("pcilend connect {}", borrower_.node())));
+  PCILEND_TRY(lender_.run(fmt::format("pcilend add {}", address_)));
+  PCILEND_TRY(lender_.run(fmt::format("pcilend available {}", address_)));
+  const auto own = lender_.json("pcilend list --json");
+  if (!own) return tl::unexpected(own.error());
+  for (const auto& function : own->at("functions"))
+    if (function.value("bdf", "") == address_ && function.value("lender", 0) == lender_.node())
+      id_ = function.at("id").get<std::string>();
+  if (id_.empty()) return fail(ErrorClass::NotFound, "{} is not in the lender's list", address_);
+  return {};
+}
+
+Result<nlohmann::json> MainJob::function_on(const Host& host) const {
+  const auto list = host.json("pcilend list --json");
+  if (!list) return tl::unexpected(list.error());
+  for (const auto& function : list->at("functions"))
+    if (function.at("id") == id_) return function;
+  return fail(ErrorClass::NotFound, "{} does not list function {}", host.name(), id_);
+}
+
+Result<> MainJob::await_state(const Host& host, const std::string& state,
+                              std::chrono::milliseconds within) const {
+  const auto listed = host.until(
+      "pcilend list --json",
+      [&](const Output& output) {
+        const auto json = nlohmann::json::parse(output.out, nullptr, false);
+        if (!json.is_object()) return false;
+        for (const auto& function : json.at("functions"))
+          if (function.at("id") == id_ && function.at("state") == state) return true;
+        return false;
+      },
+      within);
+  if (!listed)
+    return fail(ErrorClass::State, "function {} is not '{}' on {}: {}", id_, state, host.name(),
+                listed.error().message);
+  return {};
+}
+
+Result<> MainJob::see_available() {
+  PCILEND_TRY(await_state(borrower_, "available", 5s));
+  PCILEND_TRY(borrower_.run("pcilend list"));
+  return {};
+}
+
+Result<> MainJob::start_guest() {
+  auto spec = borrower_.guest_spec(guest_name_, {id_});
+  if (!spec) return tl::unexpected(spec.error());
+  guest_.emplace(borrower_.guest(*spec));
+  PCILEND_TRY(guest_->define());
+  return guest_->start();
+}
+
+Result<> MainJob::await_guest_disk() {
+  PCILEND_TRY(guest_->boot(90s));
+  const auto disk = guest_->run(
+      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done");
+  if (!disk) return tl::unexpected(Error(disk.error()).in("no /dev/nvme0n1 in the guest"));
+  return {};
+}
+
+Result<> MainJob::read_in_guest() {
+  PCILEND_TRY(await_guest_disk());
+  PCILEND_TRY(
+      guest_->run(fmt::format("mkdir -p {0} && mount -t ext4 /dev/nvme0n1 {0}", kGuestMount)));
+  const auto sums = guest_->exec(fmt::format("cd {} && sha256sum -c SUMS", kGuestMount));
+  if (!sums) return tl::unexpected(sums.error());
+  size_t good = 0;
+  for (size_t at = 0; (at = sums->out.find(": OK", at)) != std::string::npos; at += 4) ++good;
+  if (sums->code != 0 || good != kFiles)
+    return fail(ErrorClass::Failure, "{} of {} files are intact in the guest:\n{}{}", good, kFiles,
+                sums->out, sums->err);
+  return {};
+}
+
+Result<> MainJob::write_in_guest() {
+  PCILEND_TRY(
+      guest_->run(fmt::format("cd {} && for i in $(seq {}); do dd if=/dev/urandom of=guest$i bs=1M "
+                              "count=1 2>/dev/null; done && "
+                              "sha256sum guest* >GUEST-SUMS && cd / && sync && umount {}",
+                              kGuestMount, kGuestFiles, kGuestMount)));
+  return {};
+}
+
+Result<> MainJob::shut_down_guest() {
+  return guest_->shut_down();
+}
+
+Result<> MainJob::take_back() {
+  PCILEND_TRY(await_state(borrower_, "available", 10s));
+  PCILEND_TRY(lender_.run(fmt::format("pcilend unavailable {}", address_)));
+  const auto disk = lender_disk();
+  if (!disk) return tl::unexpected(disk.error());
+  PCILEND_TRY(lender_.run(fmt::format("mount -o ro {} {}", *disk, kLenderMount)));
+  const auto sums =
+      lender_.exec(fmt::format("cd {} && sha256sum -c SUMS GUEST-SUMS", kLenderMount));
+  PCILEND_TRY(lender_.run(fmt::format("umount {}", kLenderMount)));
+  if (!sums) return tl::unexpected(sums.error());
+  if (sums->code != 0)
+    return fail(ErrorClass::Failure, "files are damaged on the lender:\n{}{}", sums->out,
+                sums->err);
+  return {};
+}
+
+Result<> MainJob::clean_up() {
+  if (guest_) {
+    const auto state = guest_->state();
+    if (state && *state == "running") PCILEND_TRY(guest_->destroy());
+    if (state) PCILEND_TRY(guest_->undefine());
+    guest_.reset();
+  }
+  PCILEND_TRY(lender_.exec(fmt::format("mountpoint -q {0} && umount {0}", kLenderMount)));
+  if (!id_.empty()) {
+    const auto function = function_on(lender_);
+    if (function && function->at("state") != "added" && function->at("state") != "local") {
+      PCILEND_TRY(await_state(lender_, "available", 20s));
+      PCILEND_TRY(lender_.run(fmt::format("pcilend unavailable {}", address_)));
+    }
+    if (function) PCILEND_TRY(lender_.run(fmt::format("pcilend remove {}", address_)));
+    id_.clear();
+  }
+  return {};
+}
+
+Result<lab::Guest> MainJob::another_guest(const std::string& name) const {
+  auto spec = borrower_.guest_spec(name, {id_});
+  if (!spec) return tl::unexpected(spec.error());
+  return borrower_.guest(*spec);
+}
+
+Result<LenderEffort> MainJob::lender_effort() const {
+  LenderEffort effort;
+  const auto links = lender_.json("pcilend link --json");
+  if (!links) return tl::unexpected(links.error());
+  for (const auto& link : links->at("links"))
+    effort.messages +=
+        link.at("tx_messages").get<uint64_t>() + link.at("rx_messages").get<uint64_t>();
+  const auto interrupts =
+      lender_.run(fmt::format("awk '/ntb|nvme|pcilend|{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n "
+                              "+= $i }} END {{ print n + 0 }}' "
+                              "/proc/interrupts",
+                              address_));
+  if (!interrupts) return tl::unexpected(interrupts.error());
+  const auto count = number(*interrupts);
+  if (!count) return tl::unexpected(count.error());
+  effort.interrupts = *count;
+  return effort;
+}
+
+Result<uint64_t> MainJob::guest_commands() const {
+  const auto commands = guest_->run("awk '{ print $1 + $5 }' /sys/block/nvme0n1/stat");
+  if (!commands) return tl::unexpected(commands.error());
+  return number(*commands);
+}
+
+}  // namespace pcilend::scenarios

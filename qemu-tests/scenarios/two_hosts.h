@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Fixture: two hosts that stay up for all scenarios of a suite. Each scenario starts and ends with
+// the drive in the lender's own hands, and fails if a kernel complained or anything is left behind.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "lab/lab.h"
+#include "main_job.h"
+
+namespace pcilend::scenarios {
+
+// Fails the scenario with the error's text.
+#define EXPECT_OK(expression)                                                                   \
+  do {                                                                                          \
+    const auto& expect_ok = (expression);                                                        \
+    EXPECT_TRUE(expect_ok) << #expression ": " << (expect_ok ? "" : expect_ok.error().message); \
+  } while (0)
+#define ASSERT_OK(expression)                                                                   \
+  do {                                                                                          \
+    const auto& assert_ok = (expression);                                                        \
+    ASSERT_TRUE(assert_ok) << #expression ": " << (assert_ok ? "" : assert_ok.error().message); \
+  } while (0)
+
+class TwoHosts : public testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+  void SetUp() override;
+  void TearDown() override;
+
+  [[nodiscard]] lab::Host& lender() const { return lab_->host(1); }
+  [[nodiscard]] lab::Host& borrower() const { return lab_->host(2); }
+  [[nodiscard]] MainJob& job() { return *job_; }
+  // Lines of the kernel log that this scenario provokes.
+  void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
+
+  static std::optional<lab::Lab> lab_;
+
+ private:
+  void expect_nothing_left() const;
+
+  std::optional<MainJob> job_;
+  lab::Expected expected_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace pcilend::scenarios
