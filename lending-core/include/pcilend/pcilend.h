@@ -98,6 +98,12 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner);
 struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote);
 /* The remote function behind a virtual function; valid while a driver is bound to it. */
 struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *virtual);
+/*
+ * Waits until what config writes to a virtual function ask of the hardware (bus mastering, MSI,
+ * reset) is done. Return: 0, or what went wrong since it was last called. May sleep; valid while
+ * a driver is bound.
+ */
+int pcilend_virtual_settle(struct pci_dev *virtual);
 
 /**
  * pcilend_remote_lease - the lease in force

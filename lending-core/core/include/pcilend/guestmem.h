@@ -96,6 +96,8 @@ struct pcilend_guestmem {
 
 	u64 at;			/* where the pass goes on */
 	u64 found;		/* end of the memory last seen by the pass */
+	u64 missed;		/* the last page looked at, if it was a hole, else all ones */
+	u32 work;		/* done in this step */
 	bool passing;
 	bool changed;		/* this pass pinned something */
 	bool disturbed;		/* memory was unmapped since the pass began */
@@ -125,7 +127,8 @@ int pcilend_guestmem_step(struct pcilend_guestmem *memory);
 /*
  * The guest's owner takes [gpa, +size) away: unmapped and unpinned on return, along with the rest
  * of the 2 MiB blocks it touches (an IOMMU drops large pages as a whole), which the next pass
- * finds again. Returns the bytes given up; nothing becomes dirty if that is 0.
+ * finds again. Not clean and not stable afterwards, also if nothing there was pinned: something
+ * else may have come in its place. Returns the bytes given up.
  */
 u64 pcilend_guestmem_forget(struct pcilend_guestmem *memory, u64 gpa, u64 size);
 

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A virtual function: a root bus with one function, whose config space is kept here and whose
+ * BARs are pieces of the NTB's memory windows.
+ *
+ * Config accesses come with interrupts off, so they are served from a copy and never wait. What a
+ * write means for the hardware is carried out by a work item; pcilend_virtual_settle() waits for
+ * it. Registers whose truth is in the hardware read as the copy has them.
+ */
+
+#include <linux/idr.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "internal.h"
+#include "virtual.h"
+
+/*
+ * Above every real segment, and such that no IOMMU takes the function for one of its own: Intel's
+ * ignores domains above 0xffff, AMD's cuts to 16 bits, where 0xe000 and up are not in use.
+ */
+#define DOMAIN_FIRST 0x1e000
+#define DOMAIN_LAST 0x1efff
+
+#define FORWARDS 32
+#define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
+		 PCILEND_EFFECT_FORWARD)
+
+struct forward {
+	u16 offset;
+	u16 length;
+	u32 value;
+};
+
+struct pcilend_virtual {
+	struct pci_sysdata sysdata;
+	struct pci_dev *ntb;
+	struct pcilend_remote *remote;
+	struct pci_bus *bus;
+	struct pci_dev *pdev;
+	struct irq_domain *msi;
+	struct resource window[6];
+	struct resource *region[6];	/* what each window lies in */
+
+	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
+	struct pcilend_vconfig config;
+	unsigned int pending;		/* effects to be carried out */
+	struct forward forward[FORWARDS];
+	unsigned int forwards;
+	bool resetting;			/* reads all-ones, as a function in reset */
+	bool gone;
+
+	struct work_struct work;
+	bool bus_master;		/* work: as the lender was told */
+	int error;			/* what went wrong since the last settle */
+};
+
+static DEFINE_IDA(domains);
+
+/*
+ * Regions of the NTB's BARs that its driver has requested. They are busy, so nobody could request
+ * a BAR inside; they stop being so while there are windows in them.
+ */
+struct shared_region {
+	struct list_head node;
+	struct resource *region;
+	unsigned int users;
+};
+
+static LIST_HEAD(shared_regions);
+static DEFINE_MUTEX(shared_regions_lock);
+
+static int region_share(struct resource *region)
+{
+	struct shared_region *shared;
+
+	guard(mutex)(&shared_regions_lock);
+	list_for_each_entry(shared, &shared_regions, node) {
+		if (shared->region == region) {
+			shared->users++;
+			return 0;
+		}
+	}
+	if (!(region->flags & IORESOURCE_BUSY))
+		return 0;
+	shared = kzalloc(sizeof(*shared), GFP_KERNEL);
+	if (!shared)
+		return -ENOMEM;
+	shared->region = region;
+	shared->users = 1;
+	list_add(&shared->node, &shared_regions);
+	region->flags &= ~IORESOURCE_BUSY;
+	return 0;
+}
+
+static void region_unshare(struct resource *region)
+{
+	struct shared_region *shared;
+
+	guard(mutex)(&shared_regions_lock);
+	list_for_each_entry(shared, &shared_regions, node) {
+		if (shared->region != region)
+			continue;
+		if (!--shared->users) {
+			region->flags |= IORESOURCE_BUSY;
+			list_del(&shared->node);
+			kfree(shared);
+		}
+		return;
+	}
+}
+
+/* The innermost resource of the NTB that holds @window: its BAR, or its driver's region in it. */
+static struct resource *find_region(struct pci_dev *ntb, const struct resource *window)
+{
+	struct resource *bar, *child;
+
+	pci_dev_for_each_resource(ntb, bar) {
+		if (resource_type(bar) != IORESOURCE_MEM || !resource_contains(bar, window))
+			continue;
+		child = bar->child;
+		return child && resource_contains(child, window) ? child : bar;
+	}
+	return NULL;
+}
+
+static int windows_claim(struct pcilend_virtual *virtual,
+			 const struct pcilend_virtual_bar bar[6], struct list_head *resources)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < 6; i++) {
+		struct resource *window = &virtual->window[i];
+		struct resource *region;
+
+		if (!bar[i].size)
+			continue;
+		window->name = "pcilend";
+		window->start = bar[i].address;
+		window->end = bar[i].address + bar[i].size - 1;
+		window->flags = IORESOURCE_MEM | IORESOURCE_MEM_64;
+		region = find_region(virtual->ntb, window);
+		if (!region) {
+			pci_err(virtual->ntb, "BAR %u at %pR is outside the memory windows\n", i,
+				window);
+			return -ENXIO;
+		}
+		err = region_share(region);
+		if (err)
+			return err;
+		virtual->region[i] = region;
+		err = request_resource(region, window);
+		if (err) {
+			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
+			return err;
+		}
+		pci_add_resource(resources, window);
+	}
+	return 0;
+}
+
+static void windows_release(struct pcilend_virtual *virtual)
+{
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		/* The PCI core merges adjacent windows and releases all but one of them. */
+		if (virtual->window[i].parent)
+			release_resource(&virtual->window[i]);
+		if (virtual->region[i])
+			region_unshare(virtual->region[i]);
+	}
+}
+
+static struct pcilend_virtual *to_virtual(struct pci_bus *bus)
+{
+	return container_of(to_pci_sysdata(bus), struct pcilend_virtual, sysdata);
+}
+
+static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
+{
+	struct pcilend_virtual *virtual = to_virtual(bus);
+
+	PCI_SET_ERROR_RESPONSE(value);
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	if (virtual->gone)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	if (!virtual->resetting)
+		*value = pcilend_vconfig_read(&virtual->config, where, size);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+{
+	struct pcilend_virtual *virtual = to_virtual(bus);
+	unsigned int effects;
+
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	if (virtual->gone)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	if (virtual->resetting)
+		return PCIBIOS_SUCCESSFUL;
+
+	effects = pcilend_vconfig_write(&virtual->config, where, size, value) & ACTIONS;
+	if (effects & PCILEND_EFFECT_FORWARD) {
+		if (virtual->forwards == FORWARDS)
+			return PCIBIOS_SET_FAILED;
+		virtual->forward[virtual->forwards++] = (struct forward) {
+			.offset = where,
+			.length = size,
+			.value = value,
+		};
+	}
+	if (effects & PCILEND_EFFECT_RESET)
+		virtual->resetting = true;
+	if (effects) {
+		virtual->pending |= effects;
+		queue_work(pcilend_wq, &virtual->work);
+	}
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static struct pci_ops virtual_config_ops = {
+	.read = virtual_read,
+	.write = virtual_write,
+};
+
+static int forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length)
+{
+	u32 value;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		value = pcilend_vconfig_read(&virtual->config, offset, length);
+	return pcilend_config_write(virtual->remote, offset, value, length);
+}
+
+/* Makes the function's MSI capability what the virtual one is. PCI 3.0 §6.8.1. */
+static int forward_msi(struct pcilend_virtual *virtual)
+{
+	u32 msi = virtual->config.msi;
+	u32 data, mask;
+	u16 flags;
+	int err;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		flags = pcilend_vconfig_read(&virtual->config, msi + PCI_MSI_FLAGS, 2);
+	data = flags & PCI_MSI_FLAGS_64BIT ? PCI_MSI_DATA_64 : PCI_MSI_DATA_32;
+	mask = flags & PCI_MSI_FLAGS_64BIT ? PCI_MSI_MASK_64 : PCI_MSI_MASK_32;
+
+	/* Switched off first, and on last: no message goes out with half of a new address. */
+	if (!(flags & PCI_MSI_FLAGS_ENABLE))
+		return forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+
+	err = forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4);
+	if (!err && flags & PCI_MSI_FLAGS_64BIT)
+		err = forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4);
+	if (!err)
+		err = forward_register(virtual, msi + data, 2);
+	if (!err && flags & PCI_MSI_FLAGS_MASKBIT)
+		err = forward_register(virtual, msi + mask, 4);
+	if (!err)
+		err = forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+	return err;
+}
+
+static int virtual_reset(struct pcilend_virtual *virtual)
+{
+	int err = pcilend_reset(virtual->remote);
+
+	/* The lender leaves bus mastering off. */
+	virtual->bus_master = false;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	pcilend_vconfig_reset(&virtual->config);
+	virtual->resetting = false;
+	return err;
+}
+
+static void virtual_work(struct work_struct *work)
+{
+	struct pcilend_virtual *virtual = container_of(work, struct pcilend_virtual, work);
+	struct forward forward[FORWARDS];
+	unsigned int pending, forwards, i;
+	int err = 0, last = 0;
+	bool bus_master;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		pending = virtual->pending;
+		forwards = virtual->forwards;
+		memcpy(forward, virtual->forward, forwards * sizeof(*forward));
+		bus_master = pcilend_vconfig_bus_master(&virtual->config);
+		virtual->pending = 0;
+		virtual->forwards = 0;
+	}
+
+	if (pending & PCILEND_EFFECT_RESET) {
+		err = virtual_reset(virtual);
+		goto out;
+	}
+	for (i = 0; i < forwards; i++) {
+		last = pcilend_config_write(virtual->remote, forward[i].offset, forward[i].value,
+					    forward[i].length);
+		err = err ?: last;
+	}
+	if (pending & PCILEND_EFFECT_MSI) {
+		last = forward_msi(virtual);
+		err = err ?: last;
+	}
+	if (pending & PCILEND_EFFECT_COMMAND && bus_master != virtual->bus_master) {
+		last = pcilend_bus_master(virtual->remote, bus_master);
+		err = err ?: last;
+		if (!last)
+			virtual->bus_master = bus_master;
+	}
+out:
+	if (!err)
+		return;
+	if (err != -ESTALE)
+		dev_warn_ratelimited(&virtual->remote->dev,
+				     "the lender did not take a config write: %d\n", err);
+	WRITE_ONCE(virtual->error, err);
+}
+
+/* The last reference to the bus is gone, and with it to its config space. */
+static void bridge_release(struct pci_host_bridge *bridge)
+{
+	kfree(bridge->release_data);
+}
+
+/* Puts the BARs' addresses where the PCI core looks for them, as far as there is room. */
+static void write_bars(struct pcilend_virtual *virtual, const struct pcilend_virtual_bar bar[6])
+{
+	struct pcilend_vconfig *config = &virtual->config;
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		u32 at = PCI_BASE_ADDRESS_0 + 4 * i;
+		bool wide = config->bar[i].flags & PCILEND_BAR_MEM64;
+
+		if (!config->bar[i].size)
+			continue;
+		if (!bar[i].size || (!wide && upper_32_bits(bar[i].address))) {
+			pcilend_vconfig_write(config, at, 4, 0);
+			continue;
+		}
+		pcilend_vconfig_write(config, at, 4, lower_32_bits(bar[i].address));
+		if (wide)
+			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(bar[i].address));
+	}
+}
+
+/*
+ * The resources as they are, whatever the registers could hold: a 32-bit BAR may well lie above
+ * 4 GiB here, since this host's address never reaches the function.
+ */
+static int claim_bars(struct pcilend_virtual *virtual, const struct pcilend_virtual_bar bar[6])
+{
+	struct pci_dev *pdev = virtual->pdev;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < PCI_NUM_RESOURCES; i++) {
+		struct resource *res = &pdev->resource[i];
+
+		if (i >= 6 || !bar[i].size) {
+			res->start = 0;
+			res->end = 0;
+			res->flags = 0;
+			continue;
+		}
+		res->name = pci_name(pdev);
+		res->start = bar[i].address;
+		res->end = bar[i].address + bar[i].size - 1;
+		res->flags |= IORESOURCE_MEM | IORESOURCE_SIZEALIGN;
+		res->flags &= ~IORESOURCE_UNSET;
+		err = pci_claim_resource(pdev, i);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* A name for the interrupt domain that says whose it is. */
+static struct irq_domain *create_msi(struct pcilend_virtual *virtual)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "pcilend-%05x", virtual->sysdata.domain);
+	return pcilend_virtual_msi_create(virtual->ntb, name);
+}
+
+struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+					       const struct pcilend_virtual_bar bar[6],
+					       const struct pcilend_vconfig *config,
+					       const char *driver_override)
+{
+	struct pcilend_virtual *virtual;
+	LIST_HEAD(resources);
+	int err;
+
+	virtual = kzalloc(sizeof(*virtual), GFP_KERNEL);
+	if (!virtual)
+		return ERR_PTR(-ENOMEM);
+	virtual->ntb = ntb;
+	virtual->remote = remote;
+	virtual->config = *config;
+	virtual->bus_master = false;
+	raw_spin_lock_init(&virtual->lock);
+	INIT_WORK(&virtual->work, virtual_work);
+	write_bars(virtual, bar);
+
+	err = ida_alloc_range(&domains, DOMAIN_FIRST, DOMAIN_LAST, GFP_KERNEL);
+	if (err < 0)
+		goto err_free;
+	virtual->sysdata.domain = err;
+	virtual->sysdata.node = dev_to_node(&ntb->dev);
+
+	virtual->msi = create_msi(virtual);
+	if (!virtual->msi) {
+		pci_err(ntb, "no interrupt domain to stack on\n");
+		err = -EOPNOTSUPP;
+		goto err_domain;
+	}
+	err = windows_claim(virtual, bar, &resources);
+	if (err)
+		goto err_windows;
+
+	pci_lock_rescan_remove();
+	virtual->bus = pci_create_root_bus(&ntb->dev, 0, &virtual_config_ops, &virtual->sysdata,
+					   &resources);
+	if (!virtual->bus) {
+		err = -ENOMEM;
+		goto err_unlock;
+	}
+	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
+				    virtual);
+	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
+	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
+	virtual->pdev = pci_get_slot(virtual->bus, PCI_DEVFN(0, 0));
+	if (!virtual->pdev) {
+		err = -ENODEV;
+		goto err_bus;
+	}
+	err = claim_bars(virtual, bar);
+	if (err)
+		goto err_bus;
+	if (driver_override) {
+		err = device_set_driver_override(&virtual->pdev->dev, driver_override);
+		if (err)
+			goto err_bus;
+	}
+	pci_bus_add_devices(virtual->bus);
+	pci_unlock_rescan_remove();
+	return virtual;
+
+err_bus:
+	pci_unlock_rescan_remove();
+	pcilend_virtual_destroy(virtual);
+	return ERR_PTR(err);
+err_unlock:
+	pci_unlock_rescan_remove();
+err_windows:
+	pci_free_resource_list(&resources);
+	windows_release(virtual);
+	pcilend_virtual_msi_destroy(virtual->msi);
+err_domain:
+	ida_free(&domains, virtual->sysdata.domain);
+err_free:
+	kfree(virtual);
+	return ERR_PTR(err);
+}
+
+/*
+ * Without pci_lock_rescan_remove(), like vmd_remove(): the NTB itself may be going, and whoever
+ * removes a PCI device holds that lock already.
+ */
+void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
+{
+	struct device *bridge = get_device(virtual->bus->bridge);
+
+	pci_stop_root_bus(virtual->bus);
+	flush_work(&virtual->work);
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		virtual->gone = true;
+	pci_remove_root_bus(virtual->bus);
+	cancel_work_sync(&virtual->work);
+	pci_dev_put(virtual->pdev);
+
+	pcilend_virtual_msi_destroy(virtual->msi);
+	windows_release(virtual);
+	ida_free(&domains, virtual->sysdata.domain);
+	put_device(bridge);
+}
+
+struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual)
+{
+	return virtual->pdev;
+}
+
+struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *pdev)
+{
+	return pdev->bus->ops == &virtual_config_ops ? to_virtual(pdev->bus)->remote : NULL;
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_remote);
+
+int pcilend_virtual_settle(struct pci_dev *pdev)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+
+	flush_work(&virtual->work);
+	return xchg(&virtual->error, 0);
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_settle);

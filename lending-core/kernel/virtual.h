@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Virtual functions: a struct pci_dev on this host for a function that is in another one.
+ */
+#ifndef PCILEND_VIRTUAL_H
+#define PCILEND_VIRTUAL_H
+
+#include <linux/irqdomain.h>
+#include <linux/pci.h>
+
+#include "pcilend/vconfig.h"
+
+struct pcilend_remote;
+struct pcilend_virtual;
+
+/* Where a BAR is in this host's address space; size 0: not there or not reachable. */
+struct pcilend_virtual_bar {
+	phys_addr_t address;	/* inside a BAR of the NTB; aligned to the BAR's own size */
+	resource_size_t size;	/* bytes, a power of two; less than a page is fine */
+};
+
+/**
+ * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
+ * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
+ * @remote: the function; must outlive the virtual one
+ * @config: copied
+ * @driver_override: name of the only driver that may bind, or NULL
+ *
+ * A root bus of its own is made below @ntb, with the function as 00.0. Driver probes run before
+ * the return. Process context, may sleep, takes pci_lock_rescan_remove(). From then on until
+ * pcilend_virtual_destroy() has returned, config writes of drivers lead to calls of
+ * pcilend_bus_master(), pcilend_config_write() and pcilend_reset() from a work item.
+ * Return: the virtual function, or ERR_PTR(): -ENXIO a BAR is not in a BAR of the NTB, -EBUSY one
+ * is taken, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI domain number, -ENOMEM.
+ */
+struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+					       const struct pcilend_virtual_bar bar[6],
+					       const struct pcilend_vconfig *config,
+					       const char *driver_override);
+
+/**
+ * pcilend_virtual_destroy - take it away again
+ *
+ * Unbinds the driver and removes the bus. Those who hold a reference on the pci_dev may keep it,
+ * but see all-ones in its config space. Process context, may sleep. The caller holds no lock that
+ * drivers or the functions named above take.
+ */
+void pcilend_virtual_destroy(struct pcilend_virtual *virtual);
+
+/* Without a reference; valid until pcilend_virtual_destroy(). */
+struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual);
+
+/*
+ * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages
+ * get the address at which the function reaches this host's interrupt controller. NULL: not
+ * possible.
+ */
+struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, const char *name);
+void pcilend_virtual_msi_destroy(struct irq_domain *domain);
+
+#endif /* PCILEND_VIRTUAL_H */
