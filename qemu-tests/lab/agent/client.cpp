@@ -84,8 +84,7 @@ Result<Session> Session::open(Connection connection, const Deadline& deadline,
   session.outgoing_.push_back('\0');
 
   for (;;) {
-    if (session.outgoing_.size() <= 1)
-      PCILEND_TRY(session.send(FrameType::Hello, Hello{}.body()));
+    if (session.outgoing_.size() <= 1) PCILEND_TRY(session.send(FrameType::Hello, Hello{}.body()));
     const Deadline again(kHelloEvery);
     while (!again.over()) {
       PCILEND_TRY(session.transmit());

@@ -18,8 +18,9 @@ namespace pcilend::lab::agent {
 struct RunStreams {
   std::function<void(std::string_view)> output;  // stdout (or the terminal) as it comes
   std::function<void(std::string_view)> errors;  // stderr as it comes
-  int input = -1;      // read to its end and sent as stdin; -1: the command's stdin is /dev/null
-  int interrupt = -1;  // eventfd or signalfd: when readable, the command gets SIGINT, the second time SIGKILL
+  int input = -1;  // read to its end and sent as stdin; -1: the command's stdin is /dev/null
+  int interrupt =
+      -1;  // eventfd or signalfd: when readable, the command gets SIGINT, the second time SIGKILL
   bool terminal = false;
   std::function<WindowSize()> window;  // asked at the start, and again once `resized` is readable
   int resized = -1;                    // eventfd or signalfd: the terminal's size has changed

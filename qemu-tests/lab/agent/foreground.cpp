@@ -53,7 +53,7 @@ class RawTerminal {
 };
 
 bool has_input() {
-  struct stat status{};
+  struct stat status {};
   return ::fstat(STDIN_FILENO, &status) == 0 && !S_ISCHR(status.st_mode);
 }
 

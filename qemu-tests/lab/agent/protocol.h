@@ -117,9 +117,9 @@ struct RunRequest {
 };
 
 struct FileRequest {
-  std::string path;    // on the agent's machine
-  std::string name;    // Put: the file's name if `path` is a directory
-  uint32_t mode = 0;   // Put: permission bits
+  std::string path;   // on the agent's machine
+  std::string name;   // Put: the file's name if `path` is a directory
+  uint32_t mode = 0;  // Put: permission bits
   bool operator==(const FileRequest&) const = default;
 
   [[nodiscard]] std::string body() const;

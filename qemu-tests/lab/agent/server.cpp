@@ -211,7 +211,7 @@ void PortServer::start(const Frame& frame) {
     incoming_.emplace(std::move(*file));
     return;
   }
-  struct stat status{};
+  struct stat status {};
   outgoing_file_.reset(::open(request->path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!outgoing_file_ || ::fstat(outgoing_file_.get(), &status) < 0)
     return refuse(refusal(errno, request->path));

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The libvirt domain of the lab's guest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pcilend/result.h"
+
+namespace pcilend::lab {
+
+inline constexpr int kDefaultGuestMemory = 256;  // MiB
+inline constexpr int kMinGuestMemory = 128;
+
+// Ports of the agent in a guest, and so commands that can run in it at the same time.
+inline constexpr int kGuestAgentPorts = 4;
+
+struct GuestSpec {
+  std::string name;                  // letters, digits, '.', '_', '-'; at most 32
+  int memory = kDefaultGuestMemory;  // MiB
+  std::string machine = "q35";       // or "pc"
+  std::vector<std::string> uuids;    // of the functions it gets
+
+  [[nodiscard]] Result<> check() const;
+};
+
+// In the host VM: the agent socket (and the same with ".1", ".2"… behind it), and the console's
+// log.
+std::string guest_agent_socket(const std::string& name);
+std::string guest_console(const std::string& name);
+
+std::string domain_xml(const GuestSpec& spec);
+
+}  // namespace pcilend::lab

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The fabric's control socket (qemu-tests/fabric/README.md).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/deadline.h"
+#include "pcilend/result.h"
+
+namespace pcilend::lab {
+
+// What crossed the NTB from one host to another and ended at one kind of target.
+struct Traffic {
+  uint64_t reads = 0;
+  uint64_t writes = 0;
+  uint64_t read_bytes = 0;
+  uint64_t write_bytes = 0;
+};
+
+struct PathCounters {
+  int from = 0;
+  int to = 0;
+  Traffic memory;
+  Traffic bar;
+  Traffic interrupt;
+  uint64_t all_ones_reads = 0;  // reads that nothing answered
+  uint64_t dropped_writes = 0;
+};
+
+struct Counters {
+  std::vector<PathCounters> paths;
+  nlohmann::json json;  // all that the fabric tells
+
+  // Zeroes if there is no such path.
+  [[nodiscard]] PathCounters path(int from, int to) const;
+};
+
+// A piece of a victim's aperture that answered.
+struct SweepHit {
+  unsigned window = 0;
+  uint64_t offset = 0;   // in the window, bytes
+  uint64_t length = 0;   // bytes
+  uint64_t address = 0;  // on the victim's bus
+  std::string target;    // memory, bar, interrupt
+};
+
+struct SweepReport {
+  std::vector<SweepHit> answered;
+  nlohmann::json json;
+};
+
+class Fabric {
+ public:
+  explicit Fabric(std::string control) : control_(std::move(control)) {}
+
+  Result<> link_up(int a, int b) const;
+  Result<> link_down(int a, int b) const;
+  Result<> set_delay(int a, int b, std::chrono::milliseconds delay) const;
+  // Resets them after reading, if asked to.
+  Result<Counters> counters(bool reset = false) const;
+  // Reads all over `victim`'s aperture as `from` could. Takes minutes at most.
+  Result<SweepReport> sweep(int victim, int from) const;
+
+  // Any request; the fabric's refusal is an error.
+  Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;
+
+ private:
+  std::string control_;
+};
+
+// Refuses answers that are not of the documented form.
+Result<Counters> parse_counters(nlohmann::json json);
+Result<SweepReport> parse_sweep(nlohmann::json json);
+
+}  // namespace pcilend::lab

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/lab.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <mutex>
+
+#include "lab/devices.h"
+#include "lab/lab_lock.h"
+#include "lab/payload.h"
+#include "lab/process.h"
+#include "lab/qemu_command.h"
+
+namespace pcilend::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kLock = 10s;
+constexpr auto kFabric = 20s;
+// Seconds on an idle machine; many times that with others at work on it.
+constexpr auto kBoot = 5min;
+constexpr auto kTool = 60s;
+
+// Says each step with its time.
+class Steps {
+ public:
+  explicit Steps(const Progress& progress) : progress_(progress) {}
+  void done(const std::string& step) {
+    const std::lock_guard lock(mutex_);
+    const std::chrono::duration<double> time = Deadline::Clock::now() - start_;
+    if (progress_) progress_(time.count(), step);
+  }
+
+ private:
+  std::mutex mutex_;
+  const Progress& progress_;
+  Deadline::Clock::time_point start_ = Deadline::Clock::now();
+};
+
+Result<> make_drive(const Drive& drive) {
+  const UniqueFd fd(::open(drive.file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(drive.size)) < 0)
+    return fail_errno(drive.file);
+  return {};
+}
+
+// A host's own root, over the image's: it lives as long as the lab, through power cuts.
+Result<> make_root(const Artefacts& artefacts, const std::string& overlay) {
+  std::error_code error;
+  const fs::path root = fs::canonical(artefacts.root(), error);
+  if (error) return fail_errno(artefacts.root(), error.value());
+  PCILEND_TRY(run_program(
+      {artefacts.qemu_img(), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", root, overlay},
+      Deadline(kTool)));
+  return {};
+}
+
+// Starts the fabric and waits until it listens.
+Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, int hosts) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
+  const UniqueFd output(ends[0]);
+  UniqueFd output_end(ends[1]);
+  std::error_code error;
+  fs::create_directory(layout.fabric_dir(), error);
+  if (error) return fail_errno(layout.fabric_dir(), error.value());
+
+  SpawnRequest request;
+  request.argv = {artefacts.fabric(),       "--dir", layout.fabric_dir(), "--hosts",
+                  fmt::format("{}", hosts), "--log", layout.fabric_log()};
+  request.log = layout.fabric_log();
+  request.pid_file = layout.fabric_pid();
+  request.output = output_end.get();
+  PCILEND_TRY(Processes().spawn(request));
+  output_end.reset();
+
+  const Deadline deadline(kFabric);
+  std::string said;
+  while (said.find("ready\n") == std::string::npos) {
+    char bytes[256];
+    ssize_t n = 0;
+    if (wait_for(output.get(), POLLIN, deadline)) n = ::read(output.get(), bytes, sizeof bytes);
+    if (n <= 0)
+      return fail(ErrorClass::Failure, "ntb-fabric is not ready; {} ends:{}", layout.fabric_log(),
+                  last_lines(Environment().read(layout.fabric_log()).value_or(std::string()), 5));
+    said.append(bytes, static_cast<size_t>(n));
+  }
+  return {};
+}
+
+DeviceState remembered(const PlacedDevice& device) {
+  DeviceState state{device.id, device.asked, {}, {}};
+  if (device.slot) state.address = "0000:00:" + *device.slot;
+  if (device.drive) state.drive = device.drive->file;
+  return state;
+}
+
+// The plan of a lab: everything about it but running processes.
+struct Plan {
+  State state;
+  std::vector<std::vector<PlacedDevice>> devices;
+};
+
+Result<Plan> plan(const Options& options, const Artefacts& artefacts, const Layout& layout) {
+  Plan plan;
+  plan.state.name = options.name;
+  plan.state.kernel = options.kernel;
+  plan.state.iommu = options.iommu;
+  plan.state.bin = artefacts.bin;
+  const QemuFiles files{artefacts.qemu(), artefacts.vmlinuz(), layout.initrd()};
+  const DriverCatalog catalog = qemu_catalog(artefacts.qemu());
+  for (int host = 1; host <= options.hosts; ++host) {
+    std::vector<DeviceString> wanted;
+    for (const DeviceOption& option : options.devices)
+      if (option.host == host) wanted.push_back(option.device);
+    auto devices = place_devices(wanted, host, layout, catalog);
+    if (!devices) return tl::unexpected(devices.error());
+    HostState state;
+    state.memory = options.memory_of(host);
+    state.command = qemu_command(options, host, files, layout, *devices);
+    for (const PlacedDevice& device : *devices) state.devices.push_back(remembered(device));
+    plan.state.hosts.push_back(std::move(state));
+    plan.devices.push_back(std::move(*devices));
+  }
+  return plan;
+}
+
+Result<> make_files(const Plan& plan, const Artefacts& artefacts, const Layout& layout) {
+  auto initrd =
+      std::async(std::launch::async, [&] { return write_initrd(artefacts, layout.initrd()); });
+  Result<> made;
+  for (size_t i = 0; i < plan.devices.size() && made; ++i) {
+    made = make_root(artefacts, layout.root_overlay(static_cast<int>(i) + 1));
+    for (const PlacedDevice& device : plan.devices[i])
+      if (made && device.drive) made = make_drive(*device.drive);
+  }
+  const Result<> written = initrd.get();
+  return made ? written : made;
+}
+
+// The first error among those that tasks return; all tasks run to their end.
+Result<> all(std::vector<std::future<Result<>>> tasks) {
+  Result<> result;
+  for (auto& task : tasks)
+    if (auto one = task.get(); !one && result) result = one;
+  return result;
+}
+
+Result<bool> clear(const Layout& layout) {
+  const Processes processes;
+  const auto left = processes.in(layout.dir());
+  PCILEND_TRY(processes.kill(left));
+  std::error_code error;
+  const auto removed = fs::remove_all(layout.dir(), error);
+  if (error) return fail_errno(layout.dir(), error.value());
+  return removed > 0 || !left.empty();
+}
+
+}  // namespace
+
+Lab::Lab(State state, Layout layout, Transcript::Sink sink, bool owned)
+    : state_(std::move(state)),
+      layout_(std::move(layout)),
+      fabric_(layout_.fabric_control()),
+      transcript_(std::make_unique<Transcript>(std::move(sink))),
+      owned_(owned) {
+  for (size_t i = 0; i < state_.hosts.size(); ++i)
+    hosts_.push_back(std::make_unique<Host>(
+        Machine(static_cast<int>(i) + 1, layout_, state_.hosts[i]), *transcript_));
+}
+
+Lab::Lab(Lab&& other) noexcept
+    : state_(std::move(other.state_)),
+      layout_(std::move(other.layout_)),
+      fabric_(std::move(other.fabric_)),
+      transcript_(std::move(other.transcript_)),
+      hosts_(std::move(other.hosts_)),
+      owned_(std::exchange(other.owned_, false)) {}
+
+Lab::~Lab() {
+  if (!owned_) return;
+  if (auto cleared = down(state_.name); !cleared)
+    transcript_->say("lab", '!', cleared.error().message);
+}
+
+Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript::Sink sink) {
+  Steps steps(progress);
+  PCILEND_TRY(options.check());
+  const auto artefacts = Artefacts::find(options.kernel);
+  if (!artefacts) return tl::unexpected(artefacts.error());
+  const Layout layout = Layout::of(options.name);
+  auto lock = LabLock::take(layout.lock(), Deadline(kLock));
+  if (!lock) return tl::unexpected(lock.error());
+  if (fs::exists(layout.dir()) || !Processes().in(layout.dir()).empty())
+    return fail(ErrorClass::State,
+                "lab '{}' is up already, or was left by a crash: 'pcilend-lab down --lab {}' first",
+                options.name, options.name);
+
+  auto made = plan(options, *artefacts, layout);
+  if (!made) return tl::unexpected(made.error());
+  std::error_code error;
+  fs::create_directories(layout.dir(), error);
+  if (error) return fail_errno(layout.dir(), error.value());
+
+  Lab lab(made->state, layout, std::move(sink), false);
+  const auto start = [&]() -> Result<> {
+    PCILEND_TRY(save(made->state, layout));
+    PCILEND_TRY(make_files(*made, *artefacts, layout));
+    steps.done("drives and initramfs are made");
+    if (options.hosts > 1) {
+      PCILEND_TRY(start_fabric(*artefacts, layout, options.hosts));
+      steps.done(
+          fmt::format("the fabric listens: {} adapters", options.hosts * (options.hosts - 1)));
+    }
+    for (const auto& host : lab.hosts_) PCILEND_TRY(host->machine().power_on());
+    std::vector<std::future<Result<>>> boots;
+    for (const auto& host : lab.hosts_)
+      boots.push_back(std::async(std::launch::async, [&steps, &host = *host]() -> Result<> {
+        PCILEND_TRY(host.machine().wait_until_up(Deadline(kBoot)));
+        steps.done(fmt::format("{} (node {}) is up", host.name(), host.node()));
+        return {};
+      }));
+    return all(std::move(boots));
+  };
+  if (auto started = start(); !started) {
+    (void)clear(layout);
+    lock->remove();
+    return tl::unexpected(started.error());
+  }
+  lab.owned_ = true;
+  return lab;
+}
+
+Result<Lab> Lab::attach(const std::string& name, Transcript::Sink sink) {
+  PCILEND_TRY(check_lab_name(name));
+  const Layout layout = Layout::of(name);
+  auto state = load_state(name, layout);
+  if (!state) return tl::unexpected(state.error());
+  return Lab(std::move(*state), layout, std::move(sink), false);
+}
+
+Result<bool> Lab::down(const std::string& name) {
+  PCILEND_TRY(check_lab_name(name));
+  const Layout layout = Layout::of(name);
+  auto lock = LabLock::take(layout.lock(), Deadline(kLock));
+  if (!lock) return tl::unexpected(lock.error());
+  auto cleared = clear(layout);
+  lock->remove();
+  // Only if no other lab is in it.
+  ::rmdir(fs::path(layout.dir()).parent_path().c_str());
+  return cleared;
+}
+
+Result<Host*> Lab::host(std::string_view host_name) {
+  return parse_host(host_name, hosts()).map([this](int number) { return &host(number); });
+}
+
+bool Lab::fabric_runs() const {
+  return Processes().find(layout_.fabric_pid()).has_value();
+}
+
+Result<> Lab::update(const Progress& progress) {
+  Steps steps(progress);
+  const auto artefacts = Artefacts::find(fs::path(state_.bin) / "pcilend-lab", state_.kernel);
+  if (!artefacts) return tl::unexpected(artefacts.error());
+  const auto release = kernel_release(artefacts->vmlinuz());
+  if (!release) return tl::unexpected(release.error());
+  const auto files = payload_files(*artefacts, *release);
+  if (!files) return tl::unexpected(files.error());
+  // For hosts that are switched on later. (One that is reset gets the old ones: its QEMU has them.)
+  PCILEND_TRY(write_initrd(*artefacts, layout_.initrd()));
+
+  for (const auto& host : hosts_) {
+    if (host->machine().condition() != Condition::Running) {
+      steps.done(fmt::format("{} is not running: it gets them when it boots", host->name()));
+      continue;
+    }
+    for (const PayloadFile& file : *files) {
+      // A running agent goes on with the program it was started from.
+      PCILEND_TRY(host->run({"mkdir", "-p", fs::path(file.path).parent_path()}));
+      PCILEND_TRY(host->put(file.source, file.path));
+    }
+    PCILEND_TRY(
+        host->run("depmod -a && for m in pcilend_shadow pcilend_mdev pcilend; do "
+                  "if [ -d /sys/module/$m ]; then rmmod $m || exit 1; fi; done && "
+                  "modprobe pcilend && if modinfo pcilend_mdev >/dev/null 2>&1; then modprobe "
+                  "pcilend_mdev; fi"));
+    steps.done(fmt::format("{} has the new programs and modules", host->name()));
+  }
+  return {};
+}
+
+Result<> eventually(std::string_view what, std::chrono::milliseconds within,
+                    const std::function<bool()>& condition) {
+  if (wait_until(Deadline(within), condition, 50ms)) return {};
+  return fail(ErrorClass::State, "not within {} ms: {}", within.count(), what);
+}
+
+}  // namespace pcilend::lab

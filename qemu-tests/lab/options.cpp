@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/options.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace pcilend::lab {
+namespace {
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+bool is_name(std::string_view text, std::string_view more) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || more.find(c) != std::string_view::npos;
+  });
+}
+
+// Takes the text up to the next single comma off the front; ",," stands for a comma.
+std::string take_field(std::string_view& text) {
+  std::string field;
+  while (!text.empty()) {
+    if (text.front() != ',') {
+      field.push_back(text.front());
+      text.remove_prefix(1);
+    } else if (text.starts_with(",,")) {
+      field.push_back(',');
+      text.remove_prefix(2);
+    } else {
+      text.remove_prefix(1);
+      break;
+    }
+  }
+  return field;
+}
+
+void append_escaped(std::string& out, std::string_view value) {
+  for (const char c : value) {
+    if (c == ',') out.push_back(',');
+    out.push_back(c);
+  }
+}
+
+struct HostAndRest {
+  int host;
+  std::string_view rest;
+};
+
+Result<HostAndRest> split_host(std::string_view option, std::string_view text,
+                               std::string_view form, int hosts) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos || colon == 0 || colon + 1 == text.size())
+    return fail(ErrorClass::Usage, "{} '{}': give it as {}", option, text, form);
+  auto host = parse_host(text.substr(0, colon), hosts);
+  if (!host)
+    return tl::unexpected(std::move(host).error().in(fmt::format("{} '{}'", option, text)));
+  return HostAndRest{*host, text.substr(colon + 1)};
+}
+
+}  // namespace
+
+std::string_view to_string(Iommu iommu) {
+  switch (iommu) {
+    case Iommu::Intel:
+      return "intel";
+    case Iommu::Amd:
+      return "amd";
+    case Iommu::Off:
+      break;
+  }
+  return "off";
+}
+
+Result<Iommu> parse_iommu(std::string_view text) {
+  for (const Iommu iommu : {Iommu::Intel, Iommu::Amd, Iommu::Off})
+    if (text == to_string(iommu)) return iommu;
+  return fail(ErrorClass::Usage, "--iommu '{}': it is intel, amd or off", text);
+}
+
+Result<DeviceString> DeviceString::parse(std::string_view text) {
+  DeviceString device;
+  std::string_view rest = text;
+  device.driver = take_field(rest);
+  if (!is_name(device.driver, "-_."))
+    return fail(ErrorClass::Usage,
+                "device '{}': '{}' is no driver; give it as in 'nvme,serial=a,drive-size=256M'",
+                text, device.driver);
+  while (!rest.empty()) {
+    const std::string field = take_field(rest);
+    const size_t equals = field.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return fail(ErrorClass::Usage, "device '{}': '{}' is not PROPERTY=VALUE", text, field);
+    std::string name = field.substr(0, equals);
+    std::string value = field.substr(equals + 1);
+    if (device.property(name) || (name == "drive-size" && device.drive_size))
+      return fail(ErrorClass::Usage, "device '{}': '{}' is given twice", text, name);
+    if (name == "drive-size") {
+      auto size = parse_size(value);
+      if (!size)
+        return tl::unexpected(std::move(size).error().in(fmt::format("device '{}'", text)));
+      device.drive_size = *size;
+      continue;
+    }
+    device.properties.emplace_back(std::move(name), std::move(value));
+  }
+  if (device.drive_size && device.property("drive"))
+    return fail(ErrorClass::Usage, "device '{}': give drive or drive-size, not both", text);
+  return device;
+}
+
+const std::string* DeviceString::property(std::string_view name) const {
+  for (const auto& [key, value] : properties)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+std::string DeviceString::text() const {
+  std::string out = driver;
+  for (const auto& [name, value] : properties) {
+    out += "," + name + "=";
+    append_escaped(out, value);
+  }
+  return out;
+}
+
+Result<> Options::add_memory(std::string_view text) {
+  const auto split = split_host("--memory", text, "HOST:MIB, as in host1:2048", kMaxHosts);
+  if (!split) return tl::unexpected(split.error());
+  const auto mib = number<int>(split->rest);
+  if (!mib || *mib < kMinMemory)
+    return fail(ErrorClass::Usage, "--memory '{}': '{}' is not a number of MiB, {} or more", text,
+                split->rest, kMinMemory);
+  memory[split->host] = *mib;
+  return {};
+}
+
+Result<> Options::add_device(std::string_view text) {
+  const auto split = split_host(
+      "--device", text, "HOST:DEVICE, as in host1:nvme,serial=a,drive-size=256M", kMaxHosts);
+  if (!split) return tl::unexpected(split.error());
+  auto device = DeviceString::parse(split->rest);
+  if (!device) return tl::unexpected(device.error());
+  devices.push_back({split->host, std::move(*device)});
+  return {};
+}
+
+Result<> Options::check() const {
+  PCILEND_TRY(check_lab_name(name));
+  if (hosts < 1 || hosts > kMaxHosts)
+    return fail(ErrorClass::Usage, "--hosts {}: a lab has 1 to {} hosts", hosts, kMaxHosts);
+  if (kernel != "6.12" && kernel != "7.2")
+    return fail(ErrorClass::Usage, "--kernel '{}': it is 6.12 or 7.2", kernel);
+  for (const auto& [host, mib] : memory)
+    if (host > hosts)
+      return fail(ErrorClass::NotFound, "--memory '{}:{}': the lab has hosts host1 to {}",
+                  host_name(host), mib, host_name(hosts));
+  for (const DeviceOption& option : devices)
+    if (option.host > hosts)
+      return fail(ErrorClass::NotFound, "--device '{}:{}': the lab has hosts host1 to {}",
+                  host_name(option.host), option.device.text(), host_name(hosts));
+  return {};
+}
+
+int Options::memory_of(int host) const {
+  const auto at = memory.find(host);
+  return at == memory.end() ? kDefaultMemory : at->second;
+}
+
+std::string host_name(int number) {
+  return fmt::format("host{}", number);
+}
+
+Result<int> parse_host(std::string_view name, int hosts) {
+  if (name.starts_with("host")) {
+    const auto value = number<int>(name.substr(4));
+    if (value && *value >= 1 && *value <= hosts && host_name(*value) == name) return *value;
+  }
+  return fail(ErrorClass::NotFound, "no host '{}': {} {}", name,
+              hosts == kMaxHosts ? "hosts are named" : "this lab has",
+              hosts == 1 ? "host1" : fmt::format("host1 to {}", host_name(hosts)));
+}
+
+Result<uint64_t> parse_size(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  std::string_view digits = text;
+  int shift = 0;
+  if (!digits.empty()) {
+    const size_t unit = kUnits.find(static_cast<char>(std::toupper(digits.back())));
+    if (unit != std::string_view::npos) {
+      shift = 10 * (static_cast<int>(unit) + 1);
+      digits.remove_suffix(1);
+    }
+  }
+  const auto value = number<uint64_t>(digits);
+  if (!value || *value == 0 || *value > (UINT64_MAX >> 1 >> shift))
+    return fail(ErrorClass::Usage, "'{}' is not a size: give it as 256M or 1G", text);
+  const uint64_t bytes = *value << shift;
+  if (bytes % 512 != 0)
+    return fail(ErrorClass::Usage, "'{}' is not a whole number of 512-byte sectors", text);
+  return bytes;
+}
+
+Result<> check_lab_name(std::string_view name) {
+  if (is_name(name, "-_.") && name.size() <= 32 && name.front() != '.' && name.front() != '-')
+    return {};
+  return fail(ErrorClass::Usage,
+              "lab name '{}': use up to 32 letters, digits, '.', '_' and '-', beginning with a "
+              "letter or digit",
+              name);
+}
+
+}  // namespace pcilend::lab

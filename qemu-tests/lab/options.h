@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a lab is made of, as a user or a test asks for it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "pcilend/result.h"
+
+namespace pcilend::lab {
+
+// Hosts are numbered from 1. Slots 4 to 15 of a host's bus 0 are for its NTB adapters.
+inline constexpr int kMaxHosts = 13;
+
+// MiB. Less than the least, and the kernel or libvirt does not come up.
+inline constexpr int kMinMemory = 512;
+inline constexpr int kDefaultMemory = 1536;
+
+enum class Iommu { Intel, Amd, Off };
+
+std::string_view to_string(Iommu iommu);
+Result<Iommu> parse_iommu(std::string_view text);
+
+// A QEMU device string for a host: DRIVER[,PROPERTY=VALUE]…, in QEMU's syntax (",," is a comma).
+// One property is the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
+// backing drive that the lab makes.
+struct DeviceString {
+  std::string driver;
+  std::vector<std::pair<std::string, std::string>> properties;
+  std::optional<uint64_t> drive_size;  // bytes
+
+  static Result<DeviceString> parse(std::string_view text);
+
+  [[nodiscard]] const std::string* property(std::string_view name) const;
+  // For -device; without the lab's own property.
+  [[nodiscard]] std::string text() const;
+};
+
+struct DeviceOption {
+  int host = 0;
+  DeviceString device;
+};
+
+struct Options {
+  std::string name = "default";  // of the lab: letters, digits, '.', '_', '-'; at most 32
+  int hosts = 2;
+  std::string kernel = "6.12";
+  Iommu iommu = Iommu::Intel;
+  std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others
+  std::vector<DeviceOption> devices;
+  // More words for a host's QEMU and for its kernel's command line.
+  std::map<int, std::vector<std::string>> qemu_arguments;
+  std::map<int, std::vector<std::string>> kernel_arguments;
+
+  // HOST:MIB and HOST:DEVICE as on the command line.
+  Result<> add_memory(std::string_view text);
+  Result<> add_device(std::string_view text);
+
+  // Everything that can be known to be wrong before anything is started.
+  [[nodiscard]] Result<> check() const;
+
+  [[nodiscard]] int memory_of(int host) const;
+};
+
+// "host2" <-> 2. `hosts` is how many there are.
+std::string host_name(int number);
+Result<int> parse_host(std::string_view name, int hosts);
+
+// The node id of a host: 4, 8, 12…
+constexpr int node_id(int host) {
+  return 4 * host;
+}
+
+// "256M" -> bytes.
+Result<uint64_t> parse_size(std::string_view text);
+
+Result<> check_lab_name(std::string_view name);
+
+}  // namespace pcilend::lab

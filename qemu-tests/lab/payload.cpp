@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/payload.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lab/cpio.h"
+#include "pcilend/environment.h"
+#include "pcilend/fd.h"
+
+namespace pcilend::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kGuestInitrd = "usr/share/pcilend-lab/guest/initrd";
+
+Result<> write_file(const std::string& path, std::string_view content) {
+  // Not replace_file(): run state need not reach the disk.
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd) return fail_errno(path);
+  if (auto written = write_all(fd.get(), std::as_bytes(std::span(content))); !written)
+    return tl::unexpected(std::move(written).error().in(path));
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> kernel_release(const std::string& vmlinuz) {
+  const auto image = Environment().read(vmlinuz);
+  if (!image) return tl::unexpected(image.error());
+  // Offset 0x202: "HdrS"; 0x20e: where the version string is, less 0x200.
+  if (image->size() > 0x210 && image->compare(0x202, 4, "HdrS") == 0) {
+    const size_t at = 0x200 + static_cast<uint8_t>((*image)[0x20e]) +
+                      256U * static_cast<uint8_t>((*image)[0x20f]);
+    if (at < image->size()) {
+      const std::string_view text = std::string_view(*image).substr(at, 256);
+      const std::string_view release =
+          text.substr(0, text.find_first_of(std::string_view(" \0", 2)));
+      if (!release.empty()) return std::string(release);
+    }
+  }
+  return fail(ErrorClass::Failure, "{} is not a Linux boot image: run 'make image' again", vmlinuz);
+}
+
+Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
+                                               const std::string& release) {
+  std::vector<PayloadFile> files = {
+      {artefacts.agent(), "/usr/lib/pcilend-lab/agent", 0755},
+  };
+  const PayloadFile programs[] = {
+      {artefacts.tool(), "/usr/sbin/pcilend", 0755},
+      {artefacts.libvirt_hook(), "/etc/libvirt/hooks/qemu.d/pcilend", 0755},
+  };
+  for (const PayloadFile& program : programs)
+    if (fs::exists(program.source)) files.push_back(program);
+
+  std::vector<PayloadFile> modules;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(artefacts.modules, error))
+    if (entry.path().extension() == ".ko")
+      modules.push_back({entry.path(), fmt::format("/lib/modules/{}/updates/{}", release,
+                                                   entry.path().filename().native())});
+  std::sort(modules.begin(), modules.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
+  files.insert(files.end(), modules.begin(), modules.end());
+  return files;
+}
+
+Result<std::string> guest_initrd(const Artefacts& artefacts) {
+  auto archive = Environment().read(artefacts.guest_initrd());
+  if (!archive) return tl::unexpected(archive.error());
+  const auto agent = Environment().read(artefacts.agent());
+  if (!agent) return tl::unexpected(agent.error());
+  CpioWriter addition;
+  addition.add_file("agent", *agent, 0755);
+  pad_archive(*archive);
+  return *archive + std::move(addition).finish();
+}
+
+Result<> write_initrd(const Artefacts& artefacts, const std::string& path) {
+  const auto release = kernel_release(artefacts.vmlinuz());
+  if (!release) return tl::unexpected(release.error());
+  const auto files = payload_files(artefacts, *release);
+  if (!files) return tl::unexpected(files.error());
+  auto guest = guest_initrd(artefacts);
+  if (!guest) return tl::unexpected(guest.error());
+  auto archive = Environment().read(artefacts.initrd());
+  if (!archive) return tl::unexpected(archive.error());
+
+  CpioWriter payload;
+  for (const PayloadFile& file : *files) {
+    const auto content = Environment().read(file.source);
+    if (!content) return tl::unexpected(content.error());
+    payload.add_file("payload" + file.path, *content, file.permissions);
+  }
+  payload.add_file(std::string("payload/") + kGuestInitrd, *guest, 0644);
+  pad_archive(*archive);
+  return write_file(path, *archive + std::move(payload).finish());
+}
+
+}  // namespace pcilend::lab

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace pcilend::lab {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The fields of a stat line from the third on: those behind the command's name.
+std::optional<std::string_view> fields_after_name(std::string_view stat) {
+  const size_t end = stat.rfind(')');
+  if (end == std::string_view::npos || end + 2 > stat.size()) return std::nullopt;
+  return stat.substr(end + 2);
+}
+
+std::string proc_file(pid_t pid, const char* file) {
+  return fmt::format("/proc/{}/{}", pid, file);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+UniqueFd open_log(const std::string& path) {
+  return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+}
+
+// Runs in the forked process: only what is safe there.
+[[noreturn]] void become(int output, int errors, int pid_file, char* const* argv,
+                         char* const* environment) {
+  ::setsid();
+  char digits[16];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof digits - 1, ::getpid());
+  *end = '\n';
+  if (::write(pid_file, digits, static_cast<size_t>(end + 1 - digits)) < 0) ::_exit(126);
+  const int null = ::open("/dev/null", O_RDONLY);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execvpe(argv[0], argv, environment);
+  ::_exit(127);
+}
+
+std::string last_line(std::string_view text) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  const size_t at = text.rfind('\n');
+  return std::string(at == std::string_view::npos ? text : text.substr(at + 1));
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_start_time(std::string_view stat) {
+  auto fields = fields_after_name(stat);
+  if (!fields) return std::nullopt;
+  for (int field = 3; field < 22; ++field) {
+    const size_t space = fields->find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    fields->remove_prefix(space + 1);
+  }
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(fields->begin(), fields->end(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::optional<char> parse_process_state(std::string_view stat) {
+  const auto fields = fields_after_name(stat);
+  if (!fields || fields->empty()) return std::nullopt;
+  return fields->front();
+}
+
+Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
+  const UniqueFd log = open_log(request.log);
+  if (!log) return fail_errno(request.log);
+  const UniqueFd pid_file(
+      ::open(request.pid_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!pid_file) return fail_errno(request.pid_file);
+
+  std::vector<std::string> arguments = request.argv;
+  std::vector<std::string> variables = {fmt::format("{}={}", kMarkVariable, request.pid_file)};
+  for (char** variable = environ; *variable; ++variable)
+    if (!std::string_view(*variable).starts_with(kMarkVariable)) variables.emplace_back(*variable);
+  const std::vector<char*> argv = pointers(arguments);
+  const std::vector<char*> environment = pointers(variables);
+
+  const int output = request.output >= 0 ? request.output : log.get();
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail_errno("fork");
+  if (pid == 0) become(output, log.get(), pid_file.get(), argv.data(), environment.data());
+  const auto id = identify(pid);
+  if (!id) return fail(ErrorClass::Failure, "{} ended at once", request.argv.front());
+  return *id;
+}
+
+std::optional<ProcessId> Processes::identify(pid_t pid) const {
+  const auto stat = environment_.read(proc_file(pid, "stat"));
+  if (!stat || parse_process_state(*stat) == 'Z') return std::nullopt;
+  const auto start = parse_start_time(*stat);
+  if (!start) return std::nullopt;
+  return ProcessId{pid, *start};
+}
+
+std::string Processes::mark_of(pid_t pid) const {
+  const auto variables = environment_.read(proc_file(pid, "environ"));
+  if (!variables) return {};
+  const std::string name = fmt::format("{}=", kMarkVariable);
+  std::string_view rest = *variables;
+  while (!rest.empty()) {
+    const std::string_view variable = rest.substr(0, rest.find('\0'));
+    if (variable.starts_with(name)) return std::string(variable.substr(name.size()));
+    rest.remove_prefix(std::min(rest.size(), variable.size() + 1));
+  }
+  return {};
+}
+
+std::optional<ProcessId> Processes::find(const std::string& pid_file) const {
+  const auto text = environment_.read(pid_file);
+  pid_t pid = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc())
+    return std::nullopt;
+  // Another process that got the pid since does not carry the mark.
+  if (mark_of(pid) != pid_file) return std::nullopt;
+  return identify(pid);
+}
+
+bool Processes::alive(const ProcessId& process) const {
+  return identify(process.pid) == process;
+}
+
+std::vector<ProcessId> Processes::in(const std::string& dir) const {
+  namespace fs = std::filesystem;
+  std::vector<ProcessId> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(environment_.path("/proc"), error)) {
+    const std::string name = entry.path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+    if (!mark_of(pid).starts_with(dir + "/")) continue;
+    if (const auto id = identify(pid)) found.push_back(*id);
+  }
+  return found;
+}
+
+void Processes::signal(const std::vector<ProcessId>& processes, int number) const {
+  for (const ProcessId& process : processes) {
+    const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+    // Asked again while the handle pins the process: the pid can't have changed its owner.
+    if (handle && alive(process))
+      ::syscall(SYS_pidfd_send_signal, handle.get(), number, nullptr, 0);
+  }
+}
+
+Result<> Processes::end(const std::vector<ProcessId>& processes, const Deadline& gently) const {
+  signal(processes, SIGTERM);
+  const auto gone = [&] {
+    return std::none_of(processes.begin(), processes.end(), [this](const ProcessId& process) {
+      ::waitpid(process.pid, nullptr, WNOHANG);
+      return alive(process);
+    });
+  };
+  if (wait_until(gently, gone, 5ms)) return {};
+  return kill(processes);
+}
+
+Result<> Processes::kill(const std::vector<ProcessId>& processes) const {
+  signal(processes, SIGKILL);
+  for (const ProcessId& process : processes) {
+    const auto gone = [&] {
+      ::waitpid(process.pid, nullptr, WNOHANG);
+      return !alive(process);
+    };
+    if (!wait_until(Deadline(20s), gone, 5ms))
+      return fail(ErrorClass::Failure, "process {} does not end, though it was killed",
+                  process.pid);
+  }
+  return {};
+}
+
+Result<std::string> run_program(const std::vector<std::string>& argv, const Deadline& deadline) {
+  int output[2], errors[2];
+  if (::pipe2(output, O_CLOEXEC) < 0) return fail_errno("pipe");
+  UniqueFd from_output(output[0]), output_end(output[1]);
+  if (::pipe2(errors, O_CLOEXEC) < 0) return fail_errno("pipe");
+  UniqueFd from_errors(errors[0]), errors_end(errors[1]);
+
+  std::vector<std::string> arguments = argv;
+  const std::vector<char*> pointer = pointers(arguments);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail_errno("fork");
+  if (pid == 0) become(output_end.get(), errors_end.get(), null.get(), pointer.data(), environ);
+  output_end.reset();
+  errors_end.reset();
+
+  std::string text, complaint;
+  pollfd fds[] = {{from_output.get(), POLLIN, 0}, {from_errors.get(), POLLIN, 0}};
+  std::string* const sinks[] = {&text, &complaint};
+  while ((fds[0].fd >= 0 || fds[1].fd >= 0) && !deadline.over()) {
+    if (::poll(fds, 2, deadline.milliseconds()) <= 0) continue;
+    for (int i = 0; i < 2; ++i) {
+      if (fds[i].revents == 0) continue;
+      char bytes[4096];
+      const ssize_t n = ::read(fds[i].fd, bytes, sizeof bytes);
+      if (n > 0)
+        sinks[i]->append(bytes, static_cast<size_t>(n));
+      else
+        fds[i].fd = -1;
+    }
+  }
+  const bool late = fds[0].fd >= 0 || fds[1].fd >= 0;
+  if (late) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (late) return fail(ErrorClass::Failure, "{} does not end", argv.front());
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return fail(ErrorClass::Failure, "{} failed: {}", argv.front(),
+                complaint.empty() ? "no message" : last_line(complaint));
+  return text;
+}
+
+}  // namespace pcilend::lab
