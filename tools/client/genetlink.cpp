@@ -134,10 +134,10 @@ Request& Request::put(uint16_t type, std::string_view text) {
 
 Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport,
                                             std::string_view family, uint8_t version) {
-  GenericNetlink controller(std::move(transport), GENL_ID_CTRL, 1);
+  GenericNetlink netlink(std::move(transport), GENL_ID_CTRL, 1);
   Request request(CTRL_CMD_GETFAMILY);
   request.put(CTRL_ATTR_FAMILY_NAME, family);
-  auto replies = controller.exchange(request);
+  auto replies = netlink.exchange(request);
   if (!replies) return tl::unexpected(std::move(replies).error().error);
 
   uint16_t id = 0;
@@ -147,7 +147,9 @@ Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport
     }));
   if (id < NLMSG_MIN_TYPE)
     return fail(ErrorClass::Failure, "netlink: malformed answer: no family id");
-  return GenericNetlink(std::move(controller.transport_), id, version);
+  netlink.family_ = id;
+  netlink.version_ = version;
+  return netlink;
 }
 
 tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange(Request& request) {

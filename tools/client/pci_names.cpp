@@ -6,22 +6,30 @@ extern "C" {
 }
 
 #include <array>
+#include <csetjmp>
 #include <cstring>
 
 namespace pcilend {
 namespace {
 
-// libpci's own handlers would print, or end the program; without names there are numbers.
+// libpci wants an error handler that does not return, and calls it for a malformed pci.ids. Only C
+// frames of libpci lie between the handler and look_up().
+thread_local std::jmp_buf on_error;
+
+__attribute__((noreturn)) void give_up(char*, ...) {
+  std::longjmp(on_error, 1);
+}
 void ignore(char*, ...) {}
 
 }  // namespace
 
 struct PciNames::Access {
   pci_access* pci = pci_alloc();
+  int errors = 0;
 
   Access() {
+    pci->error = give_up;
     pci->warning = ignore;
-    pci->error = ignore;
     pci->debug = ignore;
   }
   ~Access() { pci_cleanup(pci); }
@@ -31,6 +39,8 @@ struct PciNames::Access {
   template <class... Numbers>
   std::string look_up(int what, Numbers... numbers) {
     std::array<char, 256> buffer{};
+    // After an error libpci goes on with the part of the list that it understood.
+    if (setjmp(on_error) && ++errors > 1) return {};
     const char* const name =
         pci_lookup_name(pci, buffer.data(), buffer.size(), what | PCI_LOOKUP_NO_HWDB, numbers...);
     return name ? name : "";

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "messages.h"
+
+namespace pcilend::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Attributes function_nest() {
+  const std::array<uint8_t, 16> uuid{'p', 'c', 'l', 'd', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  Attributes bar;
+  bar.u32(PCILEND_BAR_A_INDEX, 0).u64(PCILEND_BAR_A_SIZE, 0x4000).u32(PCILEND_BAR_A_FLAGS, 1);
+  Attributes function;
+  function.u32(PCILEND_FUNCTION_A_ID, 0x40001)
+      .raw(PCILEND_FUNCTION_A_UUID, uuid.data(), uuid.size())
+      .u32(PCILEND_FUNCTION_A_LENDER, 4)
+      .text(PCILEND_FUNCTION_A_BDF, "0000:00:05.0")
+      .u32(PCILEND_FUNCTION_A_STATE, PCILEND_FUNCTION_BORROWED)
+      .u16(PCILEND_FUNCTION_A_VENDOR, 0x1b36)
+      .u16(PCILEND_FUNCTION_A_DEVICE, 0x0010)
+      .u32(PCILEND_FUNCTION_A_CLASS, 0x01080202)
+      .u32(PCILEND_FUNCTION_A_BORROWER, 8)
+      .text(PCILEND_FUNCTION_A_OWNER, "guest")
+      .nest(PCILEND_FUNCTION_A_BAR, bar)
+      .nest(PCILEND_FUNCTION_A_BAR, bar)
+      .u64(PCILEND_FUNCTION_A_GUEST_BYTES, 1u << 28)
+      .u32(999, 7);
+  return function;
+}
+
+class ClientTest : public testing::Test {
+ protected:
+  // A client whose kernel answers with `datagrams` after the family look-up.
+  std::unique_ptr<Client> client(std::deque<Bytes> datagrams) {
+    datagrams.push_front(join({family_reply(), acknowledge(1)}));
+    auto opened = open_client(std::make_unique<ScriptedTransport>(std::move(datagrams), &log_));
+    EXPECT_TRUE(opened) << (opened ? "" : opened.error().message);
+    return opened ? std::move(*opened) : nullptr;
+  }
+
+  // Text of an attribute in a request; the family look-up is request 0.
+  std::string text_in_request(size_t index, uint16_t type) {
+    const auto* head = reinterpret_cast<const nlmsghdr*>(log_.requests.at(index).data());
+    const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(head, GENL_HDRLEN));
+    const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(head));
+    for (; mnl_attr_ok(a, static_cast<int>(end - reinterpret_cast<const char*>(a)));
+         a = mnl_attr_next(a)) {
+      if (mnl_attr_get_type(a) == type) return mnl_attr_get_str(a);
+    }
+    return "absent";
+  }
+
+  ScriptedTransport::Log log_;
+};
+
+TEST_F(ClientTest, WithoutTheModuleTheCureIsNamed) {
+  std::deque<Bytes> datagrams{acknowledge(1, ENOENT)};
+  const auto opened = open_client(std::make_unique<ScriptedTransport>(datagrams, nullptr));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().kind, ErrorClass::Unreachable);
+  EXPECT_EQ(opened.error().message, "pcilend.ko is not loaded: modprobe pcilend");
+}
+
+TEST_F(ClientTest, AFamilyReplyWithoutIdIsRefused) {
+  std::deque<Bytes> datagrams{
+      join({reply(1, CTRL_CMD_NEWFAMILY, Attributes(), 0, GENL_ID_CTRL), acknowledge(1)})};
+  EXPECT_FALSE(open_client(std::make_unique<ScriptedTransport>(datagrams, nullptr)));
+}
+
+TEST_F(ClientTest, NodeIsDecoded) {
+  auto c = client({join({reply(2, PCILEND_CMD_NODE_GET,
+                               Attributes()
+                                   .u32(PCILEND_A_NODE_ID, 4)
+                                   .u64(PCILEND_A_BOOT_ID, 0x1122334455667788)
+                                   .u32(PCILEND_A_ABI, 1)),
+                         acknowledge(2)})});
+  const auto node = c->node();
+  ASSERT_TRUE(node) << node.error().message;
+  EXPECT_EQ(node->id, 4u);
+  EXPECT_EQ(node->boot_id, 0x1122334455667788u);
+  EXPECT_EQ(node->abi, 1u);
+}
+
+TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
+  Attributes second;
+  second.u32(PCILEND_FUNCTION_A_ID, 0x30001);
+  auto c = client({
+      reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, function_nest()),
+            NLM_F_MULTI),
+      reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, second),
+            NLM_F_MULTI),
+      done(2),
+  });
+  const auto functions = c->functions();
+  ASSERT_TRUE(functions) << functions.error().message;
+  ASSERT_EQ(functions->size(), 2u);
+  EXPECT_EQ(functions->front().id.value, 0x30001u);
+  const Function& f = functions->back();
+  EXPECT_EQ(to_string(f.uuid), "70636c64-0102-0304-0506-0708090a0b0c");
+  EXPECT_EQ(f.lender, 4u);
+  EXPECT_EQ(f.bdf, "0000:00:05.0");
+  EXPECT_EQ(f.state, static_cast<uint32_t>(PCILEND_FUNCTION_BORROWED));
+  EXPECT_EQ(f.class_revision, 0x01080202u);
+  EXPECT_EQ(f.borrower, 8u);
+  EXPECT_EQ(f.lease, std::nullopt);
+  EXPECT_EQ(f.owner, "guest");
+  ASSERT_EQ(f.bars.size(), 2u);
+  EXPECT_EQ(f.bars[1].size, 0x4000u);
+  EXPECT_EQ(f.guest_bytes, 1u << 28);
+  EXPECT_EQ(f.faults, std::nullopt);
+}
+
+TEST_F(ClientTest, LinksAreDecoded) {
+  Attributes link;
+  link.u32(PCILEND_LINK_A_INDEX, 1)
+      .text(PCILEND_LINK_A_ADAPTER, "0000:00:04.0")
+      .u32(PCILEND_LINK_A_STATE, PCILEND_LINK_REFUSED)
+      .text(PCILEND_LINK_A_REASON, "window 0 is 1 MiB\n")
+      .flag(PCILEND_LINK_A_CONNECTED)
+      .u64(PCILEND_LINK_A_TX_MESSAGES, 12);
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_LINK_GET, Attributes().nest(PCILEND_A_LINK, link), NLM_F_MULTI),
+             done(2)})});
+  const auto links = c->links();
+  ASSERT_TRUE(links) << links.error().message;
+  ASSERT_EQ(links->size(), 1u);
+  EXPECT_EQ(links->front().adapter, "0000:00:04.0");
+  EXPECT_EQ(links->front().reason, "window 0 is 1 MiB?") << "control characters stay out";
+  EXPECT_TRUE(links->front().connected);
+  EXPECT_FALSE(links->front().peer_connected);
+  EXPECT_EQ(links->front().peer, std::nullopt);
+  EXPECT_EQ(links->front().tx_messages, 12u);
+}
+
+TEST_F(ClientTest, AnEmptyDumpIsAnEmptyList) {
+  auto c = client({done(2)});
+  const auto functions = c->functions();
+  ASSERT_TRUE(functions);
+  EXPECT_TRUE(functions->empty());
+}
+
+TEST_F(ClientTest, ADumpThatChangedIsAskedForAgain) {
+  auto c = client({
+      reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, function_nest()),
+            NLM_F_MULTI | NLM_F_DUMP_INTR),
+      done(2),
+      done(3),
+  });
+  const auto functions = c->functions();
+  ASSERT_TRUE(functions);
+  EXPECT_TRUE(functions->empty());
+  EXPECT_EQ(log_.requests.size(), 3u);
+}
+
+TEST_F(ClientTest, ADumpThatNeverSettlesIsGivenUp) {
+  std::deque<Bytes> datagrams;
+  for (uint32_t sequence = 2; sequence < 40; ++sequence)
+    datagrams.push_back(message(NLMSG_DONE, NLM_F_MULTI | NLM_F_DUMP_INTR, sequence, Bytes(4)));
+  auto c = client(datagrams);
+  const auto functions = c->functions();
+  ASSERT_FALSE(functions);
+  EXPECT_THAT(functions.error().message, HasSubstr("try again"));
+}
+
+TEST_F(ClientTest, AnErrorAtTheEndOfADumpCounts) {
+  auto c = client({done(2, ENOMEM, "no memory for the list")});
+  const auto functions = c->functions();
+  ASSERT_FALSE(functions);
+  EXPECT_EQ(functions.error().message, "no memory for the list");
+}
+
+TEST_F(ClientTest, TheKernelsSentenceAndClassReachTheCaller) {
+  struct {
+    int error;
+    ErrorClass kind;
+  } const cases[] = {
+      {ENODEV, ErrorClass::NotFound},
+      {ENOENT, ErrorClass::NotFound},
+      {EBUSY, ErrorClass::State},
+      {EAGAIN, ErrorClass::State},
+      {ESTALE, ErrorClass::State},
+      {EUCLEAN, ErrorClass::State},
+      {EPERM, ErrorClass::Permission},
+      {ETIMEDOUT, ErrorClass::Unreachable},
+      {EHOSTDOWN, ErrorClass::Unreachable},
+      {EHOSTUNREACH, ErrorClass::Unreachable},
+      {EOPNOTSUPP, ErrorClass::Unsupported},
+      {EINVAL, ErrorClass::Usage},
+      {EIO, ErrorClass::Failure},
+  };
+  for (const auto& expected : cases) {
+    auto c = client({acknowledge(2, expected.error, "node 9 is not there")});
+    const auto connected = c->connect(9);
+    ASSERT_FALSE(connected);
+    EXPECT_EQ(connected.error().kind, expected.kind) << expected.error;
+    EXPECT_EQ(connected.error().message, "node 9 is not there");
+  }
+}
+
+TEST_F(ClientTest, WithoutASentenceTheErrnoSpeaks) {
+  EXPECT_EQ(client({acknowledge(2, EIO)})->connect(9).error().message, "Input/output error");
+  EXPECT_THAT(client({acknowledge(2, EPERM)})->connect(9).error().message, HasSubstr("root"));
+}
+
+TEST_F(ClientTest, TheSentenceIsFoundBehindAQuotedRequest) {
+  nlmsgerr body{};
+  body.error = -EBUSY;
+  body.msg.nlmsg_len = sizeof(nlmsghdr) + 8;
+  Bytes payload(sizeof body);
+  std::memcpy(payload.data(), &body, sizeof body);
+  payload.resize(payload.size() + 8);
+  const Bytes tail = Attributes().text(NLMSGERR_ATTR_MSG, "busy").bytes();
+  payload.insert(payload.end(), tail.begin(), tail.end());
+  auto c = client({message(NLMSG_ERROR, NLM_F_ACK_TLVS, 2, payload)});
+  EXPECT_EQ(c->connect(9).error().message, "busy");
+}
+
+TEST_F(ClientTest, WhatIsSoAlreadyIsSuccess) {
+  EXPECT_TRUE(client({acknowledge(2, EALREADY, "connected already")})->connect(8));
+}
+
+TEST_F(ClientTest, BorrowSendsIdFrontendAndOwner) {
+  auto c =
+      client({acknowledge(2), join({reply(3, PCILEND_CMD_FUNCTION_GET,
+                                          Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
+                                    acknowledge(3)})});
+  const auto borrowed = c->borrow(FunctionId{0x40001}, "mdev", "guest");
+  ASSERT_TRUE(borrowed) << borrowed.error().message;
+  EXPECT_EQ(borrowed->owner, "guest");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_FRONTEND), "mdev");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "guest");
+  const auto* head = reinterpret_cast<const nlmsghdr*>(log_.requests.at(1).data());
+  EXPECT_EQ(head->nlmsg_type, kFamily);
+  EXPECT_EQ(head->nlmsg_flags, NLM_F_REQUEST | NLM_F_ACK);
+}
+
+TEST_F(ClientTest, ReturnWithoutOwnerNamesNone) {
+  auto c = client({acknowledge(2)});
+  ASSERT_TRUE(c->give_back(FunctionId{0x40001}, ""));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "absent");
+}
+
+TEST_F(ClientTest, AnArgumentTooLongIsNotSent) {
+  auto c = client({});
+  const auto borrowed = c->borrow(FunctionId{0x40001}, "mdev", std::string(5000, 'x'));
+  ASSERT_FALSE(borrowed);
+  EXPECT_EQ(borrowed.error().kind, ErrorClass::Usage);
+  EXPECT_EQ(log_.requests.size(), 1u);
+}
+
+TEST_F(ClientTest, AnswersToEarlierRequestsAreSkipped) {
+  auto c = client({acknowledge(1, EBUSY, "old"), acknowledge(2)});
+  EXPECT_TRUE(c->connect(8));
+}
+
+TEST_F(ClientTest, SilenceIsUnreachable) {
+  const auto connected = client({})->connect(8);
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error().kind, ErrorClass::Unreachable);
+}
+
+class MalformedAnswerTest : public ClientTest, public testing::WithParamInterface<int> {};
+
+TEST_P(MalformedAnswerTest, IsAnError) {
+  const auto wrap = [](const Attributes& nest) {
+    return join({reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, nest)),
+                 acknowledge(2)});
+  };
+  Bytes overlong = wrap(function_nest());
+  reinterpret_cast<nlattr*>(overlong.data() + sizeof(nlmsghdr) + GENL_HDRLEN)->nla_len = 0xffff;
+  Bytes short_attribute = wrap(function_nest());
+  reinterpret_cast<nlattr*>(short_attribute.data() + sizeof(nlmsghdr) + GENL_HDRLEN)->nla_len = 2;
+  Bytes cut = reply(2, PCILEND_CMD_FUNCTION_GET, function_nest());
+  cut.resize(cut.size() - 4);
+  const Attributes id = Attributes().u32(PCILEND_FUNCTION_A_ID, 1);
+
+  const std::vector<Bytes> cases{
+      overlong,
+      short_attribute,
+      cut,
+      Bytes(3),
+      acknowledge(2),                                                   // no reply at all
+      wrap(Attributes()),                                               // no id
+      wrap(Attributes().u64(PCILEND_FUNCTION_A_ID, 1)),                 // wrong width
+      wrap(Attributes(id).u32(PCILEND_FUNCTION_A_UUID, 1)),             // UUID of 4 bytes
+      wrap(Attributes(id).raw(PCILEND_FUNCTION_A_BDF, "abc", 3)),       // text without end
+      wrap(Attributes(id).flag(PCILEND_FUNCTION_A_BDF)),                // empty text
+      wrap(Attributes(id).nest(PCILEND_FUNCTION_A_BAR, Attributes())),  // BAR without number
+      join({reply(2, PCILEND_CMD_FUNCTION_GET, Attributes()), acknowledge(2)}),
+      join({reply(2, 0, Attributes().nest(PCILEND_A_FUNCTION, function_nest()), 0, 0x33),
+            acknowledge(2)}),                              // another family's
+      message(NLMSG_ERROR, 0, 2, Bytes(2)),                // acknowledgement without errno
+      message(NLMSG_ERROR, 0, 2, Bytes(4, std::byte{1})),  // a positive errno
+      message(kFamily, 0, 2, Bytes(2)),                    // no generic-netlink header
+      join({reply(2, 0, Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
+            reply(2, 0, Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
+            acknowledge(2)}),  // two answers
+  };
+  ASSERT_LT(static_cast<size_t>(GetParam()), cases.size());
+  const auto function =
+      client({cases[static_cast<size_t>(GetParam())]})->function(FunctionId{0x40001});
+  ASSERT_FALSE(function);
+  EXPECT_NE(function.error().kind, ErrorClass::NotFound);
+  EXPECT_EQ(function.error().message.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MalformedAnswerTest, testing::Range(0, 17));
+
+}  // namespace
+}  // namespace pcilend::test
