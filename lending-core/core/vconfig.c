@@ -20,6 +20,7 @@ void pcilend_vconfig_reset(struct pcilend_vconfig *config)
 		put16(config->value, at, DEVCTL_DEFAULT & get16(config->writable, at));
 	}
 }
+PCILEND_EXPORT(pcilend_vconfig_reset);
 
 static bool access_ok(u32 offset, u32 length)
 {
@@ -38,6 +39,7 @@ u32 pcilend_vconfig_read(const struct pcilend_vconfig *config, u32 offset, u32 l
 		value |= (u32)config->value[offset + i] << (8 * i);
 	return value;
 }
+PCILEND_EXPORT(pcilend_vconfig_read);
 
 static bool within(u32 at, u32 start, u32 length)
 {
@@ -134,6 +136,7 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 	}
 	return effects;
 }
+PCILEND_EXPORT(pcilend_vconfig_write);
 
 bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, u32 length)
 {
@@ -147,6 +150,7 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 	}
 	return false;
 }
+PCILEND_EXPORT(pcilend_vconfig_forwards);
 
 u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar)
 {
@@ -166,6 +170,7 @@ bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config)
 {
 	return config->value[PCI_COMMAND] & PCI_COMMAND_MASTER;
 }
+PCILEND_EXPORT(pcilend_vconfig_bus_master);
 
 bool pcilend_vconfig_memory(const struct pcilend_vconfig *config)
 {

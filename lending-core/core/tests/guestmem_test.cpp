@@ -11,9 +11,7 @@
 #include <random>
 #include <vector>
 
-extern "C" {
 #include "pcilend/guestmem.h"
-}
 
 namespace {
 

@@ -23,6 +23,8 @@
 
 #include "pcilend/platform.h"
 
+PCILEND_DECLARATIONS_BEGIN
+
 #define PCILEND_GUEST_PAGE 4096ULL
 /* Largest IOMMU page used, and largest pin: VFIO_PIN_PAGES_MAX_ENTRIES, include/linux/vfio.h. */
 #define PCILEND_GUEST_BLOCK (2ULL << 20)
@@ -150,5 +152,7 @@ bool pcilend_guestmem_stable(const struct pcilend_guestmem *memory);
 
 /* Milliseconds to wait before the next pass while not stable. */
 u32 pcilend_guestmem_delay(const struct pcilend_guestmem *memory);
+
+PCILEND_DECLARATIONS_END
 
 #endif /* PCILEND_GUESTMEM_H */

@@ -11,6 +11,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/errno.h>
+#include <linux/export.h>
 #include <linux/kernel.h>
 #include <linux/limits.h>
 #include <linux/string.h>
@@ -18,6 +19,9 @@
 #include <linux/unaligned.h>
 
 #define pcilend_static_assert(condition, what) static_assert(condition, what)
+
+/* Makes a function of the core, compiled into pcilend.ko, known to its frontends. */
+#define PCILEND_EXPORT(function) EXPORT_SYMBOL_GPL(function)
 
 #else /* userspace: C11 or C++20 on a little-endian machine */
 
@@ -59,6 +63,8 @@ typedef __u64 u64;
 #else
 #define pcilend_static_assert(condition, what) _Static_assert(condition, what)
 #endif
+
+#define PCILEND_EXPORT(function) pcilend_static_assert(sizeof(&(function)), #function)
 
 #endif /* __KERNEL__ */
 
