@@ -83,6 +83,15 @@ std::span<const std::byte> after(std::span<const std::byte> bytes, size_t offset
   return bytes.subspan(std::min(offset, bytes.size()));
 }
 
+// The message at the start of `bytes`, or null. (libmnl's mnl_nlmsg_ok() takes a length above
+// INT_MAX for a negative one: 1.0.4.)
+const nlmsghdr* first_message(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(nlmsghdr)) return nullptr;
+  const auto* const message = reinterpret_cast<const nlmsghdr*>(bytes.data());
+  if (message->nlmsg_len < sizeof(nlmsghdr) || message->nlmsg_len > bytes.size()) return nullptr;
+  return message;
+}
+
 // Errno (positive) of an NLMSG_ERROR or NLMSG_DONE message; 0 for success.
 tl::expected<void, Refusal> acknowledged(const nlmsghdr* message) {
   const auto payload = payload_of(message);
@@ -177,16 +186,17 @@ tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange_once(Req
   for (;;) {
     const auto datagram = transport_->receive();
     if (!datagram) return tl::unexpected(Refusal{0, datagram.error()});
-    int left = static_cast<int>(datagram->size());
-    const auto* at = reinterpret_cast<const nlmsghdr*>(datagram->data());
-    for (; mnl_nlmsg_ok(at, left); at = mnl_nlmsg_next(at, &left)) {
+    std::span<const std::byte> rest(*datagram);
+    while (!rest.empty()) {
+      const nlmsghdr* const at = first_message(rest);
+      if (!at) return tl::unexpected(malformed("truncated message"));
+      rest = after(rest, MNL_ALIGN(static_cast<size_t>(at->nlmsg_len)));
       if (at->nlmsg_seq != sequence_) continue;  // the end of an exchange given up earlier
       const auto progress = take(at, &replies);
       if (!progress) return tl::unexpected(progress.error());
       if (at->nlmsg_flags & NLM_F_DUMP_INTR) *interrupted = true;
       if (*progress == Progress::Done) return replies;
     }
-    if (left > 0) return tl::unexpected(malformed("truncated message"));
   }
 }
 

@@ -4,11 +4,10 @@
 #include <charconv>
 #include <optional>
 
+#include "pcilend/identity.h"
+
 namespace pcilend {
 namespace {
-
-constexpr uint32_t kNodeMax = 65535;
-constexpr std::array<uint8_t, 4> kFunctionUuidPrefix{'p', 'c', 'l', 'd'};
 
 // The whole of `text` as a number of 1 to `digits` digits that is at most `max`.
 std::optional<uint32_t> number(std::string_view text, int base, size_t digits, uint32_t max) {
@@ -22,34 +21,22 @@ std::optional<uint32_t> number(std::string_view text, int base, size_t digits, u
 }  // namespace
 
 bool Uuid::names_function() const {
-  return std::equal(kFunctionUuidPrefix.begin(), kFunctionUuidPrefix.end(), bytes.begin());
+  return pcilend_uuid_is_ours(bytes.data());
 }
 
 Result<FunctionId> parse_function_id(std::string_view text) {
-  const auto value = number(text, 16, 8, UINT32_MAX);
-  if (!value || FunctionId{*value}.node() == 0)
+  FunctionId id;
+  if (pcilend_id_parse(std::string(text).c_str(), &id.value) < 0)
     return fail(ErrorClass::Usage,
                 "'{}' is not a function id: ids are hex as 'pcilend list' prints them (40001)",
                 text);
-  return FunctionId{*value};
+  return id;
 }
 
 Result<Uuid> parse_uuid(std::string_view text) {
-  const auto bad = [&] {
-    return fail(ErrorClass::Usage, "'{}' is not a UUID (8-4-4-4-12 hex digits)", text);
-  };
-  if (text.size() != 36) return bad();
   Uuid uuid;
-  size_t at = 0;
-  for (size_t i = 0; i < uuid.bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) {
-      if (text[at++] != '-') return bad();
-    }
-    const auto byte = number(text.substr(at, 2), 16, 2, 0xff);
-    if (!byte) return bad();
-    uuid.bytes[i] = static_cast<uint8_t>(*byte);
-    at += 2;
-  }
+  if (pcilend_uuid_parse(std::string(text).c_str(), uuid.bytes.data()) < 0)
+    return fail(ErrorClass::Usage, "'{}' is not a UUID (8-4-4-4-12 hex digits)", text);
   return uuid;
 }
 
@@ -78,23 +65,21 @@ Result<PciAddress> parse_pci_address(std::string_view text) {
 }
 
 Result<uint32_t> parse_node_id(std::string_view text) {
-  const auto value = number(text, 10, 5, kNodeMax);
+  const auto value = number(text, 10, 5, PCILEND_NODE_MAX);
   if (!value || *value == 0)
-    return fail(ErrorClass::Usage, "'{}' is not a node id: a number from 1 to {}", text, kNodeMax);
+    return fail(ErrorClass::Usage, "'{}' is not a node id: a number from 1 to {}", text,
+                PCILEND_NODE_MAX);
   return *value;
 }
 
 std::string to_string(FunctionId id) {
-  return fmt::format("{:x}", id.value);
+  std::array<char, PCILEND_ID_TEXT_BYTES> text{};
+  return pcilend_id_format(id.value, text.data());
 }
 
 std::string to_string(const Uuid& uuid) {
-  std::string text;
-  for (size_t i = 0; i < uuid.bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", uuid.bytes[i]);
-  }
-  return text;
+  std::array<char, PCILEND_UUID_TEXT_BYTES> text{};
+  return pcilend_uuid_format(uuid.bytes.data(), text.data());
 }
 
 std::string to_string(const PciAddress& address) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/model.h"
 
+#include "pcilend/wire.h"
+
 namespace pcilend {
+
+static_assert(kBarMem64 == PCILEND_BAR_MEM64 && kBarPrefetch == PCILEND_BAR_PREFETCH &&
+              kBarIo == PCILEND_BAR_IO);
 
 std::string_view function_state_name(uint32_t state) {
   switch (state) {

@@ -277,12 +277,15 @@ TEST_P(MalformedAnswerTest, IsAnError) {
   reinterpret_cast<nlattr*>(short_attribute.data() + sizeof(nlmsghdr) + GENL_HDRLEN)->nla_len = 2;
   Bytes cut = reply(2, PCILEND_CMD_FUNCTION_GET, function_nest());
   cut.resize(cut.size() - 4);
+  Bytes huge = wrap(function_nest());
+  reinterpret_cast<nlmsghdr*>(huge.data())->nlmsg_len = 0xa5a5a5a5;
   const Attributes id = Attributes().u32(PCILEND_FUNCTION_A_ID, 1);
 
   const std::vector<Bytes> cases{
       overlong,
       short_attribute,
       cut,
+      huge,
       Bytes(3),
       acknowledge(2),                                                   // no reply at all
       wrap(Attributes()),                                               // no id
@@ -309,7 +312,7 @@ TEST_P(MalformedAnswerTest, IsAnError) {
   EXPECT_EQ(function.error().message.find('\n'), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MalformedAnswerTest, testing::Range(0, 17));
+INSTANTIATE_TEST_SUITE_P(All, MalformedAnswerTest, testing::Range(0, 18));
 
 }  // namespace
 }  // namespace pcilend::test

@@ -26,8 +26,8 @@ struct Uuid {
 
   auto operator<=>(const Uuid&) const = default;
 
-  // True if it has the prefix of function UUIDs (70636c64, "pcld"), so that a function is
-  // recognised while no host offers it.
+  // True for UUIDs of functions (70636c64-…, "pcld"), so that one is recognised while no host
+  // offers it.
   [[nodiscard]] bool names_function() const;
 };
 
