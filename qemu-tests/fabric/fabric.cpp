@@ -151,7 +151,7 @@ void Fabric::update_link(size_t a, size_t b) {
     return;
   }
   link.up = true;
-  log_.info("link host{} host{}: up", a + 1, b + 1);
+  log_.info("link host{} host{}: up", std::min(a, b) + 1, std::max(a, b) + 1);
   // What was written while the link was down shows now; each side's own scratchpads count.
   for (unsigned index = 0; index < kScratchpadCount; index++) {
     Adapter& owner = one.registers().owns_scratchpad(index) ? one : other;
@@ -165,7 +165,7 @@ void Fabric::take_down(size_t a, size_t b) {
   Link& link = links_[link_index(a, b)];
   if (!link.up) return;
   link.up = false;
-  log_.info("link host{} host{}: down", a + 1, b + 1);
+  log_.info("link host{} host{}: down", std::min(a, b) + 1, std::max(a, b) + 1);
   for (Channel& channel : link.channels) {
     channel.lose_all();
     if (channel.timer) timers_.cancel(*std::exchange(channel.timer, std::nullopt));
