@@ -15,6 +15,7 @@ build() {
 	mkdir -p "$root"/{bin,dev,etc,mnt,proc,root,run,sbin,sys,tmp} "$to"
 	install -m 755 "$image_dir/guest/init" "$root/init"
 	install -m 644 "$image_dir/guest/mdev.conf" "$root/etc/mdev.conf"
+	echo ext4 >"$root/etc/filesystems"
 	cp "$need_host_tree/usr/bin/busybox" "$root/bin/"
 	for path in $("$root/bin/busybox" --list); do
 		ln -s busybox "$root/bin/$path" 2>/dev/null || true
@@ -23,9 +24,20 @@ build() {
 
 	module_closure "$from/modules.dep" "$image_dir/guest/modules.txt" | copy_listed "$from" "$to"
 	cp "$from"/modules.{order,builtin,builtin.modinfo} "$to/"
+	compress_cold "$to"
 	run_depmod "$need_host_tree" "$root" "$release"
 	rm -f "$to"/*.bin "$to"/modules.{symbols,order,builtin*,devname,weakdep}
-	make_cpio "$root" "$out/initrd"
+	make_cpio "$need_host_tree/usr/bin/busybox" "$root" >"$out/initrd"
 	rm -rf "$root"
-	ln "$need_kernel/vmlinux" "$out/vmlinux" || cp "$need_kernel/vmlinux" "$out/vmlinux"
+	cp "$need_kernel/vmlinux" "$out/vmlinux"
+}
+
+compress_cold() { # MODULES-DIR
+	local plain
+	plain=$(module_closure "$from/modules.dep" <(awk '$2 == "plain" { print $1 }' "$image_dir/guest/modules.txt"))
+	(
+		cd "$1"
+		find kernel -name '*.ko' | grep -vxFf <(printf '%s\n' "$plain") |
+			xargs xz --check=crc32 --lzma2=dict=1MiB
+	)
 }

@@ -14,7 +14,8 @@ build() {
 		rm -rf dev/* var/lib/apt/lists/* var/cache/{apt,debconf}/* var/log/* var/lib/dpkg/info \
 			usr/share/{doc,man,info,locale,zoneinfo,perl5,bash-completion,lintian,bug} \
 			usr/lib/python3* usr/lib/x86_64-linux-gnu/{gconv,perl-base} usr/lib/apt \
-			usr/lib/systemd/system usr/lib/systemd/catalog usr/lib/udev/hwdb.{d,bin} etc/systemd
+			usr/lib/systemd/system usr/lib/systemd/catalog usr/lib/udev/hwdb.{d,bin} etc/systemd \
+			usr/bin/pkttyagent
 
 		# Coldplug of a few devices, not of a desktop.
 		cd usr/lib/udev/rules.d

@@ -17,6 +17,6 @@ build() {
 		cp "$from/$path" "$root/modules/"
 		printf '/modules/%s\n' "${path##*/}"
 	done >"$root/modules/order"
-	make_cpio "$root" "$out/initrd"
+	make_cpio "$need_host_tree/usr/bin/busybox" "$root" >"$out/initrd"
 	rm -rf "$root"
 }

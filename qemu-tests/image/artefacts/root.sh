@@ -4,8 +4,8 @@
 #   root.ext4
 # shellcheck disable=SC2034,SC2154
 title="disk of the host VM, kernel $series"
-needs=(host-tree modules@@ guest)
-inputs=(host)
+needs=(host-tree modules@@ guest kernel@@ initrd@@ qemu)
+inputs=(host lib/cpio.sh lib/warm.sh)
 
 build() {
 	local tree=$out/tree name
@@ -26,4 +26,7 @@ build() {
 	mke2fs -q -t ext4 -m 0 -O ^has_journal,^metadata_csum -E lazy_itable_init=1,root_owner=0:0 \
 		-L pcilend-lab -d "$tree" "$out/root.ext4"
 	rm -rf "$tree"
+	mkdir "$out/scratch"
+	warm_disk "$out/root.ext4" "$out/scratch"
+	rm -rf "$out/scratch"
 }
