@@ -193,6 +193,8 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
   PCILEND_TRY(options.check());
   const auto artefacts = Artefacts::find(options.kernel);
   if (!artefacts) return tl::unexpected(artefacts.error());
+  if (options.hosts > 1 && !fs::exists(artefacts->fabric()))
+    return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", artefacts->fabric());
   const Layout layout = Layout::of(options.name);
   auto lock = LabLock::take(layout.lock(), Deadline(kLock));
   if (!lock) return tl::unexpected(lock.error());

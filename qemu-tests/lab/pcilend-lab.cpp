@@ -261,6 +261,9 @@ class Parser {
   }
 
   int run(std::vector<std::string> words) {
+    if (!words.empty() && !words.front().starts_with("-") && !knows(words.front()))
+      return say({ErrorClass::Usage,
+                  fmt::format("no command '{}': pcilend-lab --help lists them", words.front())});
     std::reverse(words.begin(), words.end());
     try {
       app_.parse(words);
@@ -290,6 +293,11 @@ class Parser {
     CLI::App* command = app_.add_subcommand(name, text);
     actions_.emplace_back(command, std::move(action));
     return command;
+  }
+
+  [[nodiscard]] bool knows(const std::string& name) const {
+    return std::any_of(actions_.begin(), actions_.end(),
+                       [&](const auto& entry) { return entry.first->get_name() == name; });
   }
 
   void add_host(CLI::App* command) {

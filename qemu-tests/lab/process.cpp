@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 namespace pcilend::lab {
 namespace {
@@ -37,14 +38,13 @@ UniqueFd open_log(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
 }
 
-// Runs in the forked process: only what is safe there.
-[[noreturn]] void become(int output, int errors, int pid_file, char* const* argv,
+// Runs in the forked process: only what is safe there. Waits for a byte from `permission`; without
+// one, nobody would know of the process.
+[[noreturn]] void become(int permission, int output, int errors, char* const* argv,
                          char* const* environment) {
   ::setsid();
-  char digits[16];
-  const auto [end, error] = std::to_chars(digits, digits + sizeof digits - 1, ::getpid());
-  *end = '\n';
-  if (::write(pid_file, digits, static_cast<size_t>(end + 1 - digits)) < 0) ::_exit(126);
+  char byte = 0;
+  if (permission >= 0 && ::read(permission, &byte, 1) != 1) ::_exit(126);
   const int null = ::open("/dev/null", O_RDONLY);
   ::dup2(null, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
@@ -54,6 +54,9 @@ UniqueFd open_log(const std::string& path) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::execvpe(argv[0], argv, environment);
+  const char* text = ::strerrordesc_np(errno);
+  if (::write(STDERR_FILENO, text, ::strlen(text)) < 0 || ::write(STDERR_FILENO, "\n", 1) < 0)
+    ::_exit(126);
   ::_exit(127);
 }
 
@@ -85,12 +88,18 @@ std::optional<char> parse_process_state(std::string_view stat) {
   return fields->front();
 }
 
+std::optional<ProcessId> parse_pid_file(std::string_view text) {
+  ProcessId process;
+  const char* end = text.data() + text.size();
+  const auto [space, error] = std::from_chars(text.data(), end, process.pid);
+  if (error != std::errc() || space == end || *space != ' ') return std::nullopt;
+  if (std::from_chars(space + 1, end, process.start).ec != std::errc()) return std::nullopt;
+  return process;
+}
+
 Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
   const UniqueFd log = open_log(request.log);
   if (!log) return fail_errno(request.log);
-  const UniqueFd pid_file(
-      ::open(request.pid_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!pid_file) return fail_errno(request.pid_file);
 
   std::vector<std::string> arguments = request.argv;
   std::vector<std::string> variables = {fmt::format("{}={}", kMarkVariable, request.pid_file)};
@@ -99,12 +108,22 @@ Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
   const std::vector<char*> argv = pointers(arguments);
   const std::vector<char*> environment = pointers(variables);
 
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
+  const UniqueFd permission(ends[0]);
+  UniqueFd permit(ends[1]);
   const int output = request.output >= 0 ? request.output : log.get();
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
-  if (pid == 0) become(output, log.get(), pid_file.get(), argv.data(), environment.data());
+  if (pid == 0) {
+    ::close(permit.release());
+    become(permission.get(), output, log.get(), argv.data(), environment.data());
+  }
   const auto id = identify(pid);
   if (!id) return fail(ErrorClass::Failure, "{} ended at once", request.argv.front());
+  const std::string line = fmt::format("{} {}\n", id->pid, id->start);
+  PCILEND_TRY(environment_.replace_file(request.pid_file, line));
+  PCILEND_TRY(write_all(permit.get(), std::as_bytes(std::span("g", 1))));
   return *id;
 }
 
@@ -131,12 +150,10 @@ std::string Processes::mark_of(pid_t pid) const {
 
 std::optional<ProcessId> Processes::find(const std::string& pid_file) const {
   const auto text = environment_.read(pid_file);
-  pid_t pid = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc())
-    return std::nullopt;
-  // Another process that got the pid since does not carry the mark.
-  if (mark_of(pid) != pid_file) return std::nullopt;
-  return identify(pid);
+  if (!text) return std::nullopt;
+  const auto process = parse_pid_file(*text);
+  if (!process || !alive(*process)) return std::nullopt;
+  return process;
 }
 
 bool Processes::alive(const ProcessId& process) const {
@@ -153,6 +170,12 @@ std::vector<ProcessId> Processes::in(const std::string& dir) const {
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
     if (!mark_of(pid).starts_with(dir + "/")) continue;
     if (const auto id = identify(pid)) found.push_back(*id);
+  }
+  // While a process becomes another program it has no environment for a moment.
+  for (const auto& entry : fs::directory_iterator(environment_.path(dir), error)) {
+    if (entry.path().extension() != ".pid") continue;
+    const auto id = find(dir + "/" + entry.path().filename().native());
+    if (id && std::find(found.begin(), found.end(), *id) == found.end()) found.push_back(*id);
   }
   return found;
 }
@@ -201,10 +224,9 @@ Result<std::string> run_program(const std::vector<std::string>& argv, const Dead
 
   std::vector<std::string> arguments = argv;
   const std::vector<char*> pointer = pointers(arguments);
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
-  if (pid == 0) become(output_end.get(), errors_end.get(), null.get(), pointer.data(), environ);
+  if (pid == 0) become(-1, output_end.get(), errors_end.get(), pointer.data(), environ);
   output_end.reset();
   errors_end.reset();
 

@@ -30,10 +30,13 @@ std::optional<uint64_t> parse_start_time(std::string_view stat);
 // The state letter in it; 'Z' is a dead process that was not waited for.
 std::optional<char> parse_process_state(std::string_view stat);
 
+// "PID START", as a pid file has it.
+std::optional<ProcessId> parse_pid_file(std::string_view text);
+
 struct SpawnRequest {
   std::vector<std::string> argv;
   std::string log;       // takes stdout and stderr
-  std::string pid_file;  // absolute; written by the process itself before it becomes argv[0]
+  std::string pid_file;  // absolute; written before the process becomes argv[0]
   int output = -1;       // takes stdout instead, if not negative
 };
 
