@@ -29,8 +29,7 @@
 
 struct forward {
 	u16 offset;
-	u16 length;
-	u32 value;
+	u8 value;
 };
 
 struct pcilend_virtual {
@@ -198,6 +197,7 @@ static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int
 {
 	struct pcilend_virtual *virtual = to_virtual(bus);
 	unsigned int effects;
+	int i;
 
 	if (devfn)
 		return PCIBIOS_DEVICE_NOT_FOUND;
@@ -208,12 +208,13 @@ static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int
 		return PCIBIOS_SUCCESSFUL;
 
 	effects = pcilend_vconfig_write(&virtual->config, where, size, value) & ACTIONS;
-	if (effects & PCILEND_EFFECT_FORWARD) {
+	for (i = 0; effects & PCILEND_EFFECT_FORWARD && i < size; i++, value >>= 8) {
+		if (!pcilend_vconfig_forwards(&virtual->config, where + i, 1))
+			continue;
 		if (virtual->forwards == FORWARDS)
 			return PCIBIOS_SET_FAILED;
 		virtual->forward[virtual->forwards++] = (struct forward) {
-			.offset = where,
-			.length = size,
+			.offset = where + i,
 			.value = value,
 		};
 	}
@@ -303,8 +304,8 @@ static void virtual_work(struct work_struct *work)
 		goto out;
 	}
 	for (i = 0; i < forwards; i++) {
-		last = pcilend_config_write(virtual->remote, forward[i].offset, forward[i].value,
-					    forward[i].length);
+		last = pcilend_config_write(virtual->remote, forward[i].offset,
+					    forward[i].value, 1);
 		err = err ?: last;
 	}
 	if (pending & PCILEND_EFFECT_MSI) {

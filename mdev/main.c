@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pcilend_mdev.ko: passes borrowed PCI functions to virtual machines, as VFIO mediated devices.
+ *
+ * Try it on a host to which function 40001 is offered (`pcilend list`):
+ *
+ *	# modprobe pcilend_mdev
+ *	# cd /sys/bus/pcilend/devices/40001/mdev_supported_types/pcilend-function
+ *	# uuidgen > create
+ *
+ * and give the UUID to `qemu-system-x86_64 -device vfio-pci,sysfsdev=/sys/bus/mdev/devices/<UUID>`
+ * or a <hostdev mode='subsystem' type='mdev' model='vfio-pci'>. The function is borrowed when the
+ * device is opened, unless that was done before in the name of this frontend, and returned when it
+ * is closed.
+ */
+
+#include <linux/module.h>
+
+#include "pcilend_mdev.h"
+
+#define DRIVER_NAME "pcilend_mdev"
+
+/* The lease was lost without having been returned. */
+static void function_lost(struct pcilend_remote *remote, enum pcilend_lost_reason reason)
+{
+	struct mdev_function *function = pcilend_remote_data(remote, &mdev_frontend);
+
+	if (!function)
+		return;
+	dev_warn(&remote->dev, "the lender took the function back (%s); the guest is asked to let go\n",
+		 reason == PCILEND_LOST_REVOKED ? "revoked" :
+		 reason == PCILEND_LOST_EXPIRED ? "no sign of life" : "the function is gone");
+	scoped_guard(mutex, &function->lock) {
+		if (function->device)
+			mdev_device_revoke(function->device);
+	}
+	pcilend_return(remote, NULL);
+}
+
+static ssize_t type_description(struct mdev_type *type, char *buffer)
+{
+	struct mdev_function *function = container_of(type, struct mdev_function, type);
+	const struct pcilend_msg_function *info = &function->remote->info;
+
+	return sysfs_emit(buffer, "PCI function %x, %04x:%04x at %04x:%02x:%02x.%x of its host\n",
+			  function->remote->id, le16_to_cpu(info->vendor),
+			  le16_to_cpu(info->device), le16_to_cpu(info->segment), info->bus,
+			  PCI_SLOT(info->devfn), PCI_FUNC(info->devfn));
+}
+
+struct mdev_driver mdev_pcilend_driver = {
+	.device_api = VFIO_DEVICE_API_PCI_STRING,
+	.max_instances = 1,
+	.probe = mdev_device_probe,
+	.remove = mdev_device_remove,
+	.show_description = type_description,
+	.driver = {
+		.name = DRIVER_NAME,
+		.owner = THIS_MODULE,
+		.mod_name = KBUILD_MODNAME,
+	},
+};
+
+static int function_added(struct pcilend_remote *remote)
+{
+	struct mdev_function *function;
+	int err;
+
+	function = kzalloc(sizeof(*function), GFP_KERNEL);
+	if (!function)
+		return -ENOMEM;
+	function->remote = remote;
+	mutex_init(&function->lock);
+	snprintf(function->name, sizeof(function->name), "Borrowed PCI function %x", remote->id);
+	function->type.sysfs_name = "function";
+	function->type.pretty_name = function->name;
+	function->types[0] = &function->type;
+
+	err = pcilend_remote_set_data(remote, &mdev_frontend, function);
+	if (err)
+		goto err_free;
+	err = mdev_register_parent(&function->parent, &remote->dev, &mdev_pcilend_driver,
+				   function->types, ARRAY_SIZE(function->types));
+	if (err)
+		goto err_data;
+	return 0;
+
+err_data:
+	pcilend_remote_set_data(remote, &mdev_frontend, NULL);
+err_free:
+	kfree(function);
+	return err;
+}
+
+/* Waits until nobody has the mediated device open; the holder is asked to let go. */
+static void function_removed(struct pcilend_remote *remote)
+{
+	struct mdev_function *function = pcilend_remote_data(remote, &mdev_frontend);
+	bool bound;
+
+	if (!function)
+		return;
+	mdev_unregister_parent(&function->parent);
+	scoped_guard(mutex, &function->lock)
+		bound = function->pdev;
+	if (bound)
+		pcilend_return(remote, NULL);
+	pcilend_remote_set_data(remote, &mdev_frontend, NULL);
+	kfree(function);
+}
+
+struct pcilend_frontend mdev_frontend = {
+	.name = "mdev",
+	.driver_override = DRIVER_NAME,
+	.owner = THIS_MODULE,
+	.added = function_added,
+	.removed = function_removed,
+	.lost = function_lost,
+};
+
+/* Bound by driver_override alone: the ID table is empty. */
+static int virtual_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct pcilend_remote *remote = pcilend_virtual_remote(pdev);
+	struct mdev_function *function;
+	int err;
+
+	function = remote ? pcilend_remote_data(remote, &mdev_frontend) : NULL;
+	if (!function)
+		return -ENODEV;
+	err = pci_enable_device_mem(pdev);
+	if (err)
+		return err;
+	err = pci_request_regions(pdev, DRIVER_NAME);
+	if (err)
+		goto err_disable;
+
+	pci_set_drvdata(pdev, function);
+	guard(mutex)(&function->lock);
+	function->pdev = pdev;
+	return 0;
+
+err_disable:
+	pci_disable_device(pdev);
+	return err;
+}
+
+static void virtual_remove(struct pci_dev *pdev)
+{
+	struct mdev_function *function = pci_get_drvdata(pdev);
+
+	scoped_guard(mutex, &function->lock) {
+		if (function->device)
+			mdev_device_revoke(function->device);
+		function->pdev = NULL;
+	}
+	pci_release_regions(pdev);
+	pci_disable_device(pdev);
+}
+
+static struct pci_driver virtual_driver = {
+	.name = DRIVER_NAME,
+	.probe = virtual_probe,
+	.remove = virtual_remove,
+	.driver = {
+		/* Borrowed and returned as a whole, not unbound from below a guest. */
+		.suppress_bind_attrs = true,
+		.probe_type = PROBE_FORCE_SYNCHRONOUS,
+	},
+};
+
+static int __init pcilend_mdev_init(void)
+{
+	int err;
+
+	err = mdev_register_driver(&mdev_pcilend_driver);
+	if (err)
+		return err;
+	err = pci_register_driver(&virtual_driver);
+	if (err)
+		goto err_mdev;
+	err = pcilend_frontend_register(&mdev_frontend);
+	if (err)
+		goto err_pci;
+	return 0;
+
+err_pci:
+	pci_unregister_driver(&virtual_driver);
+err_mdev:
+	mdev_unregister_driver(&mdev_pcilend_driver);
+	return err;
+}
+
+static void __exit pcilend_mdev_exit(void)
+{
+	pcilend_frontend_unregister(&mdev_frontend);
+	pci_unregister_driver(&virtual_driver);
+	mdev_unregister_driver(&mdev_pcilend_driver);
+}
+
+module_init(pcilend_mdev_init);
+module_exit(pcilend_mdev_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("VFIO mediated devices of borrowed PCI functions");

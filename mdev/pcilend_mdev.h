@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of pcilend_mdev.ko share.
+ *
+ * Lock order, outermost first; a lock may be taken while those above it are held:
+ *
+ *	struct mdev_function.lock	which virtual function and which open device there is
+ *	struct mdev_config.lock		the guest's config space, and the effects of writes to it
+ *	struct mdev_memory.pass_lock	one pass at a time; bus mastering
+ *	struct mdev_irqs.lock		eventfds and vectors
+ *	struct mdev_memory.lock		what is pinned; VFIO's locks and mmap_lock inside
+ *	struct mdev_bars.lock		mappings of BARs; taken in page faults, inside mmap_lock
+ *
+ * Functions of pcilend.ko that wait for the lender may be called with all but the last two of them
+ * held, and pcilend_borrow() and pcilend_return() with none: they bind and unbind the virtual
+ * function, and that takes struct mdev_function.lock.
+ */
+#ifndef PCILEND_MDEV_H
+#define PCILEND_MDEV_H
+
+#include <linux/eventfd.h>
+#include <linux/mdev.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+#include <linux/rwsem.h>
+#include <linux/vfio.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "pcilend/guestmem.h"
+#include "pcilend/pcilend.h"
+#include "pcilend/vconfig.h"
+
+#define MDEV_BARS 6
+
+/* Region offsets as vfio-pci lays them out: the index above bit 40. */
+#define MDEV_REGION_SHIFT 40
+#define MDEV_REGION_OFFSET(index) ((u64)(index) << MDEV_REGION_SHIFT)
+#define MDEV_REGION_MASK (MDEV_REGION_OFFSET(1) - 1)
+
+struct mdev_device_state;
+
+/* A remote function, from when the lender offers it until it goes. */
+struct mdev_function {
+	struct pcilend_remote *remote;
+	struct mdev_parent parent;
+	struct mdev_type type;
+	struct mdev_type *types[1];
+	char name[48];
+
+	struct mutex lock;			/* what follows */
+	struct pci_dev *pdev;			/* virtual function bound to our driver, or NULL */
+	struct mdev_device_state *device;	/* open and not revoked, or NULL */
+};
+
+struct mdev_bar {
+	phys_addr_t address;
+	resource_size_t size;		/* bytes; 0: not there */
+	bool mappable;			/* has its pages for itself */
+	void __iomem *io;		/* NULL once the lease is over */
+};
+
+struct mdev_bars {
+	struct rw_semaphore lock;
+	bool lost;			/* all-ones are read from now on */
+	struct page *ones;		/* what is mapped then */
+	struct mdev_bar bar[MDEV_BARS];
+	unsigned int table_bar;		/* where the MSI-X table is, which only the kernel writes */
+	u64 table_start, table_end;	/* bytes in that BAR; end 0: no table */
+};
+
+struct mdev_config {
+	struct mutex lock;		/* space, and the effects of a write to it */
+	bool lost;
+	struct pcilend_vconfig space;
+};
+
+struct mdev_irqs {
+	struct mutex lock;		/* all but what is constant */
+	struct pci_dev *pdev;		/* NULL: no vectors to be had */
+	unsigned int index;		/* VFIO_PCI_*_IRQ_INDEX in use, or VFIO_PCI_NUM_IRQS */
+	unsigned int count[VFIO_PCI_NUM_IRQS];	/* constant while open */
+	bool grows;			/* MSI-X vectors one by one; constant while open */
+	struct xarray vectors;		/* of struct mdev_vector */
+	struct eventfd_ctx *request;	/* asks the user to let go */
+};
+
+struct mdev_memory {
+	struct mutex pass_lock;		/* one pass at a time, and requests to the lender */
+	bool wanted;			/* pass_lock: the guest enabled bus mastering */
+	bool granted;			/* pass_lock: the lender was asked to, and did */
+	u64 spent_ns;			/* pass_lock: by passes that mapped something */
+
+	struct mutex lock;		/* taken for a step of a pass, and by VFIO's callback */
+	bool open;			/* lock: pages may be pinned */
+	bool watching;			/* lock: unmaps call for a pass */
+	struct pcilend_guestmem *state;	/* lock */
+	struct page **page;		/* lock: PCILEND_GUEST_BLOCK_PAGES each */
+	struct scatterlist *sg;
+	struct iommu_domain *domain;	/* constant while open */
+
+	struct delayed_work work;
+};
+
+/* The mediated device. */
+struct mdev_device_state {
+	struct vfio_device vdev;
+	struct mdev_device *mdev;
+	struct mdev_function *function;
+	struct pcilend_remote *remote;
+
+	/* From open to close. */
+	u32 lease;
+	char owner[PCILEND_OWNER_BYTES];
+	struct mdev_config config;
+	struct mdev_bars bars;
+	struct mdev_irqs irqs;
+	struct mdev_memory memory;
+};
+
+static inline struct mdev_device_state *to_state(struct vfio_device *vdev)
+{
+	return container_of(vdev, struct mdev_device_state, vdev);
+}
+
+/* main.c */
+extern struct pcilend_frontend mdev_frontend;
+extern struct mdev_driver mdev_pcilend_driver;
+
+/* device.c */
+int mdev_device_probe(struct mdev_device *mdev);
+void mdev_device_remove(struct mdev_device *mdev);
+/*
+ * The lease is over, or the virtual function goes: nothing of it is used any more on return, and
+ * the user is asked to let go. Called once, with the function's lock held.
+ */
+void mdev_device_revoke(struct mdev_device_state *state);
+
+/* config.c: the guest's config space. Accesses are 1, 2 or 4 bytes, aligned. */
+void mdev_config_init(struct mdev_device_state *state);
+int mdev_config_open(struct mdev_device_state *state);
+void mdev_config_revoke(struct mdev_device_state *state);
+u32 mdev_config_read(struct mdev_device_state *state, u32 offset, u32 length);
+int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u32 value);
+u32 mdev_config_size(const struct mdev_device_state *state);
+int mdev_reset(struct mdev_device_state *state);
+
+/* region.c: VFIO's regions */
+void mdev_regions_init(struct mdev_device_state *state);
+int mdev_regions_open(struct mdev_device_state *state);
+void mdev_regions_revoke(struct mdev_device_state *state);
+void mdev_regions_close(struct mdev_device_state *state);
+int mdev_region_info(struct vfio_device *vdev, struct vfio_region_info *info,
+		     struct vfio_info_cap *caps);
+ssize_t mdev_region_read(struct vfio_device *vdev, char __user *buffer, size_t count,
+			 loff_t *position);
+ssize_t mdev_region_write(struct vfio_device *vdev, const char __user *buffer, size_t count,
+			  loff_t *position);
+int mdev_region_mmap(struct vfio_device *vdev, struct vm_area_struct *vma);
+
+/* irq.c: VFIO's interrupts, from vectors of the virtual function */
+void mdev_irqs_init(struct mdev_device_state *state);
+void mdev_irqs_open(struct mdev_device_state *state, struct pci_dev *pdev);
+void mdev_irqs_revoke(struct mdev_device_state *state);
+void mdev_irqs_close(struct mdev_device_state *state);
+void mdev_irqs_request(struct mdev_device_state *state);
+/* Writes the messages again that a reset wiped out. */
+int mdev_irqs_restore(struct mdev_device_state *state);
+int mdev_irq_info(struct mdev_device_state *state, struct vfio_irq_info *info);
+int mdev_irq_set(struct mdev_device_state *state, const struct vfio_irq_set *set, void *data);
+
+/* memory.c: the guest's memory, and bus mastering, which stands on it */
+void mdev_memory_init(struct mdev_device_state *state);
+int mdev_memory_open(struct mdev_device_state *state);
+void mdev_memory_revoke(struct mdev_device_state *state);
+void mdev_memory_close(struct mdev_device_state *state);
+/*
+ * On: returns when the guest's memory as it is now is reachable and the function may use it. Off:
+ * when the lender has acknowledged. May take as long as pinning the guest takes.
+ */
+int mdev_memory_bus_master(struct mdev_device_state *state, bool on);
+/* Before something that may start DMA: if memory was unmapped, find it again first. */
+void mdev_memory_settle(struct mdev_device_state *state);
+void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length);
+
+#endif /* PCILEND_MDEV_H */
