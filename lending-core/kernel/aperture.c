@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The inbound aperture of a link: translations of its memory windows, set once, and ranges of the
+ * NTB's IOMMU domain above what the DMA API uses: BARs of lent functions, and guest slots. What a
+ * peer reaches is what is mapped there.
+ */
+
+#include <linux/iommu.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+
+/* Prior to link up: what needs no peer. Sets the limit for the DMA API; nothing to undo. */
+int pcilend_aperture_init(struct pcilend_link *link)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	int count = ntb_peer_mw_count(link->ntb);
+	int i, err;
+
+	mutex_init(&ap->lock);
+	ap->domain = iommu_get_domain_for_dev(&link->pdev->dev);
+	ap->windows = clamp(count, 0, PCILEND_LAYOUT_WINDOWS);
+	for (i = 0; i < ap->windows; i++) {
+		err = ntb_peer_mw_get_addr(link->ntb, i, &ap->window[i].phys, &ap->window[i].size);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int plan(struct pcilend_link *link, char *why, size_t bytes)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	struct pcilend_layout_host *self __free(kfree) = kzalloc(sizeof(*self), GFP_KERNEL);
+	struct pcilend_layout_host *peer __free(kfree) = kzalloc(sizeof(*peer), GFP_KERNEL);
+	int i, err, count = ntb_mw_count(link->ntb, NTB_DEF_PEER_IDX);
+
+	if (!self || !peer)
+		return -ENOMEM;
+
+	self->windows = clamp(count, 0, PCILEND_LAYOUT_WINDOWS);
+	for (i = 0; i < self->windows; i++) {
+		resource_size_t addr_align, size_align, size_max;
+
+		err = ntb_mw_get_align(link->ntb, NTB_DEF_PEER_IDX, i, &addr_align, &size_align,
+				       &size_max);
+		if (err)
+			return err;
+		self->window[i].size = size_max;
+		self->window[i].size_max = size_max;
+		self->window[i].addr_align = addr_align;
+		self->window[i].size_align = size_align;
+	}
+	/* Reserved ranges end the usable space as the page tables' own limit does. */
+	if (ap->domain->geometry.aperture_end != U64_MAX)
+		self->iova_end = ap->domain->geometry.aperture_end + 1;
+
+	return pcilend_layout_plan(self, peer, &ap->layout, why, bytes);
+}
+
+static int set_translations(struct pcilend_link *link)
+{
+	const struct pcilend_layout *layout = &link->aperture.layout;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < layout->windows; i++) {
+		if (!layout->window[i].size)
+			continue;
+		err = ntb_mw_set_trans(link->ntb, NTB_DEF_PEER_IDX, i,
+				       layout->window[i].translation, layout->window[i].size);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/**
+ * pcilend_aperture_open - let the peer's windows reach this host's aperture
+ * @why: set on refusal
+ *
+ * Called by the handshake whenever the NTB's link has come up: plans once, and sets the same
+ * translations again, for adapters that lose them with the link.
+ *
+ * Return: 0, -ENOTCONN if the link went down meanwhile, or a refusal.
+ */
+int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	const struct pcilend_layout *layout = &ap->layout;
+	int err;
+
+	if (!ap->open) {
+		err = plan(link, why, bytes);
+		if (err)
+			return err;
+		if (link->area_dma + PCILEND_AREA_BYTES > layout->dma_limit) {
+			snprintf(why, bytes,
+				 "the control area lies at %#llx, above the %#llx bytes that memory window 0 gives to DMA: give the NTB larger windows",
+				 (u64)link->area_dma, layout->dma_limit);
+			return -ENOSPC;
+		}
+		if (!layout->interrupts.size) {
+			snprintf(why, bytes,
+				 "no memory window reaches the interrupt range at %#llx: give the NTB a window of at least 4 GiB",
+				 PCILEND_MSI_IOVA);
+			return -ENOSPC;
+		}
+		err = pcilend_range_init(&ap->exports, layout->exports.iova, layout->exports.size,
+					 ap->entries, PCILEND_EXPORTS) ?:
+		      pcilend_range_init(&ap->slots, layout->slots.iova, layout->slots.size,
+					 ap->entries + PCILEND_EXPORTS, PCILEND_SLOTS);
+		if (err) {
+			snprintf(why, bytes, "the aperture's plan is not page aligned");
+			return err;
+		}
+	}
+
+	err = set_translations(link);
+	if (err) {
+		snprintf(why, bytes,
+			 "the NTB driver %s refuses the memory window translations (error %d): see the kernel log",
+			 link->driver, err);
+		return err;
+	}
+	ap->open = true;
+	return 0;
+}
+
+void pcilend_aperture_exit(struct pcilend_link *link)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	unsigned int i;
+
+	if (ap->open) {
+		WARN_ON(ap->exports.count || ap->slots.count);
+		for (i = 0; i < ap->layout.windows; i++)
+			ntb_mw_clear_trans(link->ntb, NTB_DEF_PEER_IDX, i);
+	}
+	ap->open = false;
+}
+
+/**
+ * pcilend_aperture_export - let the peer reach a BAR
+ * @phys: start of the BAR, page aligned
+ * @size: bytes, whole pages
+ * @iova: set to where it is in the aperture
+ *
+ * Return: 0, -ENOSPC if the export region is full, or what the IOMMU says.
+ */
+int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	int err;
+
+	/* Aligned by its size as every BAR, which also lets the IOMMU use its largest pages. */
+	mutex_lock(&ap->lock);
+	err = pcilend_range_alloc(&ap->exports, size, roundup_pow_of_two(size), iova);
+	mutex_unlock(&ap->lock);
+	if (err)
+		return err;
+
+	err = iommu_map(ap->domain, *iova, phys, size, IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO,
+			GFP_KERNEL);
+	if (err) {
+		mutex_lock(&ap->lock);
+		pcilend_range_free(&ap->exports, *iova, size);
+		mutex_unlock(&ap->lock);
+	}
+	return err;
+}
+
+void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+
+	WARN_ON(iommu_unmap(ap->domain, iova, size) != size);
+	mutex_lock(&ap->lock);
+	WARN_ON(pcilend_range_free(&ap->exports, iova, size));
+	mutex_unlock(&ap->lock);
+}
+
+/* Slots are aligned to the largest page that fits in them, if there is room. */
+int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	u64 align = size >= SZ_1G ? SZ_1G : size >= SZ_2M ? SZ_2M : PAGE_SIZE;
+	int err;
+
+	mutex_lock(&ap->lock);
+	err = pcilend_range_alloc(&ap->slots, size, align, iova);
+	if (err == -ENOSPC && align > PAGE_SIZE)
+		err = pcilend_range_alloc(&ap->slots, size, PAGE_SIZE, iova);
+	mutex_unlock(&ap->lock);
+	return err;
+}
+
+void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+
+	mutex_lock(&ap->lock);
+	WARN_ON(pcilend_range_free(&ap->slots, iova, size));
+	mutex_unlock(&ap->lock);
+}
+
+/* Where the peer finds [iova, +size) of this host's aperture. Return: 0 or -ERANGE. */
+int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *window,
+			    u64 *offset)
+{
+	const struct pcilend_layout *layout = &link->aperture.layout;
+	u32 i;
+
+	for (i = 0; i < layout->windows; i++) {
+		u64 start = layout->window[i].translation;
+		u64 reach = layout->window[i].size;
+
+		if (iova >= start && size <= reach && iova - start <= reach - size) {
+			*window = i;
+			*offset = iova - start;
+			return 0;
+		}
+	}
+	return -ERANGE;
+}
+
+/* Address on this host of [offset, +size) of a window onto the peer. Return: 0 or -ERANGE. */
+int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64 size,
+			  phys_addr_t *phys)
+{
+	const struct pcilend_aperture *ap = &link->aperture;
+
+	if (window >= ap->windows || size > ap->window[window].size ||
+	    offset > ap->window[window].size - size)
+		return -ERANGE;
+	*phys = ap->window[window].phys + offset;
+	return 0;
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Borrowing a remote function and giving it back, and what its holder may ask of the lender.
+ *
+ *	idle -> borrowing -> held -> idle			borrowed and returned
+ *	held -> lost -> idle					the lender ended the lease
+ *	held | lost -> returning -> idle			returned, not acknowledged yet
+ */
+
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "borrower.h"
+#include "trace.h"
+
+static const char *why_refused(int error)
+{
+	switch (error) {
+	case -ENODEV:
+		return "its lender does not offer it to this node any more: run 'pcilend connect' and 'pcilend add' there";
+	case -EAGAIN:
+		return "it is not available: run 'pcilend available' on its lender";
+	case -EBUSY:
+		return "it is borrowed or being reset: see 'pcilend list' for who has it";
+	case -EUCLEAN:
+		return "it is quarantined, it did not come back from a reset: see 'pcilend show' on its lender";
+	case -ENOSPC:
+		return "the memory windows between the hosts have no room left for its BARs: return other functions, or enlarge the windows";
+	case -ENETDOWN:
+		return "the link to its lender is down: see 'pcilend link'";
+	case -ETIMEDOUT:
+		return "its lender does not answer: see whether that host is alive";
+	case -EIO:
+		return "its lender could not lend it: see the kernel log there";
+	case -ESTALE:
+		return "the lease was lost again at once: try once more";
+	case -EPROTO:
+	case -ERANGE:
+		return "its lender answers what makes no sense: use the same release of pcilend on both hosts";
+	case -ENOMEM:
+		return "this host is out of memory";
+	default:
+		return "its virtual function can't be made: see the kernel log";
+	}
+}
+
+static int refuse(const char **why, int error, const char *sentence)
+{
+	if (why)
+		*why = sentence;
+	return error;
+}
+
+static int lease_request(struct remote *r, u16 type, u32 lease)
+{
+	const struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(r->pub.id),
+		.lease = cpu_to_le32(lease),
+	};
+
+	return pcilend_channel_request(r->link, type, &msg, NULL);
+}
+
+/* Gives back a lease that we do not want, or not know of; nobody waits. */
+void remote_return_async(struct remote *r, u32 lease)
+{
+	const struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(r->pub.id),
+		.lease = cpu_to_le32(lease),
+	};
+
+	pcilend_channel_request_async(r->link, PCILEND_MSG_RETURN, &msg);
+}
+
+/* A borrow was granted after we stopped waiting for it. In the receive path: must not wait. */
+void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload)
+{
+	const struct pcilend_msg_borrowed *granted = payload;
+	const struct pcilend_msg_lease msg = {
+		.id = granted->id,
+		.lease = granted->lease,
+	};
+
+	if (type == PCILEND_MSG_BORROW)
+		pcilend_channel_request_async(link, PCILEND_MSG_RETURN, &msg);
+}
+
+/* Frees slots that were given up; or @all. */
+void remote_drop_slots(struct remote *r, bool all)
+{
+	struct remote_slot *slot, *next;
+
+	list_for_each_entry_safe(slot, next, &r->slots, node) {
+		if (!slot->free && !all)
+			continue;
+		list_del(&slot->node);
+		pcilend_aperture_slot_put(r->link, slot->iova, slot->size);
+		kfree(slot);
+	}
+}
+
+/* The lease is over: fields that describe it. */
+static void forget_lease(struct remote *r)
+{
+	lockdep_assert_held(&r->lock);
+	r->state = REMOTE_IDLE;
+	r->lease = 0;
+	remote_drop_slots(r, false);
+}
+
+/* The lender has stopped the function after a lease that we gave up. */
+void remote_settled(struct remote *r)
+{
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_RETURNING)
+		forget_lease(r);
+	else if (r->state == REMOTE_LOST)
+		r->fenced = true;
+	mutex_unlock(&r->lock);
+	remote_retire_if_idle(r);
+}
+
+void remote_lost_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, lost_work);
+	struct pcilend_frontend *frontend = NULL;
+	enum pcilend_lost_reason reason;
+
+	mutex_lock(&r->lock);
+	reason = r->lost_reason;
+	if (r->state == REMOTE_LOST && r->frontend && try_module_get(r->frontend->owner))
+		frontend = r->frontend;
+	mutex_unlock(&r->lock);
+
+	if (frontend && frontend->lost)
+		frontend->lost(&r->pub, reason);
+	else
+		pcilend_return(&r->pub, NULL);
+	if (frontend)
+		module_put(frontend->owner);
+	put_device(&r->pub.dev);
+}
+
+/* The lease ended without our doing; its user is told from a work item. No-op if none is held. */
+void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
+{
+	bool lost = false;
+
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_HELD) {
+		r->state = REMOTE_LOST;
+		r->lost_reason = reason;
+		r->fenced = fenced;
+		lost = true;
+	}
+	mutex_unlock(&r->lock);
+	if (!lost)
+		return;
+
+	pci_warn(r->link->pdev, "lease on function %x was lost (%s)\n", r->pub.id,
+		 reason == PCILEND_LOST_REVOKED ? "revoked" :
+		 reason == PCILEND_LOST_EXPIRED ? "no heartbeat" : "function or lender gone");
+	trace_pcilend_lease_end(r->pub.id, r->lease, pcilend_id_node(r->pub.id), pcilend_node,
+				"lost");
+	remote_event(r, PCILEND_EVENT_LEASE_LOST);
+	get_device(&r->pub.dev);
+	if (!queue_work(pcilend_wq, &r->lost_work))
+		put_device(&r->pub.dev);
+}
+
+static int begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
+		 const char **why)
+{
+	int err = 0;
+
+	mutex_lock(&r->lock);
+	if (r->dying || r->absent) {
+		err = refuse(why, -ENODEV, why_refused(-ENODEV));
+	} else if (r->state == REMOTE_HELD && r->frontend == frontend &&
+		   !strcmp(r->owner, owner)) {
+		err = refuse(why, -EALREADY, "this owner has borrowed it already");
+	} else if (r->state == REMOTE_HELD || r->state == REMOTE_BORROWING) {
+		err = refuse(why, -EBUSY, "this host has borrowed it already: see 'pcilend list' for its owner");
+	} else if (r->state != REMOTE_IDLE) {
+		err = refuse(why, -EBUSY, "it is still being returned after its last use: try again in a few seconds, and see 'pcilend link'");
+	} else {
+		r->state = REMOTE_BORROWING;
+		r->lost_early = 0;
+		r->guest_bytes = 0;
+		r->guest_map_us = 0;
+		r->frontend = frontend;
+		strscpy(r->owner, owner, sizeof(r->owner));
+	}
+	mutex_unlock(&r->lock);
+	return err;
+}
+
+/* Where the lender put the BARs; a placement that can't be is the lender's fault. */
+static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *granted)
+{
+	int i;
+
+	memset(r->bar, 0, sizeof(r->bar));
+	for (i = 0; i < ARRAY_SIZE(r->bar); i++) {
+		u64 size = le64_to_cpu(granted->bar[i].size);
+		phys_addr_t phys;
+
+		if (!size)
+			continue;
+		if (size != le64_to_cpu(r->pub.info.bar[i].size) ||
+		    le32_to_cpu(r->pub.info.bar[i].flags) & PCILEND_BAR_IO)
+			return -ERANGE;
+		if (pcilend_aperture_peer(r->link, le32_to_cpu(granted->bar[i].window),
+					  le64_to_cpu(granted->bar[i].offset),
+					  size + le32_to_cpu(granted->bar[i].shift), &phys))
+			return -ERANGE;
+		r->bar[i].address = phys + le32_to_cpu(granted->bar[i].shift);
+		r->bar[i].size = size;
+	}
+	return 0;
+}
+
+static int ask_for_lease(struct remote *r, const char *owner)
+{
+	struct pcilend_msg_borrow msg = {
+		.id = cpu_to_le32(r->pub.id),
+		.lease_ms = cpu_to_le32(pcilend_lease_ms),
+		.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS),
+	};
+	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
+	const struct pcilend_msg_borrowed *granted;
+	uuid_t uuid;
+	int err;
+
+	if (!answer)
+		return -ENOMEM;
+	if (!uuid_parse(owner, &uuid))
+		export_uuid(msg.owner, &uuid);
+	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);
+	if (err)
+		return err;
+
+	granted = (const struct pcilend_msg_borrowed *)answer->payload;
+	mutex_lock(&r->lock);
+	r->lease = le32_to_cpu(granted->lease);
+	r->granted = answer->sequence;
+	err = le32_to_cpu(granted->id) == r->pub.id ? place_bars(r, granted) : -EPROTO;
+	/* From here on requests of drivers are let through. */
+	r->state = REMOTE_HELD;
+	mutex_unlock(&r->lock);
+	return err;
+}
+
+/* The function's configuration space as the lender has it, made into a virtual one. */
+static int fetch_config(struct remote *r)
+{
+	struct pcilend_vconfig_bar bar[7] = { };
+	u8 *raw __free(kfree) = kzalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
+	struct pcilend_vconfig *config;
+	u32 length = PCI_CFG_SPACE_EXP_SIZE;
+	int i, err;
+
+	if (!raw)
+		return -ENOMEM;
+	err = pcilend_config_read(&r->pub, 0, raw, PCI_CFG_SPACE_SIZE);
+	if (err)
+		return err;
+	err = pcilend_config_read(&r->pub, PCI_CFG_SPACE_SIZE, raw + PCI_CFG_SPACE_SIZE,
+				  PCI_CFG_SPACE_EXP_SIZE - PCI_CFG_SPACE_SIZE);
+	if (err == -ERANGE)
+		length = PCI_CFG_SPACE_SIZE;
+	else if (err)
+		return err;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		bar[i].size = le64_to_cpu(r->pub.info.bar[i].size);
+		bar[i].flags = le32_to_cpu(r->pub.info.bar[i].flags);
+	}
+	config = kvmalloc(sizeof(*config), GFP_KERNEL);
+	if (!config)
+		return -ENOMEM;
+	err = pcilend_vconfig_init(config, raw, length, bar);
+	if (err) {
+		kvfree(config);
+		return -EPROTO;
+	}
+	mutex_lock(&r->lock);
+	r->config = config;
+	mutex_unlock(&r->lock);
+	return 0;
+}
+
+static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
+{
+	struct pcilend_virtual *virtual;
+
+	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->config,
+					 frontend->driver_override);
+	if (IS_ERR(virtual))
+		return PTR_ERR(virtual);
+	mutex_lock(&r->lock);
+	r->virtual = virtual;
+	mutex_unlock(&r->lock);
+	return 0;
+}
+
+/* Lets go of the lease, whatever state it is in. Return: 0 once the lender has stopped it. */
+static int give_back(struct remote *r)
+{
+	struct pcilend_virtual *virtual;
+	struct pcilend_vconfig *config;
+	struct pcilend_frontend *frontend;
+	bool over;
+	int err = 0;
+
+	lockdep_assert_held(&r->operation);
+	mutex_lock(&r->lock);
+	virtual = r->virtual;
+	r->virtual = NULL;
+	mutex_unlock(&r->lock);
+	if (virtual)
+		pcilend_virtual_destroy(virtual);
+
+	mutex_lock(&r->lock);
+	over = r->state == REMOTE_LOST && r->fenced;
+	mutex_unlock(&r->lock);
+	if (!over) {
+		err = lease_request(r, PCILEND_MSG_RETURN, r->lease);
+		/* It knows of no such lease, or function: so it was stopped before. */
+		if (err == -ESTALE || err == -ENODEV)
+			err = 0;
+	}
+
+	mutex_lock(&r->lock);
+	if (r->state != REMOTE_LOST)
+		trace_pcilend_lease_end(r->pub.id, r->lease, pcilend_id_node(r->pub.id),
+					pcilend_node, "returned");
+	/* It may have turned out to be over meanwhile. */
+	if (r->state == REMOTE_LOST && r->fenced)
+		err = 0;
+	r->state = REMOTE_RETURNING;
+	if (!err)
+		forget_lease(r);
+	config = r->config;
+	r->config = NULL;
+	frontend = r->frontend;
+	r->frontend = NULL;
+	r->owner[0] = '\0';
+	mutex_unlock(&r->lock);
+	kvfree(config);
+	module_put(frontend->owner);
+	module_put(THIS_MODULE);
+	return err;
+}
+
+/* So that who lists functions after a change sees what the lender said about it before. */
+static void take_in_notices(struct remote *r)
+{
+	flush_work(&r->link->channel.notices.work);
+	remote_event(r, PCILEND_EVENT_FUNCTION);
+}
+
+int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
+		   const char *owner, const char **why)
+{
+	struct remote *r = to_remote(remote);
+	int err;
+
+	if (strlen(owner) >= PCILEND_OWNER_BYTES)
+		return refuse(why, -EINVAL, "the owner's name is longer than 63 bytes");
+	mutex_lock(&r->operation);
+	if (!try_module_get(THIS_MODULE)) {
+		err = refuse(why, -ENODEV, "pcilend is being unloaded");
+		goto err_unlock;
+	}
+	if (!try_module_get(frontend->owner)) {
+		err = refuse(why, -ENODEV, "the frontend is being unloaded");
+		goto err_module;
+	}
+	err = begin(r, frontend, owner, why);
+	if (err)
+		goto err_frontend;
+
+	err = ask_for_lease(r, owner);
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_BORROWING) {	/* there is no lease */
+		r->state = REMOTE_IDLE;
+		r->frontend = NULL;
+		r->owner[0] = '\0';
+		mutex_unlock(&r->lock);
+		refuse(why, err, why_refused(err));
+		remote_retire_if_idle(r);
+		goto err_frontend;
+	}
+	mutex_unlock(&r->lock);
+
+	trace_pcilend_lease_begin(remote->id, r->lease, pcilend_id_node(remote->id),
+				  pcilend_node, "borrowed");
+	if (!err)
+		err = fetch_config(r);
+	if (!err)
+		err = make_virtual(r, frontend);
+	if (!err && (!remote_held_lease(r) || r->lost_early == r->lease))
+		err = -ESTALE;
+	if (err) {
+		refuse(why, err, why_refused(err));
+		give_back(r);
+		mutex_unlock(&r->operation);
+		take_in_notices(r);
+		remote_retire_if_idle(r);
+		return err;
+	}
+	mutex_unlock(&r->operation);
+	take_in_notices(r);
+	return 0;
+
+err_frontend:
+	module_put(frontend->owner);
+err_module:
+	module_put(THIS_MODULE);
+err_unlock:
+	mutex_unlock(&r->operation);
+	return err;
+}
+EXPORT_SYMBOL_GPL(pcilend_borrow);
+
+int pcilend_return(struct pcilend_remote *remote, const char *owner)
+{
+	struct remote *r = to_remote(remote);
+	enum remote_state state;
+	bool foreign;
+	int err = 0;
+
+	mutex_lock(&r->operation);
+	mutex_lock(&r->lock);
+	state = r->state;
+	foreign = owner && r->frontend && strcmp(owner, r->owner);
+	mutex_unlock(&r->lock);
+
+	if (state == REMOTE_IDLE || foreign) {
+		mutex_unlock(&r->operation);
+		return foreign ? -EPERM : 0;
+	}
+	if (state == REMOTE_RETURNING) {
+		err = lease_request(r, PCILEND_MSG_RETURN, r->lease);
+		if (!err || err == -ESTALE || err == -ENODEV) {
+			remote_settled(r);
+			err = 0;
+		}
+	} else {
+		err = give_back(r);
+	}
+	mutex_unlock(&r->operation);
+	take_in_notices(r);
+	remote_retire_if_idle(r);
+	return err;
+}
+EXPORT_SYMBOL_GPL(pcilend_return);

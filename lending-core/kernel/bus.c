@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The pcilend bus: remote functions as devices, so that /sys/bus/pcilend/devices shows what can be
+ * borrowed. No driver binds to them: frontends are told of them by pcilend_frontend.
+ */
+
+#include "internal.h"
+
+/* A copy of the notice, so that the formats below need no lock. */
+static void snapshot(struct device *dev, struct pcilend_report *report)
+{
+	pcilend_remote_report(to_pcilend_remote(dev), report);
+}
+
+#define REMOTE_ATTR(_name, _format, ...)						\
+static ssize_t _name##_show(struct device *dev, struct device_attribute *attr, char *buf) \
+{											\
+	struct pcilend_report report;							\
+	const struct pcilend_msg_function *info __maybe_unused = &report.info;		\
+											\
+	snapshot(dev, &report);								\
+	return sysfs_emit(buf, _format "\n", __VA_ARGS__);				\
+}											\
+static DEVICE_ATTR_RO(_name)
+
+REMOTE_ATTR(id, "%x", le32_to_cpu(info->id));
+REMOTE_ATTR(uuid, "%pUb", info->uuid);
+REMOTE_ATTR(vendor, "0x%04x", le16_to_cpu(info->vendor));
+REMOTE_ATTR(device, "0x%04x", le16_to_cpu(info->device));
+REMOTE_ATTR(subsystem_vendor, "0x%04x", le16_to_cpu(info->subsystem_vendor));
+REMOTE_ATTR(subsystem_device, "0x%04x", le16_to_cpu(info->subsystem_device));
+REMOTE_ATTR(class, "0x%06x", le32_to_cpu(info->class_revision) >> 8);
+REMOTE_ATTR(revision, "0x%02x", le32_to_cpu(info->class_revision) & 0xff);
+REMOTE_ATTR(state, "%s", pcilend_function_state_name(info->state));
+REMOTE_ATTR(lender, "%u", pcilend_id_node(le32_to_cpu(info->id)));
+REMOTE_ATTR(bdf, "%04x:%02x:%02x.%x", le16_to_cpu(info->segment), info->bus,
+	    PCI_SLOT(info->devfn), PCI_FUNC(info->devfn));
+/* Node id of who borrows it, 0 if nobody does. */
+REMOTE_ATTR(borrowed_by, "%u", le32_to_cpu(info->borrower));
+/* Empty unless this host borrows it. */
+REMOTE_ATTR(owner, "%s", report.owner);
+REMOTE_ATTR(frontend, "%s", report.frontend);
+
+static struct attribute *remote_attrs[] = {
+	&dev_attr_id.attr,
+	&dev_attr_uuid.attr,
+	&dev_attr_vendor.attr,
+	&dev_attr_device.attr,
+	&dev_attr_subsystem_vendor.attr,
+	&dev_attr_subsystem_device.attr,
+	&dev_attr_class.attr,
+	&dev_attr_revision.attr,
+	&dev_attr_state.attr,
+	&dev_attr_lender.attr,
+	&dev_attr_bdf.attr,
+	&dev_attr_borrowed_by.attr,
+	&dev_attr_owner.attr,
+	&dev_attr_frontend.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(remote);
+
+const struct bus_type pcilend_bus = {
+	.name = "pcilend",
+	.dev_groups = remote_groups,
+};
+
+int pcilend_bus_register(void)
+{
+	return bus_register(&pcilend_bus);
+}
+
+void pcilend_bus_unregister(void)
+{
+	bus_unregister(&pcilend_bus);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Shared by the two halves of the control channel. */
+#ifndef PCILEND_CHANNEL_H
+#define PCILEND_CHANNEL_H
+
+#include "internal.h"
+
+/* Someone who waits for an answer; whoever answers takes it off the list. */
+struct pcilend_waiter {
+	struct list_head node;		/* pcilend_channel.lock */
+	struct completion done;
+	u32 request;
+	u16 type;
+	int error;
+	struct pcilend_answer *answer;
+};
+
+static inline u32 pcilend_area_read(const __le32 *field)
+{
+	return le32_to_cpu(READ_ONCE(*field));
+}
+
+/* Is what stands in our area written by the peer of this session? Else it is of an earlier one. */
+static inline bool pcilend_area_is_current(struct pcilend_link *link)
+{
+	return le64_to_cpu(READ_ONCE(link->area->writer_boot)) == link->peer_boot;
+}
+
+int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status,
+			 u32 request, const void *payload);
+void pcilend_channel_receive_init(struct pcilend_link *link);
+
+#endif /* PCILEND_CHANNEL_H */

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Receiving: each message is copied once, checked, and sorted. Answers wake their waiter at once;
+ * requests and notices go to queues of their own, each worked off in order, so that a slow request
+ * never holds up an answer, and both sides may ask each other at the same time.
+ */
+
+#include <linux/slab.h>
+
+#include "channel.h"
+#include "trace.h"
+
+#define INCOMING_MAX 64		/* requests or notices waiting to be handled */
+
+static void take_answer(struct pcilend_link *link, const u8 *slot)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	struct pcilend_channel *ch = &link->channel;
+	u16 status = le16_to_cpu(header->status);
+	struct pcilend_waiter *waiter;
+	bool found = false;
+
+	spin_lock(&ch->lock);
+	list_for_each_entry(waiter, &ch->waiters, node) {
+		if (waiter->request != le32_to_cpu(header->request))
+			continue;
+		if (waiter->type != le16_to_cpu(header->type))
+			break;
+		found = true;
+		list_del_init(&waiter->node);
+		waiter->error = pcilend_status_to_errno(status);
+		if (waiter->answer) {
+			waiter->answer->sequence = le32_to_cpu(header->sequence);
+			memcpy(waiter->answer->payload, header + 1, PCILEND_PAYLOAD_BYTES);
+		}
+		complete(&waiter->done);
+		break;
+	}
+	spin_unlock(&ch->lock);
+
+	if (!found && status == PCILEND_STATUS_OK)
+		pcilend_borrower_late_answer(link, le16_to_cpu(header->type), header + 1);
+}
+
+/* Return: false if the queue is full. */
+static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
+{
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+
+	if (!msg)
+		return false;
+	memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
+	msg->peer = link->peer_node;
+	msg->boot = link->peer_boot;
+
+	spin_lock(&ch->lock);
+	msg->session = ch->session;
+	if (queue->length < INCOMING_MAX) {
+		list_add_tail(&msg->node, &queue->list);
+		queue->length++;
+		msg = NULL;
+	}
+	spin_unlock(&ch->lock);
+
+	queue_work(pcilend_wq, &queue->work);
+	kfree(msg);
+	return !msg;
+}
+
+/* The oldest message of @queue; ones of earlier sessions are dropped. */
+static struct pcilend_message *dequeue(struct pcilend_channel *ch, struct pcilend_queue *queue)
+{
+	struct pcilend_message *msg;
+
+	for (;;) {
+		bool stale;
+
+		spin_lock(&ch->lock);
+		msg = list_first_entry_or_null(&queue->list, struct pcilend_message, node);
+		if (msg) {
+			list_del(&msg->node);
+			queue->length--;
+		}
+		stale = msg && msg->session != ch->session;
+		spin_unlock(&ch->lock);
+		if (!stale)
+			return msg;
+		kfree(msg);
+	}
+}
+
+static void request_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.requests.work);
+	struct pcilend_message *msg;
+
+	while ((msg = dequeue(&link->channel, &link->channel.requests))) {
+		pcilend_lender_request(link, msg);
+		kfree(msg);
+	}
+}
+
+static void notice_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.notices.work);
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *msg;
+	bool lost;
+
+	while ((msg = dequeue(ch, &ch->notices))) {
+		pcilend_borrower_notice(link, msg);
+		kfree(msg);
+	}
+
+	spin_lock(&ch->lock);
+	lost = ch->notices_lost;
+	ch->notices_lost = false;
+	spin_unlock(&ch->lock);
+	if (lost)
+		pcilend_borrower_resync(link);
+}
+
+static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	struct pcilend_channel *ch = &link->channel;
+	u16 type = le16_to_cpu(header->type);
+
+	lockdep_assert_held(&ch->rx_lock);
+	atomic64_inc(&ch->bad_messages);
+	trace_pcilend_message_refused(link->peer_node, sequence, why);
+	if (!ch->complained) {
+		ch->complained = true;
+		pci_warn(link->pdev, "node %u sent a bad control message (%s); others like it are counted, not logged\n",
+			 link->peer_node, why);
+	}
+	/* Answer only what really is a request of this peer's, not what a lost write left. */
+	if (le64_to_cpu(header->boot) == link->peer_boot && header->request &&
+	    le32_to_cpu(header->sequence) == sequence &&
+	    !(le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) &&
+	    pcilend_wire_length(type, true) >= 0)
+		pcilend_channel_send(link, type, true, PCILEND_STATUS_MALFORMED, le32_to_cpu(header->request),
+		     NULL);
+}
+
+static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	struct pcilend_channel *ch = &link->channel;
+	const char *why = NULL;
+
+	if (pcilend_wire_check(slot, link->peer_boot, sequence, &why)) {
+		refuse(link, slot, sequence, why);
+		return;
+	}
+	atomic64_inc(&ch->rx_messages);
+	trace_pcilend_message_rx(link->peer_node, le16_to_cpu(header->type),
+				 le16_to_cpu(header->flags), le16_to_cpu(header->status),
+				 le32_to_cpu(header->request), sequence);
+
+	if (le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) {
+		take_answer(link, slot);
+	} else if (header->request) {
+		if (!enqueue(link, &ch->requests, slot))
+			pcilend_channel_send(link, le16_to_cpu(header->type), true, PCILEND_STATUS_OVERLOAD,
+			     le32_to_cpu(header->request), NULL);
+	} else if (!enqueue(link, &ch->notices, slot)) {
+		spin_lock(&ch->lock);
+		ch->notices_lost = true;
+		spin_unlock(&ch->lock);
+		queue_work(pcilend_wq, &ch->notices.work);
+	}
+}
+
+static void rx_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.rx_work);
+	struct pcilend_channel *ch = &link->channel;
+	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
+	u32 head;
+
+	mutex_lock(&ch->rx_lock);
+	if (!ch->rx_open || !pcilend_area_is_current(link))
+		goto out;
+	head = pcilend_area_read(&link->area->head);
+	if (head == ch->rx_tail)
+		goto out;
+	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
+		memset(slot, 0, sizeof(slot));
+		refuse(link, slot, head, "the ring's head is more than a ring ahead of its tail");
+		ch->rx_tail = head;
+	}
+	/* The head before the messages that it announces. */
+	dma_rmb();
+	while (ch->rx_tail != head) {
+		u32 sequence = ch->rx_tail++;
+
+		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
+		take_message(link, slot, sequence);
+	}
+
+	mutex_lock(&ch->tx_lock);
+	if (ch->tx_open)
+		iowrite32(ch->rx_tail, &ch->peer->tail);
+	mutex_unlock(&ch->tx_lock);
+
+	/* What came meanwhile has kicked us too, unless that doorbell was lost. */
+	if (pcilend_area_read(&link->area->head) != ch->rx_tail)
+		queue_work(pcilend_wq, &ch->rx_work);
+out:
+	mutex_unlock(&ch->rx_lock);
+}
+
+/* Any context. */
+void pcilend_channel_look(struct pcilend_link *link)
+{
+	queue_work(pcilend_wq, &link->channel.rx_work);
+}
+
+static void queue_init(struct pcilend_queue *queue, work_func_t function)
+{
+	INIT_LIST_HEAD(&queue->list);
+	INIT_WORK(&queue->work, function);
+}
+
+void pcilend_channel_receive_init(struct pcilend_link *link)
+{
+	INIT_WORK(&link->channel.rx_work, rx_work);
+	queue_init(&link->channel.requests, request_work);
+	queue_init(&link->channel.notices, notice_work);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Differences between kernels, from 6.12 to 7.2. The code is written against the newest shape;
+ * what is missing is made up for here. PCILEND_HAVE_* come from Kbuild.
+ */
+#ifndef PCILEND_COMPAT_H
+#define PCILEND_COMPAT_H
+
+#include <linux/device.h>
+#include <linux/pci.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vfio.h>
+
+#ifdef PCILEND_HAVE_DEVICE_OVERRIDE
+
+/* A copy of the device's driver override for kfree(), or NULL if there is none. */
+static inline char *pcilend_driver_override(struct pci_dev *pdev)
+{
+	guard(spinlock)(&pdev->dev.driver_override.lock);
+	return kstrdup(pdev->dev.driver_override.name, GFP_ATOMIC);
+}
+
+#else
+
+/*
+ * Up to 6.12.y the override was a field of struct pci_dev, guarded by the device lock
+ * (drivers/base/driver.c, driver_set_override()).
+ */
+static inline int device_set_driver_override(struct device *dev, const char *name)
+{
+	return driver_set_override(dev, &to_pci_dev(dev)->driver_override, name, strlen(name));
+}
+
+static inline char *pcilend_driver_override(struct pci_dev *pdev)
+{
+	guard(device)(&pdev->dev);
+	return kstrdup(pdev->driver_override, GFP_KERNEL);
+}
+
+#endif
+
+/*
+ * Since 6.19 the VFIO core copies the argument of VFIO_DEVICE_GET_REGION_INFO and its capability
+ * chain, and asks the driver for the contents only (struct vfio_device_ops.get_region_info_caps).
+ * PCILEND_VFIO_REGION_INFO() sets that operation where there is one; the driver's ioctl calls
+ * pcilend_vfio_region_info(), which is never reached there.
+ */
+typedef int (*pcilend_region_info_fn)(struct vfio_device *vdev, struct vfio_region_info *info,
+				      struct vfio_info_cap *caps);
+
+#ifdef PCILEND_HAVE_REGION_INFO_CAPS
+
+#define PCILEND_VFIO_REGION_INFO(function) .get_region_info_caps = (function),
+
+static inline long pcilend_vfio_region_info(struct vfio_device *vdev, void __user *arg,
+					    pcilend_region_info_fn fill)
+{
+	return -ENOTTY;
+}
+
+#else
+
+#define PCILEND_VFIO_REGION_INFO(...)
+
+static inline long pcilend_vfio_region_info(struct vfio_device *vdev, void __user *arg,
+					    pcilend_region_info_fn fill)
+{
+	size_t size = offsetofend(struct vfio_region_info, offset);
+	struct vfio_region_info info = {};
+	struct vfio_info_cap caps = {};
+	long ret;
+
+	if (copy_from_user(&info, arg, size))
+		return -EFAULT;
+	if (info.argsz < size)
+		return -EINVAL;
+	ret = fill(vdev, &info, &caps);
+	if (ret)
+		goto out;
+	info.cap_offset = 0;
+	if (caps.size) {
+		info.flags |= VFIO_REGION_INFO_FLAG_CAPS;
+		if (info.argsz < sizeof(info) + caps.size) {
+			info.argsz = sizeof(info) + caps.size;
+		} else {
+			vfio_info_cap_shift(&caps, sizeof(info));
+			if (copy_to_user(arg + sizeof(info), caps.buf, caps.size)) {
+				ret = -EFAULT;
+				goto out;
+			}
+			info.cap_offset = sizeof(info);
+		}
+	}
+	if (copy_to_user(arg, &info, size))
+		ret = -EFAULT;
+out:
+	kfree(caps.buf);
+	return ret;
+}
+
+#endif
+
+#endif /* PCILEND_COMPAT_H */

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How a link comes up, is watched, and goes down. One work item, polled at bounded intervals and
+ * hurried by doorbells and link events, is all that changes a link's state and peer:
+ *
+ *	down -> handshake	the NTB's link is up: set translations, show our scratchpads
+ *	handshake -> up		the peer's scratchpads name an area, its window shows it to us,
+ *				the peer has seen ours, and its heart beats in it
+ *	up -> handshake		the peer started over, fell silent, or takes no messages
+ *	any -> down		the NTB's link went down
+ *
+ * A session is a pair of boot ids. It survives the link's going down and up; a peer with another
+ * boot id starts a new one, after everything of the old one is fenced and forgotten.
+ */
+
+#include "internal.h"
+
+#define QUICK_MS 50		/* while a handshake is under way, for QUICK_FOR_MS */
+#define QUICK_FOR_MS 10000
+#define SLOW_MS 1000
+#define REFRESH_MS 10000	/* while up, show our scratchpads again */
+#define STABLE_READS 4
+
+/* What a peer shows in the scratchpads. */
+struct greeting {
+	u32 spad[PCILEND_SPADS];
+};
+
+static u64 greeting_boot(const struct greeting *peer)
+{
+	return (u64)peer->spad[PCILEND_SPAD_BOOT_HIGH] << 32 | peer->spad[PCILEND_SPAD_BOOT_LOW];
+}
+
+/* Reads until two passes agree, so that no half-written greeting is taken. */
+static bool read_greeting(struct pcilend_link *link, struct greeting *peer)
+{
+	struct greeting again;
+	int try, i;
+
+	for (i = 0; i < PCILEND_SPADS; i++)
+		peer->spad[i] = ntb_spad_read(link->ntb, i);
+	for (try = 0; try < STABLE_READS; try++) {
+		for (i = 0; i < PCILEND_SPADS; i++)
+			again.spad[i] = ntb_spad_read(link->ntb, i);
+		if (!memcmp(peer, &again, sizeof(again)))
+			return true;
+		*peer = again;
+	}
+	return false;
+}
+
+static void write_spad(struct pcilend_link *link, enum pcilend_spad spad, u32 value)
+{
+	ntb_peer_spad_write(link->ntb, NTB_DEF_PEER_IDX, spad, value);
+}
+
+/* Shows our scratchpads. The values stay the same, so only the first time hides them meanwhile. */
+static void publish(struct pcilend_link *link)
+{
+	if (!link->published)
+		write_spad(link, PCILEND_SPAD_MAGIC, 0);
+	write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(pcilend_boot));
+	write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(pcilend_boot));
+	write_spad(link, PCILEND_SPAD_NODE, pcilend_node);
+	write_spad(link, PCILEND_SPAD_AREA_PAGE, link->area_dma / PCILEND_PAGE);
+	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
+	write_spad(link, PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
+	link->published = true;
+	link->published_at = pcilend_now();
+	pcilend_link_kick_peer(link);
+}
+
+static void note_heartbeat(struct pcilend_link *link)
+{
+	u64 writer = le64_to_cpu(READ_ONCE(link->area->writer_boot));
+	u64 value = le64_to_cpu(READ_ONCE(link->area->heartbeat));
+
+	spin_lock(&link->state_lock);
+	if (link->peer_boot &&
+	    pcilend_heartbeat_note(&link->beat, writer, value, pcilend_now()) ==
+	    PCILEND_HEARTBEAT_ALIVE) {
+		link->alive = true;
+		link->silent = false;
+	}
+	spin_unlock(&link->state_lock);
+}
+
+static void tick_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, tick.work);
+	bool fell_silent = false;
+
+	pcilend_channel_beat(link);
+	pcilend_channel_look(link);
+	note_heartbeat(link);
+
+	spin_lock(&link->state_lock);
+	if (link->peer_boot && !link->silent &&
+	    pcilend_heartbeat_silence(&link->beat, pcilend_now()) >= pcilend_lease_ms) {
+		link->silent = true;
+		fell_silent = true;
+	}
+	spin_unlock(&link->state_lock);
+
+	if (fell_silent)
+		pcilend_handshake_event(link);
+	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+}
+
+/* Everything that was lent to, or borrowed from, this boot of the peer is over when it returns. */
+static void end_session(struct pcilend_link *link)
+{
+	u16 node = link->peer_node;
+	u64 boot = link->peer_boot;
+
+	if (!boot)
+		return;
+	pcilend_channel_close(link);
+	pcilend_lender_peer_dead(link, node, boot);
+	pcilend_borrower_peer_dead(link);
+
+	spin_lock(&link->state_lock);
+	link->peer_node = 0;
+	link->peer_boot = 0;
+	link->peer_connected = false;
+	link->alive = false;
+	link->silent = false;
+	spin_unlock(&link->state_lock);
+}
+
+static int start_session(struct pcilend_link *link, const struct greeting *peer)
+{
+	const char *why = "";
+	int err;
+
+	spin_lock(&link->state_lock);
+	link->peer_node = peer->spad[PCILEND_SPAD_NODE];
+	link->peer_boot = greeting_boot(peer);
+	link->alive = false;
+	link->silent = false;
+	pcilend_heartbeat_start(&link->beat, link->peer_boot,
+				le64_to_cpu(READ_ONCE(link->area->heartbeat)), pcilend_now());
+	spin_unlock(&link->state_lock);
+
+	err = pcilend_channel_open(link, (u64)peer->spad[PCILEND_SPAD_AREA_PAGE] * PCILEND_PAGE,
+				   &why);
+	if (err) {
+		spin_lock(&link->state_lock);
+		link->peer_node = 0;
+		link->peer_boot = 0;
+		spin_unlock(&link->state_lock);
+		pcilend_link_set_state(link, err == -EAGAIN ? PCILEND_LINK_HANDSHAKE :
+							      PCILEND_LINK_REFUSED, why);
+		return err;
+	}
+	pcilend_channel_beat(link);
+	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
+	pcilend_link_kick_peer(link);
+	return 0;
+}
+
+/* Why this peer can't be talked to; false if it can. */
+static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *why, size_t bytes)
+{
+	u32 version = peer->spad[PCILEND_SPAD_MAGIC] - PCILEND_WIRE_MAGIC;
+	u32 node = peer->spad[PCILEND_SPAD_NODE];
+	struct pcilend_link *other;
+
+	if (version != PCILEND_WIRE_VERSION) {
+		snprintf(why, bytes,
+			 "the peer speaks protocol version %u, this host %u: use the same release of pcilend on both",
+			 version, PCILEND_WIRE_VERSION);
+		return true;
+	}
+	if (!node || node > PCILEND_NODE_MAX || !greeting_boot(peer)) {
+		snprintf(why, bytes,
+			 "the peer shows node id %u: load pcilend there with node=1..65535", node);
+		return true;
+	}
+	if (node == pcilend_node) {
+		snprintf(why, bytes,
+			 "both hosts have node id %u: load pcilend with another node= on one of them",
+			 node);
+		return true;
+	}
+	other = pcilend_link_by_peer(node, link);
+	if (other) {
+		snprintf(why, bytes,
+			 "a node with id %u is reached through adapter %s already: give every host its own node= and use one adapter per peer",
+			 node, pci_name(other->pdev));
+		pcilend_link_put(other);
+		return true;
+	}
+	return false;
+}
+
+/* Nobody there: scratchpads as after power-on, of a removed module, or of other software. */
+static bool nobody(const struct greeting *peer)
+{
+	return peer->spad[PCILEND_SPAD_MAGIC] - PCILEND_WIRE_MAGIC - 1 > 0xff;
+}
+
+static void go_down(struct pcilend_link *link)
+{
+	if (link->state == PCILEND_LINK_DOWN)
+		return;
+	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
+	if (link->peer_boot) {
+		pcilend_channel_suspend(link);
+		pcilend_lender_link_down(link);
+	}
+}
+
+static void go_handshake(struct pcilend_link *link, const char *reason)
+{
+	if (link->state != PCILEND_LINK_HANDSHAKE) {
+		link->poll_since = pcilend_now();
+		spin_lock(&link->state_lock);
+		link->alive = false;
+		spin_unlock(&link->state_lock);
+	}
+	pcilend_link_set_state(link, PCILEND_LINK_HANDSHAKE, reason);
+}
+
+static void go_up(struct pcilend_link *link)
+{
+	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
+	pcilend_lender_link_up(link);
+	pcilend_borrower_link_up(link);
+}
+
+/* The NTB's link is up and we were down. Return: false if that's as far as it goes. */
+static bool come_up(struct pcilend_link *link)
+{
+	char why[PCILEND_REASON_BYTES] = "";
+	int err;
+
+	err = pcilend_aperture_open(link, why, sizeof(why));
+	if (err == -ENOTCONN)
+		return false;
+	if (err) {
+		if (!*why)
+			snprintf(why, sizeof(why),
+				 "memory windows can't be set up (error %d): see the kernel log",
+				 err);
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
+		return false;
+	}
+	go_handshake(link, "");
+	if (link->peer_boot) {
+		pcilend_channel_resume(link);
+		pcilend_channel_beat(link);
+	}
+	publish(link);
+	return true;
+}
+
+/* Takes and clears what the tick or the channel ask for. */
+static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
+{
+	spin_lock(&link->state_lock);
+	*restart = link->restart;
+	link->restart = false;
+	*silent = link->silent;
+	spin_unlock(&link->state_lock);
+}
+
+static unsigned int meet_peer(struct pcilend_link *link)
+{
+	char why[PCILEND_REASON_BYTES];
+	struct greeting peer;
+	bool ready;
+
+	if (!read_greeting(link, &peer))
+		return QUICK_MS;
+	if (nobody(&peer)) {
+		go_handshake(link, "");
+		return QUICK_MS;
+	}
+	if (unfit(link, &peer, why, sizeof(why))) {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
+		return SLOW_MS;
+	}
+	if (link->peer_boot != greeting_boot(&peer)) {
+		go_handshake(link, "");
+		end_session(link);
+		if (start_session(link, &peer))
+			return QUICK_MS;
+	}
+	if (link->state == PCILEND_LINK_UP) {
+		if (pcilend_now() - link->published_at >= REFRESH_MS)
+			publish(link);
+		return SLOW_MS;
+	}
+
+	go_handshake(link, "");
+	note_heartbeat(link);
+	spin_lock(&link->state_lock);
+	ready = link->alive && peer.spad[PCILEND_SPAD_SEEN_LOW] == lower_32_bits(pcilend_boot);
+	spin_unlock(&link->state_lock);
+	if (!ready) {
+		if (pcilend_now() - link->published_at >= SLOW_MS)
+			publish(link);
+		return QUICK_MS;
+	}
+	go_up(link);
+	return SLOW_MS;
+}
+
+static unsigned int step(struct pcilend_link *link)
+{
+	bool restart, silent;
+
+	take_flags(link, &restart, &silent);
+	if (silent && link->state == PCILEND_LINK_UP)
+		go_handshake(link, "the peer's heartbeat stopped: see whether that host is alive");
+	else if (restart && link->state == PCILEND_LINK_UP)
+		go_handshake(link, "the peer takes no messages");
+	if (silent)
+		pcilend_borrower_silent(link);
+
+	if (!ntb_link_is_up(link->ntb, NULL, NULL)) {
+		go_down(link);
+		return SLOW_MS;
+	}
+	if (link->state == PCILEND_LINK_DOWN || !link->aperture.open) {
+		if (!come_up(link))
+			return SLOW_MS;
+	}
+	return meet_peer(link);
+}
+
+static void handshake_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, work.work);
+	unsigned int wait = step(link);
+
+	if (wait == QUICK_MS && pcilend_now() - link->poll_since > QUICK_FOR_MS)
+		wait = SLOW_MS;
+	queue_delayed_work(pcilend_wq, &link->work, msecs_to_jiffies(wait));
+}
+
+/* Look at the link at once. Any context. */
+void pcilend_handshake_event(struct pcilend_link *link)
+{
+	mod_delayed_work(pcilend_wq, &link->work, 0);
+}
+
+/* The peer takes nothing from its ring any more: what waited was dropped, so start over. */
+void pcilend_link_restart(struct pcilend_link *link)
+{
+	spin_lock(&link->state_lock);
+	link->restart = true;
+	spin_unlock(&link->state_lock);
+	pcilend_handshake_event(link);
+}
+
+void pcilend_handshake_init(struct pcilend_link *link)
+{
+	INIT_DELAYED_WORK(&link->work, handshake_work);
+	INIT_DELAYED_WORK(&link->tick, tick_work);
+}
+
+void pcilend_handshake_start(struct pcilend_link *link)
+{
+	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	pcilend_handshake_event(link);
+}
+
+/*
+ * The adapter is going. The channel stays open until the frontends have given back what they
+ * borrowed; the heart beats on meanwhile.
+ */
+void pcilend_handshake_stop(struct pcilend_link *link)
+{
+	const struct pcilend_msg_connected goodbye = { .connected = 0 };
+
+	disable_delayed_work_sync(&link->work);
+	pcilend_borrower_link_gone(link);
+	if (link->state == PCILEND_LINK_UP)
+		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &goodbye);
+	if (link->published) {
+		write_spad(link, PCILEND_SPAD_MAGIC, 0);
+		pcilend_link_kick_peer(link);
+	}
+	disable_delayed_work_sync(&link->tick);
+	end_session(link);
+	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of pcilend.ko share.
+ *
+ * Lock order, outermost first; a lock may be taken while those above it are held:
+ *
+ *	pcilend_lender_admin	one change of what is lent at a time
+ *	device_lock()		of a local function
+ *	pcilend_function.lock	a local function: lease and hardware
+ *
+ *	remote.frontends	a remote function's frontends come and go
+ *	remote.operation	a remote function: one borrow or return at a time
+ *	device_lock()		of a virtual function
+ *
+ *	remotes_lock, functions_lock, links_lock, frontends_lock	tables
+ *	remote.lock		a remote function: lease, placement
+ *	pcilend_aperture.lock	ranges of one link
+ *	pcilend_channel.rx_lock
+ *	pcilend_channel.tx_lock
+ *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock
+ *
+ * Lender (first group) and borrower (second) never call one another. Of all these, only
+ * remote.frontends, remote.operation and the lender's first three may be held while waiting for a
+ * peer or a device.
+ *
+ * Work items of a link never wait for one another, but for the handshake, which waits for those
+ * that handle messages.
+ */
+#ifndef PCILEND_INTERNAL_H
+#define PCILEND_INTERNAL_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/netlink.h>
+#include <linux/ntb.h>
+#include <linux/pci.h>
+#include <linux/pcilend.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "compat.h"
+#include "pcilend/identity.h"
+#include "pcilend/layout.h"
+#include "pcilend/lease.h"
+#include "pcilend/pcilend.h"
+#include "pcilend/range.h"
+#include "pcilend/wire.h"
+
+#define PCILEND_REASON_BYTES PCILEND_LAYOUT_TEXT_BYTES
+
+/* main.c */
+extern u16 pcilend_node;		/* 0: not set, links are refused */
+extern u64 pcilend_boot;		/* random at load; neither half is 0 */
+extern unsigned int pcilend_lease_ms;
+extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+
+static inline u64 pcilend_now(void)
+{
+	return ktime_to_ms(ktime_get());
+}
+
+/* A change that listings show; makes dumps that it interrupts say so. */
+void pcilend_changed(void);
+unsigned int pcilend_generation(void);
+
+/*
+ * Refuses a netlink request with a constant sentence that is only known at run time, or longer
+ * than what NL_SET_ERR_MSG_FMT() takes.
+ */
+static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, const char *why)
+{
+	if (extack && why)
+		extack->_msg = why;
+	return error;
+}
+
+/* aperture.c: this host's inbound aperture of one link, and the peer's windows seen from here */
+
+struct pcilend_window {
+	phys_addr_t phys;
+	resource_size_t size;		/* bytes */
+};
+
+/* Functions are few per link; a lent one takes up to 6 exports, a guest one or two slots. */
+#define PCILEND_EXPORTS 512
+#define PCILEND_SLOTS 256
+
+struct pcilend_aperture {
+	struct mutex lock;		/* ranges */
+	struct iommu_domain *domain;	/* of the NTB; translated, owned by the DMA API */
+	unsigned int windows;
+	struct pcilend_window window[PCILEND_LAYOUT_WINDOWS];
+	struct pcilend_layout layout;	/* constant once `open` */
+	bool open;			/* translations are set */
+	struct pcilend_range exports;
+	struct pcilend_range slots;
+	struct pcilend_range_entry *entries;	/* storage of both */
+};
+
+struct pcilend_link;
+
+int pcilend_aperture_init(struct pcilend_link *link);
+int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
+void pcilend_aperture_exit(struct pcilend_link *link);
+int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova);
+void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
+int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova);
+void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size);
+int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *window,
+			    u64 *offset);
+int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64 size,
+			  phys_addr_t *phys);
+
+/* channel.c */
+
+/* A message that was taken from the ring, or waits for room in it. */
+struct pcilend_message {
+	struct list_head node;
+	u32 session;			/* channel session it belongs to */
+	u32 peer;			/* node id and boot id of that session's peer */
+	u64 boot;
+	u8 slot[PCILEND_SLOT_BYTES];
+};
+
+static inline const struct pcilend_msg_header *
+pcilend_message_header(const struct pcilend_message *msg)
+{
+	return (const struct pcilend_msg_header *)msg->slot;
+}
+
+static inline const void *pcilend_message_payload(const struct pcilend_message *msg)
+{
+	return msg->slot + sizeof(struct pcilend_msg_header);
+}
+
+struct pcilend_answer {
+	u32 sequence;			/* of the answer in the ring */
+	u8 payload[PCILEND_PAYLOAD_BYTES];
+};
+
+struct pcilend_queue {
+	struct list_head list;		/* of struct pcilend_message; pcilend_channel.lock */
+	unsigned int length;
+	struct work_struct work;
+};
+
+struct pcilend_channel {
+	struct mutex rx_lock;
+	bool rx_open;			/* rx_lock */
+	u32 rx_tail;			/* rx_lock: messages taken from our ring */
+	struct work_struct rx_work;
+
+	struct mutex tx_lock;
+	struct pcilend_wire_area __iomem *peer;	/* tx_lock: the peer's area, or NULL */
+	bool tx_open;			/* tx_lock */
+	u32 tx_head;			/* tx_lock: messages put into the peer's ring */
+	u64 tx_beat;			/* tx_lock */
+	struct list_head tx_queue;	/* tx_lock: waiting for room in the ring */
+	unsigned int tx_queued;		/* tx_lock */
+	u64 tx_stuck;			/* tx_lock: ms, since when the ring has been full; 0: not */
+	struct delayed_work tx_work;
+	wait_queue_head_t tx_room;
+
+	spinlock_t lock;
+	u32 session;			/* lock: changes when a channel is closed */
+	struct list_head waiters;	/* lock */
+	u32 next_request;		/* lock */
+	bool notices_lost;		/* lock: a notice found its queue full */
+	struct pcilend_queue requests;
+	struct pcilend_queue notices;
+	bool complained;		/* rx_lock: a bad message was logged in this session */
+
+	atomic64_t tx_messages;
+	atomic64_t rx_messages;
+	atomic64_t bad_messages;
+	atomic64_t timeouts;
+};
+
+void pcilend_channel_init(struct pcilend_link *link);
+int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why);
+void pcilend_channel_suspend(struct pcilend_link *link);
+void pcilend_channel_resume(struct pcilend_link *link);
+void pcilend_channel_close(struct pcilend_link *link);
+void pcilend_channel_beat(struct pcilend_link *link);
+void pcilend_channel_look(struct pcilend_link *link);
+int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payload);
+int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32 request,
+			   u16 status, const void *payload);
+int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
+			    struct pcilend_answer *answer);
+int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
+void pcilend_channel_wait_room(struct pcilend_link *link);
+
+/* link.c, handshake.c */
+
+/**
+ * struct pcilend_link - one NTB adapter, and the peer behind it
+ *
+ * Lives from the NTB client's probe until the last reference goes; @ntb may be used until
+ * pcilend_link_remove() has returned, which first ends everything that uses it.
+ */
+struct pcilend_link {
+	struct list_head node;		/* links_lock */
+	struct kref ref;
+	u32 index;
+	struct ntb_dev *ntb;
+	struct pci_dev *pdev;		/* the NTB's, with a reference */
+	char driver[32];		/* its hardware driver */
+	bool usable;			/* constant: probe found all that is needed */
+	u64 former_dma_limit;
+
+	struct pcilend_aperture aperture;
+	struct pcilend_wire_area *area;	/* ours, the peer writes to it */
+	dma_addr_t area_dma;
+	struct pcilend_channel channel;
+
+	struct delayed_work work;	/* handshake: the only one to change state and peer */
+	struct delayed_work tick;	/* heartbeat */
+	bool published;			/* handshake: the peer can have seen our scratchpads */
+	u64 poll_since;			/* handshake: ms, start of quick polling */
+	u64 published_at;		/* handshake: ms */
+
+	spinlock_t state_lock;
+	enum pcilend_link_state state;	/* state_lock, as all below */
+	char reason[PCILEND_REASON_BYTES];
+	u16 peer_node;			/* 0: not known yet */
+	u64 peer_boot;
+	bool peer_connected;
+	struct pcilend_heartbeat beat;
+	bool alive;			/* a beat was seen since the handshake began */
+	bool silent;			/* none for lease_ms: everything from this peer is over */
+	bool restart;			/* the channel is stuck: handshake again */
+
+	/* borrower's side */
+	struct delayed_work sync;
+	u32 sync_generation;		/* of the last SYNC that was asked for */
+	wait_queue_head_t idle;		/* woken when a remote function of this link is gone */
+};
+
+int pcilend_links_register(void);
+void pcilend_links_unregister(void);
+struct pcilend_link *pcilend_link_get(struct pcilend_link *link);
+void pcilend_link_put(struct pcilend_link *link);
+/* The link after @previous (NULL: the first), with a reference; drops the one on @previous. */
+struct pcilend_link *pcilend_link_next(struct pcilend_link *previous);
+bool pcilend_link_is_adapter(struct pci_dev *pdev);
+bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
+void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
+void pcilend_link_kick_peer(struct pcilend_link *link);
+void pcilend_link_restart(struct pcilend_link *link);
+void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected);
+void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
+			    const char *reason);
+/* Is this session's peer (node and boot id) still the one of the link? */
+bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot);
+struct pcilend_link *pcilend_link_by_peer(u16 node, struct pcilend_link *except);
+
+void pcilend_handshake_init(struct pcilend_link *link);
+void pcilend_handshake_start(struct pcilend_link *link);
+void pcilend_handshake_stop(struct pcilend_link *link);
+void pcilend_handshake_event(struct pcilend_link *link);
+
+/* Everything that listings and events say about a function, made under its lock. */
+struct pcilend_report {
+	struct pcilend_msg_function info;
+	u32 lease;
+	bool local;			/* this host is the lender */
+	const char *reason;		/* constant sentence, or NULL */
+	char frontend[16];
+	char owner[PCILEND_OWNER_BYTES];
+	char virtual[24];
+	char driver[32];
+	u64 guest_bytes;
+	u64 guest_map_us;
+	u32 resets;
+	u64 faults;
+};
+
+/* lender.c, lender_admin.c, lender_peer.c */
+int pcilend_lender_init(void);
+void pcilend_lender_exit(void);
+int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack);
+int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
+bool pcilend_lender_connected(u32 node);
+int pcilend_lender_add(const char *bdf, struct netlink_ext_ack *extack,
+		       struct pcilend_report *report);
+int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
+			     struct pcilend_report *report);
+int pcilend_lender_unavailable(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report,
+			  struct netlink_ext_ack *extack);
+/* The local function with the lowest id above @after; false if there is none. */
+bool pcilend_lender_next(u32 after, struct pcilend_report *report);
+void pcilend_lender_sync(struct pcilend_link *link);
+void pcilend_lender_link_up(struct pcilend_link *link);
+void pcilend_lender_link_down(struct pcilend_link *link);
+void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot);
+
+/* lender_request.c */
+void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg);
+
+/* borrower.c */
+void pcilend_borrower_link_init(struct pcilend_link *link);
+void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
+void pcilend_borrower_link_up(struct pcilend_link *link);
+void pcilend_borrower_resync(struct pcilend_link *link);
+void pcilend_borrower_silent(struct pcilend_link *link);
+void pcilend_borrower_peer_dead(struct pcilend_link *link);
+void pcilend_borrower_link_gone(struct pcilend_link *link);
+struct pcilend_remote *pcilend_remote_get(u32 id);
+void pcilend_remote_put(struct pcilend_remote *remote);
+bool pcilend_remote_next(u32 after, struct pcilend_report *report);
+void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
+
+/* borrow.c */
+void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+
+/* frontend.c */
+struct pcilend_frontend *pcilend_frontend_get(const char *name);
+void pcilend_frontend_put(struct pcilend_frontend *frontend);
+
+/* bus.c */
+extern const struct bus_type pcilend_bus;
+int pcilend_bus_register(void);
+void pcilend_bus_unregister(void);
+
+/* netlink.c */
+int pcilend_netlink_init(void);
+void pcilend_netlink_exit(void);
+void pcilend_event_link(struct pcilend_link *link);
+void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
+
+/* report.c */
+int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
+int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
+
+#endif /* PCILEND_INTERNAL_H */

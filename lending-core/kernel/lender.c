@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lender's table of functions, and the leases on them. The state machine is in the portable
+ * core (lease.h); here its todo list is carried out.
+ */
+
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "lender.h"
+#include "trace.h"
+
+DEFINE_MUTEX(pcilend_lender_admin);
+static LIST_HEAD(functions);
+static DEFINE_MUTEX(functions_lock);
+static DEFINE_MUTEX(numbers_lock);
+static struct pcilend_lease_numbers numbers;	/* numbers_lock */
+
+static void function_release(struct kref *ref)
+{
+	struct pcilend_function *fn = container_of(ref, struct pcilend_function, ref);
+
+	pci_dev_put(fn->pdev);
+	kfree(fn->former_override);
+	kfree(fn);
+}
+
+void pcilend_function_put(struct pcilend_function *fn)
+{
+	if (fn)
+		kref_put(&fn->ref, function_release);
+}
+
+/* The function with that id, with a reference, or NULL. */
+struct pcilend_function *pcilend_function_find(u32 id)
+{
+	struct pcilend_function *fn, *found = NULL;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node) {
+		if (fn->id == id) {
+			kref_get(&fn->ref);
+			found = fn;
+			break;
+		}
+	}
+	mutex_unlock(&functions_lock);
+	return found;
+}
+
+struct pcilend_function *pcilend_function_of(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn, *found = NULL;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node) {
+		if (fn->pdev == pdev) {
+			kref_get(&fn->ref);
+			found = fn;
+			break;
+		}
+	}
+	mutex_unlock(&functions_lock);
+	return found;
+}
+
+/* The function with the lowest id above @previous's; drops the reference on that one. */
+struct pcilend_function *pcilend_function_next(struct pcilend_function *previous)
+{
+	struct pcilend_function *fn, *found = NULL;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node) {
+		if (!previous || fn->id > previous->id) {
+			kref_get(&fn->ref);
+			found = fn;
+			break;
+		}
+	}
+	mutex_unlock(&functions_lock);
+	pcilend_function_put(previous);
+	return found;
+}
+
+void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report)
+{
+	struct device *dev = &fn->pdev->dev;
+
+	lockdep_assert_held(&fn->lock);
+	memset(report, 0, sizeof(*report));
+	report->info = fn->info;
+	report->info.state = fn->lease.state;
+	report->info.borrower = cpu_to_le32(fn->lease.node);
+	report->lease = fn->lease.number;
+	report->local = true;
+	report->reason = fn->lease.quarantine;
+	report->resets = fn->lease.resets + fn->resets;
+	report->faults = atomic64_read(&fn->faults);
+	if (READ_ONCE(dev->driver))
+		strscpy(report->driver, dev_driver_string(dev), sizeof(report->driver));
+}
+
+/* What the peer of @link is told about the function. */
+void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link)
+{
+	struct pcilend_msg_function msg = fn->info;
+
+	lockdep_assert_held(&fn->lock);
+	msg.state = fn->lease.state;
+	msg.borrower = cpu_to_le32(fn->lease.node);
+	if (fn->lease.number && pcilend_link_is_peer(link, fn->lease.node, fn->lease.boot))
+		msg.lease = cpu_to_le32(fn->lease.number);
+	pcilend_channel_notify(link, PCILEND_MSG_FUNCTION, &msg);
+}
+
+/* Tells listeners here, and all connected nodes, what has become of the function. */
+void pcilend_function_announce(struct pcilend_function *fn)
+{
+	struct pcilend_report report;
+	struct pcilend_link *link;
+	u16 node;
+
+	lockdep_assert_held(&fn->lock);
+	fn->todo &= ~PCILEND_DO_ANNOUNCE;
+	pcilend_function_report(fn, &report);
+	pcilend_event_function(PCILEND_EVENT_FUNCTION, &report);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (pcilend_link_is_up(link, &node) && pcilend_lender_connected(node))
+			pcilend_function_notify(fn, link);
+	}
+}
+
+static void withdraw(struct pcilend_function *fn)
+{
+	const struct pcilend_msg_id msg = { .id = cpu_to_le32(fn->id) };
+	struct pcilend_report report;
+	struct pcilend_link *link;
+	u16 node;
+
+	pcilend_function_report(fn, &report);
+	pcilend_event_function(PCILEND_EVENT_FUNCTION, &report);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (pcilend_link_is_up(link, &node) && pcilend_lender_connected(node))
+			pcilend_channel_notify(link, PCILEND_MSG_WITHDRAW, &msg);
+	}
+}
+
+/**
+ * pcilend_function_apply - one step of the function's state machine
+ * @why: set on refusal; may be NULL
+ *
+ * What it asks for is left in @fn->todo for pcilend_function_settle().
+ */
+int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_event *event,
+			   const char **why)
+{
+	enum pcilend_function_state from = fn->lease.state;
+	struct pcilend_lease_result result;
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&numbers_lock);
+	err = pcilend_lease_apply(&fn->lease, event, &numbers, &result);
+	mutex_unlock(&numbers_lock);
+	if (err) {
+		if (why)
+			*why = result.why;
+		return err;
+	}
+	if (result.todo) {
+		fn->todo |= result.todo;
+		fn->result = result;
+	}
+	if (from != fn->lease.state) {
+		trace_pcilend_function_state(fn->id, pcilend_lease_event_name(event->type), from,
+					     fn->lease.state);
+		pcilend_changed();
+	}
+	return 0;
+}
+
+static void answer_returns(struct pcilend_function *fn)
+{
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	for (i = 0; i < PCILEND_RETURNS; i++) {
+		struct pcilend_return *waiting = &fn->returns[i];
+
+		if (!waiting->link)
+			continue;
+		pcilend_channel_answer(waiting->link, waiting->session, PCILEND_MSG_RETURN,
+				       waiting->request, PCILEND_STATUS_OK, NULL);
+		pcilend_link_put(waiting->link);
+		waiting->link = NULL;
+	}
+}
+
+static void tell_lost(struct pcilend_function *fn, const struct pcilend_lease_result *result)
+{
+	const struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(fn->id),
+		.lease = cpu_to_le32(result->lease),
+		.reason = cpu_to_le32(result->lost),
+	};
+	struct pcilend_link *link = pcilend_link_by_peer(result->node, NULL);
+
+	if (link && pcilend_link_is_peer(link, result->node, result->boot))
+		pcilend_channel_notify(link, PCILEND_MSG_LOST, &msg);
+	pcilend_link_put(link);
+}
+
+/**
+ * pcilend_function_settle - carry out what the state machine asks for
+ *
+ * The device lock and the function's lock are held. PCILEND_DO_RELEASE is left in @fn->todo: it
+ * needs neither of them.
+ */
+void pcilend_function_settle(struct pcilend_function *fn)
+{
+	device_lock_assert(&fn->pdev->dev);
+	lockdep_assert_held(&fn->lock);
+
+	while (fn->todo & ~PCILEND_DO_RELEASE) {
+		struct pcilend_lease_event event = { };
+		struct pcilend_lease_result result = fn->result;
+		u32 todo = fn->todo;
+
+		fn->todo &= PCILEND_DO_RELEASE;
+		if (todo & PCILEND_DO_ANNOUNCE)
+			pcilend_function_announce(fn);
+		if (todo & PCILEND_DO_FENCE) {
+			if (cancel_delayed_work(&fn->expiry))
+				pcilend_function_put(fn);
+			pcilend_device_fence(fn);
+			trace_pcilend_lease_end(fn->id, result.lease, pcilend_node, result.node,
+						result.lost ? "lost" : "returned");
+			event.type = PCILEND_LEASE_FENCED;
+		}
+		if (todo & PCILEND_DO_RESET) {
+			event.reason = pcilend_device_reset(fn);
+			event.type = event.reason ? PCILEND_LEASE_RESET_FAILED :
+						    PCILEND_LEASE_RESET_OK;
+			if (event.reason)
+				pci_err(fn->pdev, "quarantined: %s\n", event.reason);
+		}
+		if (todo & PCILEND_DO_LOST)
+			tell_lost(fn, &result);
+		if (todo & PCILEND_DO_ANSWER) {
+			answer_returns(fn);
+			module_put(THIS_MODULE);
+		}
+		if (todo & PCILEND_DO_WITHDRAW)
+			withdraw(fn);
+		if (event.type)
+			WARN_ON(pcilend_function_apply(fn, &event, NULL));
+	}
+}
+
+void pcilend_function_settle_now(struct pcilend_function *fn)
+{
+	device_lock(&fn->pdev->dev);
+	mutex_lock(&fn->lock);
+	pcilend_function_settle(fn);
+	mutex_unlock(&fn->lock);
+	device_unlock(&fn->pdev->dev);
+}
+
+bool pcilend_function_take_release(struct pcilend_function *fn)
+{
+	bool release;
+
+	mutex_lock(&fn->lock);
+	release = fn->todo & PCILEND_DO_RELEASE;
+	fn->todo &= ~PCILEND_DO_RELEASE;
+	mutex_unlock(&fn->lock);
+	return release;
+}
+
+/* Settles in a work item, which holds a reference. */
+void pcilend_function_queue_settle(struct pcilend_function *fn)
+{
+	kref_get(&fn->ref);
+	if (!queue_work(pcilend_wq, &fn->settle))
+		pcilend_function_put(fn);
+}
+
+static void settle_work(struct work_struct *work)
+{
+	struct pcilend_function *fn = container_of(work, struct pcilend_function, settle);
+
+	pcilend_function_settle_now(fn);
+	if (pcilend_function_take_release(fn)) {
+		mutex_lock(&pcilend_lender_admin);
+		pcilend_device_release(fn);
+		mutex_unlock(&pcilend_lender_admin);
+	}
+	pcilend_function_put(fn);
+}
+
+/* Looks in @ms whether the lease is over; the work item holds a reference. */
+void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms)
+{
+	kref_get(&fn->ref);
+	if (!queue_delayed_work(pcilend_wq, &fn->expiry, msecs_to_jiffies(ms) + 1))
+		pcilend_function_put(fn);
+}
+
+/* The lease is kept alive by the peer's heartbeat; looks again when it could be over. */
+static void expiry_work(struct work_struct *work)
+{
+	struct pcilend_function *fn = container_of(work, struct pcilend_function, expiry.work);
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
+	struct pcilend_heartbeat beat;
+	u64 left;
+
+	mutex_lock(&fn->lock);
+	if (!fn->link)
+		goto out;
+	pcilend_link_beat(fn->link, &beat);
+	left = pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
+	if (!left) {
+		pci_warn(fn->pdev, "node %u is silent: its lease %u is over\n", fn->lease.node,
+			 fn->lease.number);
+		pcilend_function_apply(fn, &event, NULL);
+		pcilend_function_queue_settle(fn);
+	} else if (left != U64_MAX) {
+		pcilend_function_queue_expiry(fn, left);
+	}
+out:
+	mutex_unlock(&fn->lock);
+	pcilend_function_put(fn);
+}
+
+void pcilend_function_table_remove(struct pcilend_function *fn)
+{
+	mutex_lock(&functions_lock);
+	list_del_init(&fn->node);
+	mutex_unlock(&functions_lock);
+	pcilend_changed();
+	pcilend_function_put(fn);
+}
+
+/* The function was unplugged; if our driver had it, driver_remove() has ended its lease. */
+static void gone_work(struct work_struct *work)
+{
+	struct pcilend_function *fn = container_of(work, struct pcilend_function, gone);
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_UNPLUGGED };
+
+	mutex_lock(&pcilend_lender_admin);
+	device_lock(&fn->pdev->dev);
+	mutex_lock(&fn->lock);
+	pcilend_function_apply(fn, &event, NULL);
+	pcilend_function_settle(fn);
+	fn->todo = 0;
+	mutex_unlock(&fn->lock);
+	device_unlock(&fn->pdev->dev);
+	if (!list_empty(&fn->node))
+		pcilend_function_table_remove(fn);
+	mutex_unlock(&pcilend_lender_admin);
+	pcilend_function_put(fn);
+}
+
+static int pci_notify(struct notifier_block *block, unsigned long action, void *data)
+{
+	struct pcilend_function *fn;
+
+	if (action != BUS_NOTIFY_REMOVED_DEVICE)
+		return NOTIFY_DONE;
+	fn = pcilend_function_of(to_pci_dev(data));
+	/* The work item inherits the reference. */
+	if (fn && !queue_work(pcilend_wq, &fn->gone))
+		pcilend_function_put(fn);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block pci_notifier = { .notifier_call = pci_notify };
+
+/* A function for the table; in state `local`. */
+struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = kzalloc(sizeof(*fn), GFP_KERNEL);
+
+	if (!fn)
+		return NULL;
+	kref_init(&fn->ref);
+	mutex_init(&fn->lock);
+	INIT_LIST_HEAD(&fn->node);
+	INIT_WORK(&fn->settle, settle_work);
+	INIT_WORK(&fn->gone, gone_work);
+	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
+	fn->pdev = pci_dev_get(pdev);
+	pcilend_device_describe(pdev, &fn->info);
+	return fn;
+}
+
+/* Puts the function into the table under the lowest free index. */
+int pcilend_function_table_add(struct pcilend_function *fn)
+{
+	struct pcilend_function *other;
+	u32 index = 1;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(other, &functions, node) {
+		if (pcilend_id_index(other->id) != index)
+			break;
+		index++;
+	}
+	if (index > U16_MAX) {
+		mutex_unlock(&functions_lock);
+		return -ENOSPC;
+	}
+	fn->id = pcilend_id(pcilend_node, index);
+	fn->info.id = cpu_to_le32(fn->id);
+	list_add_tail(&fn->node, &other->node);
+	mutex_unlock(&functions_lock);
+	return 0;
+}
+
+int pcilend_lender_init(void)
+{
+	int err;
+
+	err = pcilend_device_register();
+	if (err)
+		return err;
+	err = bus_register_notifier(&pci_bus_type, &pci_notifier);
+	if (err)
+		pcilend_device_unregister();
+	return err;
+}
+
+/* The links are gone and no lease is held: every function goes back to its own driver. */
+void pcilend_lender_exit(void)
+{
+	bus_unregister_notifier(&pci_bus_type, &pci_notifier);
+	pcilend_lender_take_back();
+	pcilend_device_unregister();
+	/* Unplugged ones are let go by their work items. */
+	flush_workqueue(pcilend_wq);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A local function that this host offers to others: shared by the files of the lender. */
+#ifndef PCILEND_LENDER_H
+#define PCILEND_LENDER_H
+
+#include "internal.h"
+#include "pcilend/vconfig.h"
+
+#define PCILEND_MAPS 64			/* ranges mapped for one lease */
+#define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
+
+struct pcilend_export {
+	u64 iova;			/* in the aperture towards the borrower */
+	u64 size;			/* bytes, whole pages; 0: not exported */
+};
+
+struct pcilend_map_entry {
+	u64 start;			/* device-side address */
+	u64 size;			/* 0: entry is free */
+};
+
+struct pcilend_return {
+	struct pcilend_link *link;	/* with a reference; NULL: entry is free */
+	u32 session;
+	u32 request;
+};
+
+/**
+ * struct pcilend_function - a local function from ADD to REMOVE
+ *
+ * Kept alive by references; in the table while it is added. What the lease's state machine asks
+ * for is done by pcilend_function_settle(), by whoever gets to it first.
+ */
+struct pcilend_function {
+	struct list_head node;		/* functions_lock; by ascending id */
+	struct kref ref;
+	struct pci_dev *pdev;		/* with a reference */
+	u32 id;				/* constant, as the identity in info */
+	struct pcilend_msg_function info;
+	bool binding;			/* pcilend_lender_admin: our driver may take it now */
+	char *former_override;		/* pcilend_lender_admin */
+
+	struct mutex lock;
+	struct pcilend_lease lease;	/* lock, as all below */
+	u32 todo;			/* PCILEND_DO_* of the last transition */
+	struct pcilend_lease_result result;
+	bool held;			/* bound to our driver, DMA owned */
+	const char *bind_error;		/* why our driver did not take it */
+	struct pci_saved_state *state;	/* as we found it */
+	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
+	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
+	struct pcilend_return returns[PCILEND_RETURNS];
+
+	/* while borrowed, until fenced */
+	struct pcilend_link *link;	/* with a reference, and one on the module */
+	struct iommu_domain *domain;
+	bool attached;
+	bool bus_master;		/* wanted by the borrower */
+	u64 alias;			/* device-side address of its interrupt range, 0: none */
+	u64 mapped;			/* bytes */
+	struct pcilend_map_entry map[PCILEND_MAPS];
+	struct pcilend_export export[6];
+	atomic64_t faults;
+	u32 resets;			/* asked for by borrowers, since added */
+
+	struct work_struct settle;
+	struct work_struct gone;
+	struct delayed_work expiry;
+};
+
+/* lender.c */
+extern struct mutex pcilend_lender_admin;
+
+struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev);
+void pcilend_function_put(struct pcilend_function *fn);
+struct pcilend_function *pcilend_function_find(u32 id);
+struct pcilend_function *pcilend_function_of(struct pci_dev *pdev);
+struct pcilend_function *pcilend_function_next(struct pcilend_function *previous);
+int pcilend_function_table_add(struct pcilend_function *fn);
+void pcilend_function_table_remove(struct pcilend_function *fn);
+int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_event *event,
+			   const char **why);
+void pcilend_function_settle(struct pcilend_function *fn);
+void pcilend_function_settle_now(struct pcilend_function *fn);
+void pcilend_function_queue_settle(struct pcilend_function *fn);
+void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
+bool pcilend_function_take_release(struct pcilend_function *fn);
+void pcilend_function_announce(struct pcilend_function *fn);
+void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
+void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* lender_admin.c */
+void pcilend_lender_take_back(void);
+
+/* lender_device.c: being held */
+int pcilend_device_register(void);
+void pcilend_device_unregister(void);
+int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack);
+int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack);
+void pcilend_device_release(struct pcilend_function *fn);
+void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
+const char *pcilend_device_reset(struct pcilend_function *fn);
+
+/* lender_access.c: what a borrower reaches */
+int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias);
+void pcilend_device_fence(struct pcilend_function *fn);
+void pcilend_device_open(struct pcilend_function *fn);
+void pcilend_device_bus_master(struct pcilend_function *fn, bool on);
+int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
+int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
+int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
+int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
+				u32 length);
+
+#endif /* PCILEND_LENDER_H */

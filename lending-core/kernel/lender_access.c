@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a borrower reaches of a function, and the function of the borrower: a private IOMMU domain
+ * that maps what the borrower asked for and nothing of this host, BARs exported into the aperture,
+ * registers of the configuration space; and how all of that ends.
+ */
+
+#include <linux/iommu.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "lender.h"
+
+#define MAP_CHUNK SZ_1G			/* the CPU may be rescheduled in between */
+
+static void set_command(struct pci_dev *pdev, u16 clear, u16 set)
+{
+	u16 command;
+
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	pci_write_config_word(pdev, PCI_COMMAND, (command & ~clear) | set);
+}
+
+/* What a reset leaves, for a borrower: reachable, silent, its MSI-X table its own to write. */
+void pcilend_device_open(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	u16 control;
+
+	lockdep_assert_held(&fn->lock);
+	set_command(pdev, PCI_COMMAND_MASTER, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	if (!pdev->msix_cap)
+		return;
+	/* Each vector is masked in the table after a reset (PCIe 5.0 §7.7.2.8). */
+	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &control);
+	control &= ~PCI_MSIX_FLAGS_MASKALL;
+	control |= PCI_MSIX_FLAGS_ENABLE;
+	pci_write_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, control);
+}
+
+static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned long iova,
+		       int flags, void *token)
+{
+	struct pcilend_function *fn = token;
+
+	atomic64_inc(&fn->faults);
+	return -ENOSYS;	/* let the IOMMU driver log it */
+}
+
+static int make_domain(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	struct iommu_domain *domain;
+	struct iommu_group *group;
+	phys_addr_t interrupts;
+	int err;
+
+	domain = iommu_paging_domain_alloc(&pdev->dev);
+	if (IS_ERR(domain))
+		return PTR_ERR(domain);
+	fn->domain = domain;
+	iommu_set_fault_handler(domain, count_fault, fn);
+
+	if (fn->alias) {
+		err = pcilend_aperture_peer(fn->link, 0, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES,
+					    &interrupts);
+		if (err)
+			return err;
+		err = iommu_map(domain, fn->alias, interrupts, PCILEND_MSI_BYTES,
+				IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO, GFP_KERNEL);
+		if (err)
+			return err;
+	}
+
+	group = iommu_group_get(&pdev->dev);
+	if (!group)
+		return -ENODEV;
+	err = iommu_attach_group(domain, group);
+	iommu_group_put(group);
+	fn->attached = !err;
+	return err;
+}
+
+static int export_bars(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	int i, err;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		u64 size = PAGE_ALIGN(pci_resource_len(pdev, i));
+
+		if (!size || !(pci_resource_flags(pdev, i) & IORESOURCE_MEM))
+			continue;
+		err = pcilend_aperture_export(fn->link, pci_resource_start(pdev, i), size,
+					      &fn->export[i].iova);
+		if (err)
+			return err;
+		fn->export[i].size = size;
+	}
+	return 0;
+}
+
+/**
+ * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
+ * @alias: device-side address of the borrower's interrupt range; 0: none
+ *
+ * On failure, pcilend_device_fence() undoes what was done.
+ */
+int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias)
+{
+	lockdep_assert_held(&fn->lock);
+	fn->link = pcilend_link_get(link);
+	fn->alias = alias;
+	fn->mapped = 0;
+	fn->bus_master = false;
+	atomic64_set(&fn->faults, 0);
+	memset(fn->map, 0, sizeof(fn->map));
+	memset(fn->export, 0, sizeof(fn->export));
+
+	return make_domain(fn) ?: export_bars(fn);
+}
+
+static void withdraw_bars(struct pcilend_function *fn)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
+		if (fn->export[i].size)
+			pcilend_aperture_unexport(fn->link, fn->export[i].iova,
+						  fn->export[i].size);
+		fn->export[i].size = 0;
+	}
+}
+
+/**
+ * pcilend_device_fence - no DMA, no way in
+ *
+ * Afterwards the function is in the blocking domain and the peer reaches nothing of it. Works on
+ * functions that are half lent, dead, or gone.
+ */
+void pcilend_device_fence(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	struct iommu_group *group;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link)
+		return;
+	if (pci_device_is_present(pdev))
+		pcilend_device_bus_master(fn, false);
+	fn->bus_master = false;
+
+	if (fn->attached) {
+		group = iommu_group_get(&pdev->dev);
+		if (!WARN_ON(!group)) {
+			iommu_detach_group(fn->domain, group);
+			iommu_group_put(group);
+		}
+		fn->attached = false;
+	}
+	if (fn->domain)
+		iommu_domain_free(fn->domain);
+	fn->domain = NULL;
+	withdraw_bars(fn);
+	pcilend_link_put(fn->link);
+	fn->link = NULL;
+}
+
+/* Switching off returns when the function's own pending transactions have drained. */
+void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
+{
+	struct pci_dev *pdev = fn->pdev;
+
+	lockdep_assert_held(&fn->lock);
+	if (on) {
+		set_command(pdev, 0, PCI_COMMAND_MASTER);
+		return;
+	}
+	set_command(pdev, PCI_COMMAND_MASTER, 0);
+	if (!pci_wait_for_pending_transaction(pdev))
+		pci_warn(pdev, "transactions are still pending after bus mastering was switched off\n");
+}
+
+static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
+{
+	return a < b + b_size && b < a + a_size;
+}
+
+static bool may_map(struct pcilend_function *fn, u64 address, u64 size)
+{
+	u64 end = fn->domain->geometry.aperture_end;
+	int i;
+
+	/* No sum of addresses below 2^63 wraps. */
+	if (address >> 62 || size >> 62 || address + size - 1 > end)
+		return false;
+	/* Here the function would reach the lender's interrupt controller. */
+	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES))
+		return false;
+	if (fn->alias && overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
+		return false;
+	for (i = 0; i < PCILEND_MAPS; i++) {
+		if (fn->map[i].size &&
+		    overlaps(address, size, fn->map[i].start, fn->map[i].size))
+			return false;
+	}
+	return true;
+}
+
+static void unmap_range(struct pcilend_function *fn, u64 address, u64 size)
+{
+	u64 done, chunk;
+
+	for (done = 0; done < size; done += chunk) {
+		chunk = min_t(u64, size - done, MAP_CHUNK);
+		WARN_ON(iommu_unmap(fn->domain, address + done, chunk) != chunk);
+		cond_resched();
+	}
+}
+
+/**
+ * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
+ * @phys: inside a window onto the borrower, checked by the caller
+ *
+ * Return: 0; -ERANGE if that range can't be used; -ENOSPC if too much is mapped already; or what
+ * the IOMMU says.
+ */
+int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size)
+{
+	struct pcilend_map_entry *entry = NULL;
+	u64 limit = 0, done, chunk;
+	int i, err;
+
+	lockdep_assert_held(&fn->lock);
+	if (!may_map(fn, address, size))
+		return -ERANGE;
+	for (i = 0; i < PCILEND_MAPS && !entry; i++) {
+		if (!fn->map[i].size)
+			entry = &fn->map[i];
+	}
+	/* Nothing is gained by reaching the windows twice; page tables are this host's memory. */
+	for (i = 0; i < fn->link->aperture.windows; i++)
+		limit += fn->link->aperture.window[i].size;
+	if (!entry || fn->mapped + size > limit)
+		return -ENOSPC;
+
+	for (done = 0; done < size; done += chunk) {
+		chunk = min_t(u64, size - done, MAP_CHUNK);
+		err = iommu_map(fn->domain, address + done, phys + done, chunk,
+				IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO, GFP_KERNEL);
+		if (err) {
+			unmap_range(fn, address, done);
+			return err;
+		}
+		cond_resched();
+	}
+	entry->start = address;
+	entry->size = size;
+	fn->mapped += size;
+	return 0;
+}
+
+/* Undoes one pcilend_device_map(), named exactly; -ERANGE if there is none. */
+int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
+{
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	for (i = 0; i < PCILEND_MAPS; i++) {
+		if (size && fn->map[i].start == address && fn->map[i].size == size) {
+			unmap_range(fn, address, size);
+			fn->map[i].size = 0;
+			fn->mapped -= size;
+			return 0;
+		}
+	}
+	return -ERANGE;
+}
+
+/**
+ * pcilend_device_config_read - read the configuration space of the hardware
+ *
+ * Return: 0; -ERANGE past its end; -EIO if it does not answer.
+ */
+int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length)
+{
+	struct pci_dev *pdev = fn->pdev;
+	u32 i, value = 0;
+
+	lockdep_assert_held(&fn->lock);
+	if (offset + length > pdev->cfg_size)
+		return -ERANGE;
+	for (i = 0; i < length; i++) {
+		u32 at = offset + i;
+
+		if (!i || !(at & 3)) {
+			if (pci_read_config_dword(pdev, at & ~3, &value))
+				return -EIO;
+			/* Virtual functions read as all ones here (SR-IOV 1.1 §3.4.1). */
+			if (pdev->is_virtfn && at < 4)
+				value = pdev->device << 16 | pdev->vendor;
+		}
+		data[i] = value >> (at & 3) * 8;
+	}
+	return 0;
+}
+
+/*
+ * Registers that live in the hardware, and the MSI capability of functions lent with MSI: its
+ * messages go through the private domain like all writes of the function.
+ */
+static bool may_write(const struct pcilend_vconfig *config, u32 offset)
+{
+	const u32 msi_bytes = 24;	/* PCI 3.0 §6.8.1, the largest layout */
+
+	if (config->msi && offset >= config->msi + PCI_MSI_FLAGS &&
+	    offset < config->msi + msi_bytes)
+		return true;
+	return pcilend_vconfig_forwards(config, offset, 1);
+}
+
+/* @length is 1, 2 or 4, @offset aligned to it. Return: 0; -ERANGE if that is not the borrower's. */
+int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
+				u32 length)
+{
+	struct pci_dev *pdev = fn->pdev;
+	u32 i;
+
+	lockdep_assert_held(&fn->lock);
+	if (offset + length > pdev->cfg_size)
+		return -ERANGE;
+	for (i = 0; i < length; i++) {
+		if (!may_write(fn->config, offset + i))
+			return -ERANGE;
+	}
+	switch (length) {
+	case 1:
+		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, *data));
+	case 2:
+		return pcibios_err_to_errno(pci_write_config_word(pdev, offset,
+								  get_unaligned_le16(data)));
+	case 4:
+		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset,
+								   get_unaligned_le32(data)));
+	default:
+		return -EINVAL;
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lender and the nodes it lends to: who may see its functions, and what happens to leases as
+ * a peer comes, goes, and comes back as another boot.
+ */
+
+#include <linux/bitmap.h>
+
+#include "lender.h"
+
+static DECLARE_BITMAP(connected, PCILEND_NODE_MAX + 1);
+
+bool pcilend_lender_connected(u32 node)
+{
+	return node <= PCILEND_NODE_MAX && test_bit(node, connected);
+}
+
+static void tell_connected(u32 node, bool on)
+{
+	const struct pcilend_msg_connected msg = { .connected = cpu_to_le32(on) };
+	struct pcilend_link *link = pcilend_link_by_peer(node, NULL);
+
+	pcilend_changed();
+	if (!link)
+		return;
+	if (pcilend_link_is_up(link, NULL))
+		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
+	pcilend_event_link(link);
+	pcilend_link_put(link);
+}
+
+/* Offers this host's functions to a node, which need not be there yet. */
+int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack)
+{
+	if (!node || node > PCILEND_NODE_MAX) {
+		NL_SET_ERR_MSG(extack, "node ids are 1 to 65535: see 'pcilend link' for those of the peers");
+		return -EINVAL;
+	}
+	if (node == pcilend_node) {
+		NL_SET_ERR_MSG(extack, "that is this host's own node id: name a peer, see 'pcilend link'");
+		return -EINVAL;
+	}
+	if (test_and_set_bit(node, connected)) {
+		NL_SET_ERR_MSG(extack, "it is connected already: see 'pcilend link'");
+		return -EALREADY;
+	}
+	tell_connected(node, true);
+	return 0;
+}
+
+static bool borrows(u32 node)
+{
+	struct pcilend_function *fn;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		bool does;
+
+		mutex_lock(&fn->lock);
+		does = fn->lease.number && fn->lease.node == node;
+		mutex_unlock(&fn->lock);
+		if (does) {
+			pcilend_function_put(fn);
+			return true;
+		}
+	}
+	return false;
+}
+
+int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
+{
+	/* First the bit, so that nothing new is borrowed while we look. */
+	if (!node || node > PCILEND_NODE_MAX || !test_and_clear_bit(node, connected)) {
+		NL_SET_ERR_MSG(extack, "it is not connected: see 'pcilend link'");
+		return -ENOTCONN;
+	}
+	if (borrows(node)) {
+		set_bit(node, connected);
+		NL_SET_ERR_MSG(extack, "it borrows functions of this host: see 'pcilend list', return them there first");
+		return -EBUSY;
+	}
+	tell_connected(node, false);
+	return 0;
+}
+
+/* Tells the peer about all functions it may see. In its request's work item. */
+void pcilend_lender_sync(struct pcilend_link *link)
+{
+	struct pcilend_function *fn;
+	u16 node;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		if (!pcilend_link_is_up(link, &node) || !pcilend_lender_connected(node)) {
+			pcilend_function_put(fn);
+			return;
+		}
+		pcilend_channel_wait_room(link);
+		mutex_lock(&fn->lock);
+		if (fn->lease.state != PCILEND_FUNCTION_LOCAL)
+			pcilend_function_notify(fn, link);
+		mutex_unlock(&fn->lock);
+	}
+}
+
+static void allow_bus_master(struct pcilend_link *link, bool allow)
+{
+	struct pcilend_function *fn;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		mutex_lock(&fn->lock);
+		if (fn->link == link && fn->lease.state == PCILEND_FUNCTION_BORROWED &&
+		    fn->bus_master)
+			pcilend_device_bus_master(fn, allow);
+		mutex_unlock(&fn->lock);
+	}
+}
+
+/* The same boot of the peer is there (again): its leases go on. */
+void pcilend_lender_link_up(struct pcilend_link *link)
+{
+	struct pcilend_msg_connected msg;
+	u16 node;
+
+	allow_bus_master(link, true);
+	if (!pcilend_link_is_up(link, &node))
+		return;
+	msg.connected = cpu_to_le32(pcilend_lender_connected(node));
+	pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
+}
+
+/*
+ * The link is down, perhaps for a moment. The functions stay lent, but stop DMA: the next to
+ * appear behind the link may be another boot, whose memory is not theirs to write to.
+ */
+void pcilend_lender_link_down(struct pcilend_link *link)
+{
+	allow_bus_master(link, false);
+}
+
+/* That boot of the peer is over: on return, all it had borrowed is fenced and reset. */
+void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
+{
+	struct pcilend_lease_event event = {
+		.type = PCILEND_LEASE_PEER_DEAD,
+		.node = node,
+		.boot = boot,
+	};
+	struct pcilend_function *fn;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		mutex_lock(&fn->lock);
+		pcilend_function_apply(fn, &event, NULL);
+		if (fn->todo)
+			pcilend_function_queue_settle(fn);
+		mutex_unlock(&fn->lock);
+	}
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn))
+		flush_work(&fn->settle);
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Requests of borrowers. Each message has passed pcilend_wire_check(); what depends on state is
+ * checked here: is the node connected, does it hold the lease it names, is the range its own.
+ */
+
+#include <linux/module.h>
+
+#include "lender.h"
+#include "trace.h"
+
+/* Where this request's answer goes. */
+struct exchange {
+	struct pcilend_link *link;
+	const struct pcilend_message *msg;
+	const void *payload;
+};
+
+static void answer(const struct exchange *ex, int error, const void *payload)
+{
+	const struct pcilend_msg_header *header = pcilend_message_header(ex->msg);
+
+	pcilend_channel_answer(ex->link, ex->msg->session, le16_to_cpu(header->type),
+			       le32_to_cpu(header->request), pcilend_status_from_errno(error),
+			       payload);
+}
+
+/* Does the sender hold this lease? The function's lock is held. */
+static int check_lease(const struct exchange *ex, struct pcilend_function *fn, __le32 lease)
+{
+	return pcilend_lease_check(&fn->lease, ex->msg->peer, ex->msg->boot, le32_to_cpu(lease),
+				   NULL);
+}
+
+static void place_bars(struct pcilend_function *fn, struct pcilend_msg_borrowed *out)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
+		u32 window;
+		u64 offset;
+
+		if (!fn->export[i].size ||
+		    pcilend_aperture_locate(fn->link, fn->export[i].iova, fn->export[i].size,
+					    &window, &offset))
+			continue;
+		out->bar[i].offset = cpu_to_le64(offset);
+		out->bar[i].size = cpu_to_le64(pci_resource_len(fn->pdev, i));
+		out->bar[i].window = cpu_to_le32(window);
+	}
+}
+
+/* The lease is granted; anything that fails from here on ends it again. */
+static int lend(const struct exchange *ex, struct pcilend_function *fn,
+		struct pcilend_msg_borrowed *out)
+{
+	const struct pcilend_msg_borrow *in = ex->payload;
+	struct pcilend_lease_event undo = {
+		.type = PCILEND_LEASE_RETURN,
+		.node = ex->msg->peer,
+		.boot = ex->msg->boot,
+		.lease = fn->lease.number,
+	};
+	int err;
+
+	trace_pcilend_lease_begin(fn->id, fn->lease.number, pcilend_node, ex->msg->peer, "lent");
+	err = pcilend_device_lend(fn, ex->link, le64_to_cpu(in->interrupt_alias));
+	if (err) {
+		pci_warn(fn->pdev, "can't be lent to node %u (error %d)\n", ex->msg->peer, err);
+		pcilend_function_apply(fn, &undo, NULL);
+		pcilend_function_queue_settle(fn);
+		return err;
+	}
+	pcilend_device_open(fn);
+	pcilend_function_queue_expiry(fn, fn->lease.lease_ms);
+
+	out->id = cpu_to_le32(fn->id);
+	out->lease = cpu_to_le32(fn->lease.number);
+	place_bars(fn, out);
+	return 0;
+}
+
+static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_borrow *in = ex->payload;
+	struct pcilend_msg_borrowed out = { };
+	struct pcilend_lease_event event = {
+		.type = PCILEND_LEASE_BORROW,
+		.node = ex->msg->peer,
+		.boot = ex->msg->boot,
+		.lease_ms = le32_to_cpu(in->lease_ms),
+		.now = pcilend_now(),
+	};
+	int err;
+
+	/* Given back when the lease is settled: see pcilend_function_settle(). */
+	if (!try_module_get(THIS_MODULE)) {
+		answer(ex, -EAGAIN, NULL);
+		return;
+	}
+	mutex_lock(&fn->lock);
+	err = pcilend_function_apply(fn, &event, NULL);
+	if (err)
+		module_put(THIS_MODULE);
+	else
+		err = lend(ex, fn, &out);
+	if (!err)
+		pcilend_function_announce(fn);
+	answer(ex, err, &out);
+	mutex_unlock(&fn->lock);
+}
+
+static void handle_return(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_lease *in = ex->payload;
+	const struct pcilend_msg_header *header = pcilend_message_header(ex->msg);
+	struct pcilend_lease_event event = {
+		.type = PCILEND_LEASE_RETURN,
+		.node = ex->msg->peer,
+		.boot = ex->msg->boot,
+		.lease = le32_to_cpu(in->lease),
+	};
+	struct pcilend_return *waiting = NULL;
+	int err, i;
+
+	mutex_lock(&fn->lock);
+	err = pcilend_function_apply(fn, &event, NULL);
+	for (i = 0; !err && i < PCILEND_RETURNS && !waiting; i++) {
+		if (!fn->returns[i].link)
+			waiting = &fn->returns[i];
+	}
+	/* Without a place to wait: the lease ends all the same, the borrower asks again. */
+	if (!err && !waiting)
+		err = -EBUSY;
+	if (waiting) {
+		waiting->link = pcilend_link_get(ex->link);
+		waiting->session = ex->msg->session;
+		waiting->request = le32_to_cpu(header->request);
+	}
+	pcilend_function_queue_settle(fn);
+	mutex_unlock(&fn->lock);
+	if (err)
+		answer(ex, err, NULL);
+}
+
+static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_lease *in = ex->payload;
+	const char *why = NULL;
+	int err;
+
+	device_lock(&fn->pdev->dev);
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease);
+	if (!err) {
+		pcilend_device_bus_master(fn, false);
+		fn->bus_master = false;
+		why = pcilend_device_reset(fn);
+		fn->resets++;
+	}
+	if (why) {
+		pci_warn(fn->pdev, "reset for node %u: %s\n", ex->msg->peer, why);
+		err = -EIO;
+	} else if (!err) {
+		pcilend_device_open(fn);
+	}
+	mutex_unlock(&fn->lock);
+	device_unlock(&fn->pdev->dev);
+	answer(ex, err, NULL);
+}
+
+static int do_map(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_map *in = ex->payload;
+	u64 size = le64_to_cpu(in->size);
+	phys_addr_t phys;
+
+	lockdep_assert_held(&fn->lock);
+	return pcilend_aperture_peer(ex->link, le32_to_cpu(in->window), le64_to_cpu(in->offset),
+				     size, &phys) ?:
+	       pcilend_device_map(fn, le64_to_cpu(in->device_address), phys, size);
+}
+
+static int do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_bus_master *in = ex->payload;
+
+	lockdep_assert_held(&fn->lock);
+	fn->bus_master = in->on;
+	pcilend_device_bus_master(fn, in->on);
+	return 0;
+}
+
+/* Requests that only need the lease, and have no payload in their answer. */
+static void handle_simple(const struct exchange *ex, struct pcilend_function *fn, u16 type)
+{
+	/* All of these begin with function id and lease. */
+	const struct pcilend_msg_lease *named = ex->payload;
+	const struct pcilend_msg_map *map = ex->payload;
+	const struct pcilend_msg_config *config = ex->payload;
+	int err;
+
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, named->lease);
+	if (err)
+		goto out;
+	switch (type) {
+	case PCILEND_MSG_MAP:
+		err = do_map(ex, fn);
+		break;
+	case PCILEND_MSG_UNMAP:
+		err = pcilend_device_unmap(fn, le64_to_cpu(map->device_address),
+					   le64_to_cpu(map->size));
+		break;
+	case PCILEND_MSG_BUS_MASTER:
+		err = do_bus_master(ex, fn);
+		break;
+	case PCILEND_MSG_CONFIG_WRITE:
+		err = pcilend_device_config_write(fn, le16_to_cpu(config->offset), config->data,
+						  le16_to_cpu(config->length));
+		break;
+	default:
+		err = -EPROTO;
+	}
+out:
+	mutex_unlock(&fn->lock);
+	answer(ex, err, NULL);
+}
+
+static void handle_config_read(const struct exchange *ex, struct pcilend_function *fn)
+{
+	struct pcilend_msg_config out = *(const struct pcilend_msg_config *)ex->payload;
+	int err;
+
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, out.lease) ?:
+	      pcilend_device_config_read(fn, le16_to_cpu(out.offset), out.data,
+					 le16_to_cpu(out.length));
+	mutex_unlock(&fn->lock);
+	answer(ex, err, &out);
+}
+
+/* Called in order of arrival, one at a time per link, in process context. */
+void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	const struct exchange ex = {
+		.link = link,
+		.msg = msg,
+		.payload = pcilend_message_payload(msg),
+	};
+	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
+	struct pcilend_function *fn;
+
+	if (type == PCILEND_MSG_SYNC) {
+		pcilend_lender_sync(link);
+		answer(&ex, 0, NULL);
+		return;
+	}
+	/* All others begin with the function's id. What a node may not see does not exist for it. */
+	fn = pcilend_function_find(le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id));
+	if (!fn || !pcilend_lender_connected(msg->peer)) {
+		answer(&ex, -ENODEV, NULL);
+		goto out;
+	}
+	switch (type) {
+	case PCILEND_MSG_BORROW:
+		handle_borrow(&ex, fn);
+		break;
+	case PCILEND_MSG_RETURN:
+		handle_return(&ex, fn);
+		break;
+	case PCILEND_MSG_RESET:
+		handle_reset(&ex, fn);
+		break;
+	case PCILEND_MSG_CONFIG_READ:
+		handle_config_read(&ex, fn);
+		break;
+	default:
+		handle_simple(&ex, fn, type);
+	}
+out:
+	pcilend_function_put(fn);
+}

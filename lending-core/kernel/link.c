@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The NTB client: one link per NTB adapter. Probing finds out whether the adapter can be used at
+ * all; a link that can't is kept, refused, with a reason that people can act on.
+ */
+
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+#include "trace.h"
+
+static LIST_HEAD(links);
+static DEFINE_MUTEX(links_lock);
+
+struct pcilend_link *pcilend_link_get(struct pcilend_link *link)
+{
+	kref_get(&link->ref);
+	return link;
+}
+
+static void link_release(struct kref *ref)
+{
+	struct pcilend_link *link = container_of(ref, struct pcilend_link, ref);
+
+	pci_dev_put(link->pdev);
+	kvfree(link->aperture.entries);
+	kfree(link);
+}
+
+void pcilend_link_put(struct pcilend_link *link)
+{
+	if (link)
+		kref_put(&link->ref, link_release);
+}
+
+struct pcilend_link *pcilend_link_next(struct pcilend_link *previous)
+{
+	struct pcilend_link *link, *found = NULL;
+
+	mutex_lock(&links_lock);
+	list_for_each_entry(link, &links, node) {
+		if (!previous || link->index > previous->index) {
+			found = pcilend_link_get(link);
+			break;
+		}
+	}
+	mutex_unlock(&links_lock);
+	pcilend_link_put(previous);
+	return found;
+}
+
+/* Another link whose handshake found that node; with a reference. */
+struct pcilend_link *pcilend_link_by_peer(u16 node, struct pcilend_link *except)
+{
+	struct pcilend_link *link;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		bool match;
+
+		spin_lock(&link->state_lock);
+		match = link != except && link->peer_node == node;
+		spin_unlock(&link->state_lock);
+		if (match)
+			break;
+	}
+	return link;
+}
+
+/* Is it an NTB adapter that carries one of our links? */
+bool pcilend_link_is_adapter(struct pci_dev *pdev)
+{
+	struct pcilend_link *link;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (link->pdev == pdev) {
+			pcilend_link_put(link);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Does the control channel work? *node (optional) is the peer's id then. */
+bool pcilend_link_is_up(struct pcilend_link *link, u16 *node)
+{
+	bool up;
+
+	spin_lock(&link->state_lock);
+	up = link->state == PCILEND_LINK_UP;
+	if (node)
+		*node = link->peer_node;
+	spin_unlock(&link->state_lock);
+	return up;
+}
+
+bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot)
+{
+	bool same;
+
+	spin_lock(&link->state_lock);
+	same = link->peer_node == node && link->peer_boot == boot;
+	spin_unlock(&link->state_lock);
+	return same;
+}
+
+void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat)
+{
+	spin_lock(&link->state_lock);
+	*beat = link->beat;
+	spin_unlock(&link->state_lock);
+}
+
+void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected)
+{
+	bool changed;
+
+	spin_lock(&link->state_lock);
+	changed = link->peer_connected != connected;
+	link->peer_connected = connected;
+	spin_unlock(&link->state_lock);
+	if (changed)
+		pcilend_event_link(link);
+}
+
+/* Called by probe and the handshake. @reason: for people; "" if there is nothing to say. */
+void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
+			    const char *reason)
+{
+	enum pcilend_link_state former;
+	bool changed;
+	u16 node;
+
+	spin_lock(&link->state_lock);
+	former = link->state;
+	changed = former != state || strcmp(link->reason, reason);
+	link->state = state;
+	strscpy(link->reason, reason, sizeof(link->reason));
+	node = link->peer_node;
+	spin_unlock(&link->state_lock);
+	if (!changed)
+		return;
+
+	trace_pcilend_link_state(pci_name(link->pdev), node, former, state, reason);
+	if (state == PCILEND_LINK_REFUSED)
+		pci_warn(link->pdev, "pcilend: link can't be used: %s\n", reason);
+	else if (state == PCILEND_LINK_UP)
+		pci_info(link->pdev, "pcilend: link to node %u is up\n", node);
+	else if (former == PCILEND_LINK_UP)
+		pci_info(link->pdev, "pcilend: link to node %u is down%s%s\n", node,
+			 *reason ? ": " : "", reason);
+	pcilend_event_link(link);
+}
+
+void pcilend_link_kick_peer(struct pcilend_link *link)
+{
+	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+}
+
+static void link_event(void *context)
+{
+	pcilend_handshake_event(context);
+}
+
+static void db_event(void *context, int vector)
+{
+	struct pcilend_link *link = context;
+
+	if (!(ntb_db_vector_mask(link->ntb, vector) & BIT_ULL(PCILEND_DOORBELL_KICK)))
+		return;
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	pcilend_channel_look(link);
+	if (READ_ONCE(link->state) != PCILEND_LINK_UP)
+		pcilend_handshake_event(link);
+}
+
+static const struct ntb_ctx_ops link_ops = {
+	.link_event = link_event,
+	.db_event = db_event,
+};
+
+/* What is missing for good, with its cure; NULL if nothing is. */
+static const char *missing(struct pcilend_link *link)
+{
+	const struct pcilend_aperture *ap = &link->aperture;
+
+	if (!pcilend_node)
+		return "this host has no node id: load pcilend with node=1..65535";
+	if (!ap->domain)
+		return "the NTB is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on";
+	if (!(ap->domain->type & __IOMMU_DOMAIN_PAGING))
+		return "the IOMMU passes the NTB's addresses through: boot without iommu=pt (iommu.passthrough=0)";
+	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
+		return "this NTB translates on the sending side only, which pcilend can't use";
+	if (!ap->windows)
+		return "the NTB has no memory window: enable them in its configuration";
+	if (ntb_spad_count(link->ntb) < PCILEND_SPADS || !link->ntb->ops->peer_spad_write)
+		return "the NTB has fewer than 6 scratchpads, which pcilend needs";
+	if (!(ntb_db_valid_mask(link->ntb) & BIT_ULL(PCILEND_DOORBELL_KICK)))
+		return "the NTB has no doorbell 0, which pcilend needs";
+	return NULL;
+}
+
+static int area_alloc(struct pcilend_link *link)
+{
+	struct device *dev = &link->pdev->dev;
+	u64 limit = min_t(u64, PCILEND_HOLE_DEFAULT, link->aperture.window[0].size) - 1;
+
+	/* All DMA of the NTB's pci_dev stays in the part of window 0 that is planned for it. */
+	link->former_dma_limit = dev->bus_dma_limit;
+	if (!dev->bus_dma_limit || dev->bus_dma_limit > limit)
+		dev->bus_dma_limit = limit;
+
+	link->area = dma_alloc_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), &link->area_dma,
+					GFP_KERNEL);
+	if (!link->area) {
+		dev->bus_dma_limit = link->former_dma_limit;
+		return -ENOMEM;
+	}
+	link->area->magic = cpu_to_le32(PCILEND_WIRE_MAGIC);
+	link->area->version = cpu_to_le32(PCILEND_WIRE_VERSION);
+	link->area->boot = cpu_to_le64(pcilend_boot);
+	link->area->node = cpu_to_le32(pcilend_node);
+	return 0;
+}
+
+static void area_free(struct pcilend_link *link)
+{
+	struct device *dev = &link->pdev->dev;
+
+	dma_free_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), link->area, link->area_dma);
+	link->area = NULL;
+	dev->bus_dma_limit = link->former_dma_limit;
+}
+
+static int link_start(struct pcilend_link *link)
+{
+	int err;
+
+	link->aperture.entries = kvcalloc(PCILEND_EXPORTS + PCILEND_SLOTS,
+					  sizeof(*link->aperture.entries), GFP_KERNEL);
+	if (!link->aperture.entries)
+		return -ENOMEM;
+	err = area_alloc(link);
+	if (err)
+		return err;
+	err = ntb_set_ctx(link->ntb, link, &link_ops);
+	if (err)
+		goto err_area;
+
+	link->usable = true;
+	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
+	ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	ntb_db_clear_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	pcilend_handshake_start(link);
+	return 0;
+
+err_area:
+	area_free(link);
+	return err;
+}
+
+static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct pcilend_link *link, *other;
+	const char *reason;
+	u32 index = 0;
+	int err;
+
+	link = kzalloc(sizeof(*link), GFP_KERNEL);
+	if (!link)
+		return -ENOMEM;
+	kref_init(&link->ref);
+	spin_lock_init(&link->state_lock);
+	link->ntb = ntb;
+	link->pdev = pci_dev_get(ntb->pdev);
+	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
+	pcilend_channel_init(link);
+	pcilend_handshake_init(link);
+	pcilend_borrower_link_init(link);
+
+	err = pcilend_aperture_init(link);
+	if (err)
+		goto err_put;
+
+	mutex_lock(&links_lock);
+	/* The lowest free number, so that an adapter that comes back gets its own again. */
+	list_for_each_entry(other, &links, node) {
+		if (other->index != index)
+			break;
+		index++;
+	}
+	link->index = index;
+	list_add_tail(&link->node, &other->node);
+	mutex_unlock(&links_lock);
+	dev_set_drvdata(&ntb->dev, link);
+
+	reason = missing(link);
+	if (!reason) {
+		err = link_start(link);
+		if (err)
+			goto err_list;
+	} else {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, reason);
+	}
+	return 0;
+
+err_list:
+	mutex_lock(&links_lock);
+	list_del(&link->node);
+	mutex_unlock(&links_lock);
+err_put:
+	pci_err(ntb->pdev, "pcilend: can't use this NTB (error %d)\n", err);
+	pcilend_link_put(link);
+	return err;
+}
+
+/* Waits until nothing is borrowed or lent over this link any more. */
+static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct pcilend_link *link = dev_get_drvdata(&ntb->dev);
+
+	if (link->usable) {
+		pcilend_handshake_stop(link);
+		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+		ntb_clear_ctx(ntb);
+		cancel_work_sync(&link->channel.rx_work);
+		pcilend_aperture_exit(link);
+		ntb_link_disable(ntb);
+		area_free(link);
+	}
+	mutex_lock(&links_lock);
+	list_del(&link->node);
+	mutex_unlock(&links_lock);
+	pcilend_changed();
+	pcilend_link_put(link);
+}
+
+static struct ntb_client client = {
+	.ops = {
+		.probe = link_probe,
+		.remove = link_remove,
+	},
+};
+
+int pcilend_links_register(void)
+{
+	return ntb_register_client(&client);
+}
+
+void pcilend_links_unregister(void)
+{
+	ntb_unregister_client(&client);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pcilend.ko: lends PCI functions between hosts that are joined by non-transparent bridges.
+ *
+ * Try it on two hosts whose NTB has a driver (node ids are yours to choose):
+ *
+ *	host 4 # modprobe pcilend node=4		host 8 # modprobe pcilend node=8
+ *	host 4 # pcilend connect 8
+ *	host 4 # pcilend add 0000:00:05.0
+ *	host 4 # pcilend available 0000:00:05.0		host 8 # pcilend list
+ */
+
+#include <linux/module.h>
+#include <linux/random.h>
+
+#include "internal.h"
+
+u16 pcilend_node;
+u64 pcilend_boot;
+unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
+struct workqueue_struct *pcilend_wq;
+
+static atomic_t generation = ATOMIC_INIT(1);
+
+module_param_named(node, pcilend_node, ushort, 0444);
+MODULE_PARM_DESC(node, "id of this host in the fabric, 1 to 65535, different on every host");
+
+module_param_named(lease_ms, pcilend_lease_ms, uint, 0444);
+MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (2000 to 3600000, default 10000)");
+
+void pcilend_changed(void)
+{
+	atomic_inc(&generation);
+}
+
+unsigned int pcilend_generation(void)
+{
+	return atomic_read(&generation);
+}
+
+/* Either half is compared on its own in scratchpads, where 0 means "none". */
+static u64 random_boot_id(void)
+{
+	u64 id;
+
+	do {
+		id = get_random_u64();
+	} while (!lower_32_bits(id) || !upper_32_bits(id));
+	return id;
+}
+
+static int __init pcilend_init(void)
+{
+	int err;
+
+	if (pcilend_lease_ms < PCILEND_LEASE_MS_MIN || pcilend_lease_ms > PCILEND_LEASE_MS_MAX) {
+		pr_err("pcilend: lease_ms=%u is out of range: give %u to %u\n", pcilend_lease_ms,
+		       PCILEND_LEASE_MS_MIN, PCILEND_LEASE_MS_MAX);
+		return -EINVAL;
+	}
+	pcilend_boot = random_boot_id();
+
+	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
+	if (!pcilend_wq)
+		return -ENOMEM;
+
+	err = pcilend_bus_register();
+	if (err)
+		goto err_workqueue;
+	err = pcilend_lender_init();
+	if (err)
+		goto err_bus;
+	err = pcilend_netlink_init();
+	if (err)
+		goto err_lender;
+	err = pcilend_links_register();
+	if (err)
+		goto err_netlink;
+
+	if (!pcilend_node)
+		pr_warn("pcilend: no node id, links are refused: load the module with node=1..65535\n");
+	return 0;
+
+err_netlink:
+	pcilend_netlink_exit();
+err_lender:
+	pcilend_lender_exit();
+err_bus:
+	pcilend_bus_unregister();
+err_workqueue:
+	destroy_workqueue(pcilend_wq);
+	return err;
+}
+
+/* No lease is held in either role here: each one holds a reference on the module. */
+static void __exit pcilend_exit(void)
+{
+	pcilend_links_unregister();
+	pcilend_netlink_exit();
+	pcilend_lender_exit();
+	pcilend_bus_unregister();
+	destroy_workqueue(pcilend_wq);
+}
+
+module_init(pcilend_init);
+module_exit(pcilend_exit);
+
+MODULE_DESCRIPTION("Lending of PCI functions between hosts over NTB");
+MODULE_AUTHOR("pcilend developers");
+MODULE_LICENSE("GPL");

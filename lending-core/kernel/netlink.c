@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The generic-netlink family: lending-core/netlink/pcilend.yaml documents it. Operations run in
+ * parallel: what they call has its own locks, and a borrow may wait for a peer.
+ */
+
+#include <net/genetlink.h>
+
+#include "internal.h"
+
+static struct genl_family family;
+static bool family_ready;	/* no events before and after */
+
+static const struct nla_policy node_policy[] = {
+	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy bdf_policy[] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+};
+
+static const struct nla_policy get_policy[] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+};
+
+static const struct nla_policy borrow_policy[] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_FRONTEND] = { .type = NLA_NUL_STRING, .len = 15 },
+	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
+};
+
+static const struct nla_policy return_policy[] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
+};
+
+static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header)
+{
+	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+
+	if (!skb)
+		return NULL;
+	*header = genlmsg_put_reply(skb, info, &family, 0, cmd);
+	if (!*header) {
+		nlmsg_free(skb);
+		return NULL;
+	}
+	return skb;
+}
+
+static int reply_function(struct genl_info *info, const struct pcilend_report *report)
+{
+	struct sk_buff *skb;
+	void *header;
+
+	skb = reply_begin(info, info->genlhdr->cmd, &header);
+	if (!skb)
+		return -ENOMEM;
+	if (pcilend_put_function(skb, report)) {
+		nlmsg_free(skb);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return genlmsg_reply(skb, info);
+}
+
+static int node_get(struct sk_buff *request, struct genl_info *info)
+{
+	struct sk_buff *skb;
+	void *header;
+
+	skb = reply_begin(info, PCILEND_CMD_NODE_GET, &header);
+	if (!skb)
+		return -ENOMEM;
+	if (nla_put_u32(skb, PCILEND_A_NODE_ID, pcilend_node) ||
+	    nla_put_u64_64bit(skb, PCILEND_A_BOOT_ID, pcilend_boot, PCILEND_A_PAD) ||
+	    nla_put_u32(skb, PCILEND_A_ABI, PCILEND_WIRE_VERSION)) {
+		nlmsg_free(skb);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return genlmsg_reply(skb, info);
+}
+
+/* One message of a dump. Return: 0 or -EMSGSIZE. */
+static int dump_one(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd,
+		    struct pcilend_link *link, const struct pcilend_report *report)
+{
+	void *header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &family,
+				   NLM_F_MULTI, cmd);
+
+	if (!header)
+		return -EMSGSIZE;
+	genl_dump_check_consistent(cb, header);
+	if (link ? pcilend_put_link(skb, link) : pcilend_put_function(skb, report)) {
+		genlmsg_cancel(skb, header);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return 0;
+}
+
+/* args[0]: index of the next link. */
+static int link_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct pcilend_link *link;
+
+	cb->seq = pcilend_generation();
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (link->index < cb->args[0])
+			continue;
+		if (dump_one(skb, cb, PCILEND_CMD_LINK_GET, link, NULL)) {
+			pcilend_link_put(link);
+			break;
+		}
+		cb->args[0] = link->index + 1;
+	}
+	return skb->len;
+}
+
+/* args[0]: 0 local functions, 1 remote ones, 2 done; args[1]: id of the last one. */
+static int function_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+
+	if (!report)
+		return -ENOMEM;
+	cb->seq = pcilend_generation();
+	while (cb->args[0] < 2) {
+		bool found = cb->args[0] ? pcilend_remote_next(cb->args[1], report) :
+					   pcilend_lender_next(cb->args[1], report);
+
+		if (!found) {
+			cb->args[0]++;
+			cb->args[1] = 0;
+			continue;
+		}
+		if (dump_one(skb, cb, PCILEND_CMD_FUNCTION_GET, NULL, report))
+			break;
+		cb->args[1] = le32_to_cpu(report->info.id);
+	}
+	return skb->len;
+}
+
+static int get_node(struct genl_info *info, u32 *node)
+{
+	if (!info->attrs[PCILEND_A_NODE_ID]) {
+		NL_SET_ERR_MSG(info->extack, "no node named: give its node id");
+		return -EINVAL;
+	}
+	*node = nla_get_u32(info->attrs[PCILEND_A_NODE_ID]);
+	return 0;
+}
+
+static int get_bdf(struct genl_info *info, const char **bdf)
+{
+	if (!info->attrs[PCILEND_A_BDF]) {
+		NL_SET_ERR_MSG(info->extack, "no function named: give its PCI address, dddd:bb:dd.f");
+		return -EINVAL;
+	}
+	*bdf = nla_data(info->attrs[PCILEND_A_BDF]);
+	return 0;
+}
+
+/* The remote function that ID names, with a reference. */
+static int get_remote(struct genl_info *info, struct pcilend_remote **remote)
+{
+	u32 id;
+
+	if (!info->attrs[PCILEND_A_ID]) {
+		NL_SET_ERR_MSG(info->extack, "no function named: give its id, see 'pcilend list'");
+		return -EINVAL;
+	}
+	id = nla_get_u32(info->attrs[PCILEND_A_ID]);
+	*remote = pcilend_remote_get(id);
+	if (*remote)
+		return 0;
+	if (pcilend_id_node(id) == pcilend_node)
+		NL_SET_ERR_MSG(info->extack, "it is in this host: use it here, or make it available and borrow it on another node");
+	else
+		NL_SET_ERR_MSG(info->extack, "no lender offers a function with that id to this host: see 'pcilend list'");
+	return -ENODEV;
+}
+
+static int connect_node(struct sk_buff *skb, struct genl_info *info)
+{
+	u32 node;
+
+	return get_node(info, &node) ?: pcilend_lender_connect(node, info->extack);
+}
+
+static int disconnect_node(struct sk_buff *skb, struct genl_info *info)
+{
+	u32 node;
+
+	return get_node(info, &node) ?: pcilend_lender_disconnect(node, info->extack);
+}
+
+static int function_get(struct sk_buff *skb, struct genl_info *info)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+	struct pcilend_remote *remote;
+	const char *bdf = NULL;
+	int err;
+
+	if (!report)
+		return -ENOMEM;
+	if (info->attrs[PCILEND_A_BDF])
+		bdf = nla_data(info->attrs[PCILEND_A_BDF]);
+	if (bdf || (info->attrs[PCILEND_A_ID] &&
+		    pcilend_id_node(nla_get_u32(info->attrs[PCILEND_A_ID])) == pcilend_node)) {
+		u32 id = bdf ? 0 : nla_get_u32(info->attrs[PCILEND_A_ID]);
+
+		err = pcilend_lender_report(bdf, id, report, info->extack);
+		if (err && !bdf)
+			NL_SET_ERR_MSG(info->extack, "this host has no function with that id: see 'pcilend list'");
+	} else {
+		err = get_remote(info, &remote);
+		if (!err) {
+			pcilend_remote_report(remote, report);
+			pcilend_remote_put(remote);
+		}
+	}
+	return err ?: reply_function(info, report);
+}
+
+static int function_add(struct sk_buff *skb, struct genl_info *info)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+	const char *bdf;
+
+	if (!report)
+		return -ENOMEM;
+	return get_bdf(info, &bdf) ?: pcilend_lender_add(bdf, info->extack, report) ?:
+	       reply_function(info, report);
+}
+
+static int function_remove(struct sk_buff *skb, struct genl_info *info)
+{
+	const char *bdf;
+
+	return get_bdf(info, &bdf) ?: pcilend_lender_remove(bdf, info->extack);
+}
+
+static int function_available(struct sk_buff *skb, struct genl_info *info)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+	const char *bdf;
+
+	if (!report)
+		return -ENOMEM;
+	return get_bdf(info, &bdf) ?: pcilend_lender_available(bdf, info->extack, report) ?:
+	       reply_function(info, report);
+}
+
+static int function_unavailable(struct sk_buff *skb, struct genl_info *info)
+{
+	const char *bdf;
+
+	return get_bdf(info, &bdf) ?: pcilend_lender_unavailable(bdf, info->extack);
+}
+
+static int function_borrow(struct sk_buff *skb, struct genl_info *info)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+	struct pcilend_frontend *frontend;
+	struct pcilend_remote *remote;
+	const char *why = NULL;
+	int err;
+
+	if (!report)
+		return -ENOMEM;
+	if (!info->attrs[PCILEND_A_FRONTEND] || !info->attrs[PCILEND_A_OWNER]) {
+		NL_SET_ERR_MSG(info->extack, "give the frontend (such as mdev) and an owner to borrow for");
+		return -EINVAL;
+	}
+	err = get_remote(info, &remote);
+	if (err)
+		return err;
+	frontend = pcilend_frontend_get(nla_data(info->attrs[PCILEND_A_FRONTEND]));
+	if (!frontend) {
+		NL_SET_ERR_MSG(info->extack, "no such frontend is loaded: run 'modprobe pcilend_mdev' for mdev");
+		err = -EOPNOTSUPP;
+		goto out;
+	}
+	err = pcilend_borrow(remote, frontend, nla_data(info->attrs[PCILEND_A_OWNER]), &why);
+	pcilend_frontend_put(frontend);
+	if (err) {
+		pcilend_refuse(info->extack, err, why);
+		goto out;
+	}
+	pcilend_remote_report(remote, report);
+	err = reply_function(info, report);
+out:
+	pcilend_remote_put(remote);
+	return err;
+}
+
+static int function_return(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *owner = info->attrs[PCILEND_A_OWNER];
+	struct pcilend_remote *remote;
+	int err;
+
+	err = get_remote(info, &remote);
+	if (err)
+		return err;
+	err = pcilend_return(remote, owner ? nla_data(owner) : NULL);
+	pcilend_remote_put(remote);
+	if (err == -EPERM)
+		NL_SET_ERR_MSG(info->extack, "another owner has borrowed it: see 'pcilend list', or return it without naming an owner");
+	else if (err)
+		NL_SET_ERR_MSG(info->extack, "it is given up here, but its lender has not confirmed that it stopped: see 'pcilend link'; it is returned when the lender answers");
+	return err;
+}
+
+static const struct genl_split_ops ops[] = {
+	{
+		.cmd = PCILEND_CMD_NODE_GET,
+		.doit = node_get,
+		.flags = GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_LINK_GET,
+		.dumpit = link_dump,
+		.flags = GENL_CMD_CAP_DUMP,
+	}, {
+		.cmd = PCILEND_CMD_CONNECT,
+		.doit = connect_node,
+		.policy = node_policy,
+		.maxattr = ARRAY_SIZE(node_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_DISCONNECT,
+		.doit = disconnect_node,
+		.policy = node_policy,
+		.maxattr = ARRAY_SIZE(node_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_FUNCTION_GET,
+		.doit = function_get,
+		.policy = get_policy,
+		.maxattr = ARRAY_SIZE(get_policy) - 1,
+		.flags = GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_FUNCTION_GET,
+		.dumpit = function_dump,
+		.flags = GENL_CMD_CAP_DUMP,
+	}, {
+		.cmd = PCILEND_CMD_ADD,
+		.doit = function_add,
+		.policy = bdf_policy,
+		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_REMOVE,
+		.doit = function_remove,
+		.policy = bdf_policy,
+		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_AVAILABLE,
+		.doit = function_available,
+		.policy = bdf_policy,
+		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_UNAVAILABLE,
+		.doit = function_unavailable,
+		.policy = bdf_policy,
+		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_BORROW,
+		.doit = function_borrow,
+		.policy = borrow_policy,
+		.maxattr = ARRAY_SIZE(borrow_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_RETURN,
+		.doit = function_return,
+		.policy = return_policy,
+		.maxattr = ARRAY_SIZE(return_policy) - 1,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
+	},
+};
+
+static const struct genl_multicast_group groups[] = {
+	{ .name = PCILEND_MCGRP_EVENTS },
+};
+
+static struct genl_family family = {
+	.name = PCILEND_FAMILY_NAME,
+	.version = PCILEND_FAMILY_VERSION,
+	.module = THIS_MODULE,
+	.parallel_ops = true,
+	.split_ops = ops,
+	.n_split_ops = ARRAY_SIZE(ops),
+	.resv_start_op = __PCILEND_CMD_MAX,
+	.mcgrps = groups,
+	.n_mcgrps = ARRAY_SIZE(groups),
+};
+
+static void send_event(enum pcilend_event event, struct pcilend_link *link,
+		       const struct pcilend_report *report)
+{
+	struct sk_buff *skb;
+	void *header;
+
+	if (!READ_ONCE(family_ready) || !genl_has_listeners(&family, &init_net, 0))
+		return;
+	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	if (!skb)
+		return;
+	header = genlmsg_put(skb, 0, 0, &family, 0, PCILEND_CMD_EVENT);
+	if (!header || nla_put_u32(skb, PCILEND_A_EVENT, event) ||
+	    (link ? pcilend_put_link(skb, link) : pcilend_put_function(skb, report))) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, header);
+	genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
+}
+
+/* Process context, as all that changes links and functions. */
+void pcilend_event_link(struct pcilend_link *link)
+{
+	pcilend_changed();
+	send_event(PCILEND_EVENT_LINK, link, NULL);
+}
+
+void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report)
+{
+	send_event(event, NULL, report);
+}
+
+int pcilend_netlink_init(void)
+{
+	int err = genl_register_family(&family);
+
+	WRITE_ONCE(family_ready, !err);
+	return err;
+}
+
+/* The last events were sent when the links went. */
+void pcilend_netlink_exit(void)
+{
+	WRITE_ONCE(family_ready, false);
+	genl_unregister_family(&family);
+}
