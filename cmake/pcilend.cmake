@@ -20,6 +20,9 @@ endif()
 
 # pcilend_test(NAME sources... [LIBS libs...] [DEFS defs...]): a GoogleTest program, label "unit".
 function(pcilend_test name)
+  if(NOT PCILEND_TESTS)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "" "LIBS;DEFS" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main)

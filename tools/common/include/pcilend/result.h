@@ -54,8 +54,10 @@ template <class... Args>
 }  // namespace pcilend
 
 // Evaluates a Result; returns its error from the enclosing function, else goes on.
-#define PCILEND_TRY(expression)                                      \
-  do {                                                               \
-    if (auto pcilend_try_result = (expression); !pcilend_try_result) \
-      return tl::unexpected(std::move(pcilend_try_result).error());  \
+#define PCILEND_TRY(expression) PCILEND_TRY_AS(PCILEND_TRY_NAME(__LINE__), expression)
+#define PCILEND_TRY_NAME(line) PCILEND_TRY_JOIN(pcilend_try_, line)
+#define PCILEND_TRY_JOIN(prefix, line) prefix##line
+#define PCILEND_TRY_AS(result, expression)                                                     \
+  do {                                                                                         \
+    if (auto result = (expression); !result) return tl::unexpected(std::move(result).error()); \
   } while (0)
