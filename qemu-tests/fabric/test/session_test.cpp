@@ -213,6 +213,8 @@ TEST_F(SessionTest, IrqDescriptorsReachTheDevice) {
   client->send_set_irqs(0x24, 0, 3, {event.get(), event.get(), event.get()});
   serve();
   EXPECT_EQ(device.irq_fds, (std::vector<uint32_t>{0, 3}));
+  while (client->receive()) {
+  }
   EXPECT_EQ(error_of(Command::DeviceSetIrqs, Bytes(19)), EINVAL);
 }
 
