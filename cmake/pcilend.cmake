@@ -18,14 +18,15 @@ if(PCILEND_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# pcilend_test(NAME sources... [LIBS libs...] [DEFS defs...]): a GoogleTest program, label "unit".
+# pcilend_test(NAME sources... [LIBS libs...] [DEFS defs...] [INCLUDES dirs...]): a GoogleTest program, label "unit".
 function(pcilend_test name)
   if(NOT PCILEND_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "LIBS;DEFS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;DEFS;INCLUDES" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${ARG_INCLUDES})
   target_compile_definitions(${name} PRIVATE ${ARG_DEFS}
     PCILEND_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PCILEND_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
   add_test(NAME ${name} COMMAND ${name})
