@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What happens in the phases of a domain's life (https://libvirt.org/hooks.html).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "domain_xml.h"
+#include "pcilend/client.h"
+#include "pcilend/environment.h"
+#include "pcilend/pci_names.h"
+#include "supervisor.h"
+
+namespace pcilend {
+
+enum class Phase {
+  Prepare,  // before libvirt looks at the domain's devices
+  Release,  // QEMU is gone
+  Other,    // nothing to do, whatever the domain is
+};
+
+// From the arguments libvirt gives after the domain's name.
+Phase phase_of(std::string_view operation, std::string_view sub_operation);
+
+// What the phases take from their surroundings.
+struct HookContext {
+  const Environment& environment;
+  const PciNames& names;
+  std::function<Result<std::unique_ptr<Client>>()> open_client;
+  std::function<void(std::chrono::milliseconds)> sleep;
+  Steps& steps;
+};
+
+// Borrows every function the domain names and makes the mediated devices that are missing. All
+// or none: what was done is undone before an error is returned. Does not open netlink for a domain
+// that names none.
+Result<> prepare_domain(HookContext& context, const Domain& domain);
+
+// Removes the mediated devices and returns the functions that prepare_domain() recorded for this
+// domain, and no others. What can't be undone stays in the record for the next call.
+Result<> release_domain(HookContext& context, const Domain& domain);
+
+}  // namespace pcilend

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "mdev.h"
+
+namespace pcilend {
+namespace {
+
+std::string device(const Uuid& uuid) {
+  return "/sys/bus/mdev/devices/" + to_string(uuid);
+}
+
+}  // namespace
+
+bool mdev_exists(const Environment& environment, const Uuid& uuid) {
+  return environment.exists(device(uuid));
+}
+
+Result<> create_mdev(const Environment& environment, FunctionId function, const Uuid& uuid) {
+  const std::string parent = "/sys/bus/pcilend/devices/" + to_string(function);
+  if (environment.exists(parent) && !environment.exists(parent + "/mdev_supported_types"))
+    return fail(ErrorClass::Unreachable,
+                "{} can't be given to VMs: pcilend_mdev.ko is not loaded: modprobe pcilend_mdev",
+                to_string(function));
+  return environment.write_attribute(parent + "/mdev_supported_types/pcilend-function/create",
+                                     to_string(uuid));
+}
+
+Result<> remove_mdev(const Environment& environment, const Uuid& uuid) {
+  if (!mdev_exists(environment, uuid)) return {};
+  auto removed = environment.write_attribute(device(uuid) + "/remove", "1");
+  if (!removed && !mdev_exists(environment, uuid)) return {};
+  return removed;
+}
+
+}  // namespace pcilend

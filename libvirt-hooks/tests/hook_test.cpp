@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "hook.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "fake_client.h"
+#include "mdev.h"
+#include "record.h"
+
+namespace pcilend {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr const char* kFirst = "70636c64-0000-8000-8000-000000000001";
+constexpr const char* kSecond = "70636c64-0000-8000-8000-000000000002";
+constexpr const char* kDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
+constexpr const char* kOtherDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a02";
+
+class QuietSteps final : public Steps {
+ public:
+  void begin(std::string_view what) override { log.emplace_back(what); }
+  std::vector<std::string> log;
+};
+
+// Two functions of node 4, seen by node 8, and a sysfs in which mediated devices come and go.
+class HookTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/pcilend-hook.XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    root_ = name;
+    environment_ = Environment(root_);
+    for (const auto& [id, uuid] : {std::pair{0x40001u, kFirst}, {0x40002u, kSecond}}) {
+      Function f;
+      f.id.value = id;
+      f.uuid = parse_uuid(uuid).value();
+      f.lender = 4;
+      f.bdf = "0000:00:05.0";
+      f.state = PCILEND_FUNCTION_AVAILABLE;
+      f.vendor = 0x1b36;
+      f.device = 0x0010;
+      kernel_.functions.push_back(f);
+      touch(fmt::format("sys/bus/pcilend/devices/{:x}/mdev_supported_types/pcilend-function/create",
+                        id));
+    }
+    fs::create_directories(root_ / "sys/bus/mdev/devices");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void touch(const fs::path& path) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path).flush();
+  }
+  std::string text(const fs::path& path) {
+    std::ifstream file(root_ / path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // As the kernel would have after a write to create.
+  void add_mdev(const std::string& uuid) {
+    touch(fmt::format("sys/bus/mdev/devices/{}/remove", uuid));
+  }
+  std::string created(uint32_t id) {
+    return text(fmt::format(
+        "sys/bus/pcilend/devices/{:x}/mdev_supported_types/pcilend-function/create", id));
+  }
+  std::string removed(const std::string& uuid) {
+    return text(fmt::format("sys/bus/mdev/devices/{}/remove", uuid));
+  }
+  fs::path record_path(const char* domain) {
+    return root_ / fmt::format("run/pcilend/domains/{}.json", domain);
+  }
+
+  static Domain domain(const char* uuid, std::vector<const char*> functions) {
+    Domain d{"guest", parse_uuid(uuid).value(), {}};
+    for (const char* f : functions) d.functions.push_back(parse_uuid(f).value());
+    return d;
+  }
+  HookContext context() {
+    return {environment_, names_,
+            [this]() -> Result<std::unique_ptr<Client>> {
+              return std::make_unique<test::FakeClient>(kernel_);
+            },
+            [this](std::chrono::milliseconds) { ++sleeps_; }, steps_};
+  }
+  Result<> prepare(const Domain& d) {
+    auto c = context();
+    return prepare_domain(c, d);
+  }
+  Result<> release(const Domain& d) {
+    auto c = context();
+    return release_domain(c, d);
+  }
+
+  fs::path root_;
+  Environment environment_;
+  PciNames names_{std::string(PCILEND_SOURCE_DIR) + "/tools/client/testdata/pci.ids"};
+  test::FakeKernel kernel_;
+  QuietSteps steps_;
+  int sleeps_ = 0;
+};
+
+TEST(Phases, FollowLibvirtsTable) {
+  EXPECT_EQ(phase_of("prepare", "begin"), Phase::Prepare);
+  EXPECT_EQ(phase_of("stopped", "end"), Phase::Release);
+  EXPECT_EQ(phase_of("release", "end"), Phase::Release);
+  for (const auto& [operation, sub] : {std::pair{"start", "begin"},
+                                       {"started", "begin"},
+                                       {"reconnect", "begin"},
+                                       {"attach", "begin"},
+                                       {"migrate", "begin"},
+                                       {"restore", "begin"},
+                                       {"prepare", "end"},
+                                       {"", ""},
+                                       {"invented", "later"}})
+    EXPECT_EQ(phase_of(operation, sub), Phase::Other) << operation;
+}
+
+TEST_F(HookTest, PrepareBorrowsAndCreates) {
+  ASSERT_TRUE(prepare(domain(kDomain, {kFirst})));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40001 mdev {}", kDomain)));
+  EXPECT_EQ(created(0x40001), kFirst);
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  EXPECT_EQ((*record)->name, "guest");
+  ASSERT_EQ((*record)->functions.size(), 1u);
+  EXPECT_TRUE((*record)->functions[0].created);
+}
+
+TEST_F(HookTest, ReleaseUndoesIt) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  add_mdev(kFirst);
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(removed(kFirst), "1");
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+  // release follows stopped
+  kernel_.log.clear();
+  EXPECT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+}
+
+TEST_F(HookTest, ADomainWithoutFunctionsNeverOpensNetlink) {
+  EXPECT_TRUE(prepare(domain(kDomain, {})));
+  EXPECT_TRUE(release(domain(kDomain, {})));
+  EXPECT_EQ(kernel_.opened, 0);
+  EXPECT_FALSE(fs::exists(root_ / "run"));
+}
+
+TEST_F(HookTest, AnMdevThatIsThereIsNeitherMadeNorRemoved) {
+  add_mdev(kFirst);
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  EXPECT_EQ(created(0x40001), "");
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(removed(kFirst), "");
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+}
+
+TEST_F(HookTest, ASecondDomainIsRefusedAndLeavesTheFirstAlone) {
+  ASSERT_TRUE(prepare(domain(kDomain, {kFirst})));
+  add_mdev(kFirst);
+  kernel_.log.clear();
+  Domain second = domain(kOtherDomain, {kFirst});
+  second.name = "second";
+  const auto refused = prepare(second);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::State);
+  EXPECT_EQ(refused.error().message,
+            "40001 (Red Hat, Inc. QEMU NVM Express Controller) is in use on this host by domain "
+            "'guest': end that first");
+  EXPECT_TRUE(release(second));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  EXPECT_EQ(removed(kFirst), "");
+  EXPECT_TRUE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, RefusalsNameTheFunctionAndTheCure) {
+  struct {
+    std::function<void(Function&)> change;
+    const char* message;
+  } const cases[] = {
+      {[](Function& f) { f.state = PCILEND_FUNCTION_ADDED; },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is not available: on node 4 run 'pcilend "
+       "available 0000:00:05.0'"},
+      {[](Function& f) {
+         f.state = PCILEND_FUNCTION_BORROWED;
+         f.borrower = 12;
+       },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is borrowed by node 12: end its use "
+       "there first"},
+      {[](Function& f) {
+         f.state = PCILEND_FUNCTION_BORROWED;
+         f.borrower = 8;
+         f.owner = "user root";
+       },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is in use on this host by 'user root': "
+       "end that first"},
+      {[](Function& f) {
+         f.state = PCILEND_FUNCTION_QUARANTINED;
+         f.reason = "no answer after FLR";
+       },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is quarantined, no answer after FLR: on "
+       "node 4 run 'pcilend unavailable 0000:00:05.0', see to it, then 'pcilend available "
+       "0000:00:05.0'"},
+      {[](Function& f) { f.state = PCILEND_FUNCTION_RESETTING; },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is still resetting: try again, or look "
+       "at node 4"},
+      {[](Function& f) { f.lender = 8; },
+       "40001 (Red Hat, Inc. QEMU NVM Express Controller) is installed in this host at "
+       "0000:00:05.0: pass it to the domain as a PCI hostdev"},
+      {[](Function& f) { f.uuid.bytes[15] = 9; },
+       "no host offers function 70636c64-0000-8000-8000-000000000001 to this one: on its lender "
+       "run 'pcilend connect 8' and 'pcilend add' with its address; 'pcilend link' shows the hosts "
+       "in reach"},
+  };
+  const Function original = kernel_.functions[0];
+  for (const auto& expected : cases) {
+    kernel_.functions[0] = original;
+    expected.change(kernel_.functions[0]);
+    // The second function is free, and must stay so.
+    const auto refused = prepare(domain(kDomain, {kSecond, kFirst}));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message, expected.message);
+    EXPECT_THAT(kernel_.log, IsEmpty());
+    EXPECT_FALSE(fs::exists(record_path(kDomain)));
+  }
+}
+
+TEST_F(HookTest, AFunctionBeingResetIsWaitedFor) {
+  kernel_.functions[0].state = PCILEND_FUNCTION_FENCING;
+  kernel_.on_look = [this] {
+    if (sleeps_ == 3) kernel_.functions[0].state = PCILEND_FUNCTION_AVAILABLE;
+  };
+  EXPECT_TRUE(prepare(domain(kDomain, {kFirst})));
+  EXPECT_EQ(sleeps_, 3);
+}
+
+TEST_F(HookTest, AFailedBorrowRollsTheFirstOneBack) {
+  kernel_.refuse = [](const std::string& entry) -> Result<> {
+    if (entry.starts_with("borrow 40002"))
+      return fail(ErrorClass::Unreachable, "node 4 does not answer");
+    return {};
+  };
+  const Domain d = domain(kDomain, {kFirst, kSecond});
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "40002 (Red Hat, Inc. QEMU NVM Express Controller): node 4 does not answer");
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, AFailedCreateReturnsTheFunction) {
+  fs::remove_all(root_ / "sys/bus/pcilend/devices/40001/mdev_supported_types");
+  const auto refused = prepare(domain(kDomain, {kFirst}));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("modprobe pcilend_mdev"));
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, WhatCannotBeUndoneIsLeftForTheNextPhase) {
+  const Domain d = domain(kDomain, {kFirst, kSecond});
+  ASSERT_TRUE(prepare(d));
+  add_mdev(kFirst);
+  add_mdev(kSecond);
+  bool broken = true;
+  kernel_.refuse = [&](const std::string& entry) -> Result<> {
+    if (broken && entry.starts_with("return 40001"))
+      return fail(ErrorClass::Unreachable, "no answer");
+    return {};
+  };
+  const auto stopped = release(d);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().message, "no answer");
+  EXPECT_EQ(kernel_.functions[1].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  broken = false;
+  EXPECT_TRUE(release(d));
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, ALeaseThatIsOverOrAnothersIsNotReturned) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  kernel_.functions[0].owner = "somebody else";
+  kernel_.log.clear();
+  EXPECT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, AWithdrawnFunctionIsForgotten) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  kernel_.functions.clear();
+  EXPECT_TRUE(release(d));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, WithoutTheModuleARecordIsForgotten) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  fs::remove_all(root_ / "sys/bus/pcilend");
+  EXPECT_TRUE(release(d));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, APrepareAfterACrashStartsClean) {
+  const Domain d = domain(kDomain, {kFirst, kSecond});
+  ASSERT_TRUE(prepare(d));
+  kernel_.log.clear();
+  ASSERT_TRUE(prepare(domain(kDomain, {kSecond})));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("return 40002 {}", kDomain),
+                                       fmt::format("return 40001 {}", kDomain),
+                                       fmt::format("borrow 40002 mdev {}", kDomain)));
+}
+
+TEST_F(HookTest, ADamagedRecordIsReported) {
+  ASSERT_TRUE(environment_.replace_file(fmt::format("/run/pcilend/domains/{}.json", kDomain),
+                                        "{\"version\":1"));
+  for (const auto& result : {prepare(domain(kDomain, {kFirst})), release(domain(kDomain, {}))}) {
+    ASSERT_FALSE(result);
+    EXPECT_THAT(result.error().message, HasSubstr("damaged"));
+  }
+  EXPECT_EQ(kernel_.opened, 0);
+}
+
+TEST_F(HookTest, RecordsOfAnotherShapeAreRefused) {
+  const std::string path = fmt::format("/run/pcilend/domains/{}.json", kDomain);
+  for (
+      const char* text :
+      {"", "[]", "{}",
+       R"({"version":2,"domain":"2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01","functions":[]})",
+       R"({"version":1,"domain":5,"functions":[]})",
+       R"({"version":1,"domain":"2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a02","functions":[]})",
+       R"({"version":1,"domain":"2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01","functions":[1]})",
+       R"({"version":1,"domain":"2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01","functions":[{"id":1}]})"}) {
+    ASSERT_TRUE(environment_.replace_file(path, text));
+    EXPECT_FALSE(load_record(environment_, parse_uuid(kDomain).value())) << text;
+  }
+}
+
+}  // namespace
+}  // namespace pcilend

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A host's pcilend.ko as its users see it, in memory.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pcilend/client.h"
+
+namespace pcilend::test {
+
+// State shared by all clients of one fake kernel, for tests to set up and look at.
+struct FakeKernel {
+  Node node_value{8, 0x1122334455667788, 1};
+  std::vector<Link> links;
+  std::vector<Function> functions;
+  std::set<uint32_t> connected;
+  // Every change asked for: "borrow 40001 mdev OWNER".
+  std::vector<std::string> log;
+  // Called with the entry before it is carried out; an error is the kernel's refusal.
+  std::function<Result<>(const std::string&)> refuse = [](const std::string&) {
+    return Result<>();
+  };
+  // Called at every look at the functions, so that time may pass.
+  std::function<void()> on_look = [] {};
+  int opened = 0;
+
+  Function* find(FunctionId id) {
+    for (auto& f : functions)
+      if (f.id == id) return &f;
+    return nullptr;
+  }
+  Function* find(const PciAddress& local) {
+    for (auto& f : functions)
+      if (f.lender == node_value.id && f.bdf == to_string(local)) return &f;
+    return nullptr;
+  }
+};
+
+class FakeClient final : public Client {
+ public:
+  explicit FakeClient(FakeKernel& kernel) : kernel_(kernel) { ++kernel.opened; }
+
+  Result<Node> node() override { return kernel_.node_value; }
+  Result<std::vector<Link>> links() override {
+    kernel_.on_look();
+    return kernel_.links;
+  }
+  Result<std::vector<Function>> functions() override {
+    kernel_.on_look();
+    return kernel_.functions;
+  }
+  Result<Function> function(FunctionId id) override { return copy(kernel_.find(id)); }
+  Result<Function> function(const PciAddress& local) override { return copy(kernel_.find(local)); }
+
+  Result<> connect(uint32_t node) override {
+    PCILEND_TRY(enter(fmt::format("connect {}", node)));
+    kernel_.connected.insert(node);
+    return {};
+  }
+  Result<> disconnect(uint32_t node) override {
+    PCILEND_TRY(enter(fmt::format("disconnect {}", node)));
+    kernel_.connected.erase(node);
+    return {};
+  }
+  Result<Function> add(const PciAddress& local) override {
+    PCILEND_TRY(enter("add " + to_string(local)));
+    if (!kernel_.find(local)) {
+      Function f;
+      f.lender = kernel_.node_value.id;
+      f.id.value = f.lender << 16 | static_cast<uint32_t>(kernel_.functions.size() + 1);
+      f.bdf = to_string(local);
+      f.state = PCILEND_FUNCTION_ADDED;
+      kernel_.functions.push_back(f);
+    }
+    return *kernel_.find(local);
+  }
+  Result<> remove(const PciAddress& local) override {
+    PCILEND_TRY(enter("remove " + to_string(local)));
+    std::erase_if(kernel_.functions, [&](const Function& f) { return f.bdf == to_string(local); });
+    return {};
+  }
+  Result<Function> make_available(const PciAddress& local) override {
+    return set_state("available", local, PCILEND_FUNCTION_AVAILABLE);
+  }
+  Result<> make_unavailable(const PciAddress& local) override {
+    auto f = set_state("unavailable", local, PCILEND_FUNCTION_ADDED);
+    if (!f) return tl::unexpected(f.error());
+    return {};
+  }
+  Result<Function> borrow(FunctionId id, std::string_view frontend,
+                          std::string_view owner) override {
+    PCILEND_TRY(enter(fmt::format("borrow {} {} {}", to_string(id), frontend, owner)));
+    Function* f = kernel_.find(id);
+    if (!f) return missing();
+    if (f->state != PCILEND_FUNCTION_AVAILABLE && f->owner != owner)
+      return fail(ErrorClass::State, "it is borrowed by somebody else");
+    f->state = PCILEND_FUNCTION_BORROWED;
+    f->borrower = kernel_.node_value.id;
+    f->lease = 1;
+    f->frontend = frontend;
+    f->owner = owner;
+    return *f;
+  }
+  Result<> give_back(FunctionId id, std::string_view owner) override {
+    PCILEND_TRY(enter(fmt::format("return {} {}", to_string(id), owner)));
+    Function* f = kernel_.find(id);
+    if (!f) return tl::unexpected(missing().error());
+    if (!f->borrower) return {};
+    if (!owner.empty() && f->owner != owner)
+      return fail(ErrorClass::Permission, "another owner borrowed it");
+    f->state = PCILEND_FUNCTION_AVAILABLE;
+    f->borrower.reset();
+    f->lease.reset();
+    f->frontend.clear();
+    f->owner.clear();
+    return {};
+  }
+
+ private:
+  static Result<Function> missing() {
+    return fail(ErrorClass::NotFound, "there is no such function");
+  }
+  static Result<Function> copy(const Function* f) {
+    if (!f) return missing();
+    return *f;
+  }
+  Result<> enter(const std::string& entry) {
+    PCILEND_TRY(kernel_.refuse(entry));
+    kernel_.log.push_back(entry);
+    return {};
+  }
+  Result<Function> set_state(std::string_view verb, const PciAddress& local, uint32_t state) {
+    PCILEND_TRY(enter(fmt::format("{} {}", verb, to_string(local))));
+    Function* f = kernel_.find(local);
+    if (!f) return missing();
+    f->state = state;
+    return *f;
+  }
+
+  FakeKernel& kernel_;
+};
+
+}  // namespace pcilend::test
