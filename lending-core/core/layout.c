@@ -10,10 +10,12 @@
 #define HIGH_BASE 0x140000000ULL /* windows from here on have room to use behind the holes */
 #define LARGE_BASE 0x400000000ULL /* from here on, slots start at PCILEND_SLOT_IOVA */
 #define WIDEST_WINDOW (1ULL << 52)
+#define HUGE_PAGE 0x200000ULL
 
 struct plan_window {
 	u64 size;	/* to be programmed, 0: unusable */
 	u64 align;	/* of the translation */
+	u64 size_align;
 	u64 end;	/* first address that it can't reach */
 };
 
@@ -36,6 +38,12 @@ static u64 larger(u64 a, u64 b)
 static u64 page_down(u64 value)
 {
 	return value & ~(PCILEND_PAGE - 1);
+}
+
+/* A part of a window, in huge pages where it has some. */
+static u64 part_of(u64 size)
+{
+	return size >= HUGE_PAGE ? size & ~(HUGE_PAGE - 1) : page_down(size);
 }
 
 /* @align: a power of two; callers stay far below 64 bits. */
@@ -83,6 +91,7 @@ static int read_window(const struct pcilend_layout_window *rules, u64 seen, u32 
 			      "memory window %llu: its driver names an impossible size or alignment of 0x%llx bytes; choose a smaller BAR",
 			      index, larger(size, rules->addr_align));
 	window->size = smaller(size, window->end) & ~(size_align - 1);
+	window->size_align = size_align;
 	window->align = larger(power_of_two_up(window->size), rules->addr_align);
 	return 0;
 }
@@ -136,11 +145,10 @@ static u64 place_at(const struct plan_input *input, u32 index, u64 wanted, u64 o
 	return at ? at : place(input, index, otherwise);
 }
 
-static void open_window(struct pcilend_layout *layout, const struct plan_input *input, u32 index,
-			u64 translation)
+static void open_window(struct pcilend_layout *layout, u32 index, u64 translation, u64 size)
 {
 	layout->window[index].translation = translation;
-	layout->window[index].size = input->window[index].size;
+	layout->window[index].size = size;
 }
 
 static void set_region(struct pcilend_layout_region *region, u32 window, u64 iova, u64 size)
@@ -154,7 +162,7 @@ static void set_region(struct pcilend_layout_region *region, u32 window, u64 iov
 static void divide(struct pcilend_layout *layout, u32 window, u64 start, u64 end, bool exports,
 		   bool slots)
 {
-	u64 part = exports && slots ? page_down((end - start) >> 2) : exports ? end - start : 0;
+	u64 part = exports && slots ? part_of((end - start) >> 2) : exports ? end - start : 0;
 
 	if (exports)
 		set_region(&layout->exports, window, start, part);
@@ -169,7 +177,7 @@ static void plan_base(struct pcilend_layout *layout, const struct plan_input *in
 	u64 size = input->window[base].size;
 	u64 low = smaller(size, input->hole);
 
-	open_window(layout, input, base, 0);
+	open_window(layout, base, 0, size);
 	layout->dma_window = base;
 	layout->dma_limit = low;
 	if (!exports && !slots)
@@ -180,7 +188,7 @@ static void plan_base(struct pcilend_layout *layout, const struct plan_input *in
 		return;
 	}
 	/* Addresses from the hole to 4 GiB can't be used: share what is below. */
-	layout->dma_limit = page_down(slots ? low >> 2 : low >> 1);
+	layout->dma_limit = part_of(slots ? low >> 2 : low >> 1);
 	divide(layout, base, layout->dma_limit, low, exports, slots);
 }
 
@@ -195,16 +203,17 @@ static bool plan_others(struct pcilend_layout *layout, const struct plan_input *
 		at = place_at(input, exports, PCILEND_EXPORT_IOVA, from);
 		if (!at)
 			return false;
-		open_window(layout, input, exports, at);
 		from = at + input->window[exports].size;
+		open_window(layout, exports, at, from - at);
 		divide(layout, exports, at, from, true, slots == exports);
 	}
 	if (slots < input->windows && slots != base && slots != exports) {
 		at = place(input, slots, from);
 		if (!at)
 			return false;
-		open_window(layout, input, slots, at);
-		divide(layout, slots, at, at + input->window[slots].size, false, true);
+		from = at + input->window[slots].size;
+		open_window(layout, slots, at, from - at);
+		divide(layout, slots, at, from, false, true);
 	}
 	return true;
 }
@@ -222,11 +231,11 @@ static void plan_interrupts(struct pcilend_layout *layout, const struct plan_inp
 	for (i = 0; i < input->windows; i++) {
 		const struct plan_window *window = &input->window[i];
 		u64 at = PCILEND_MSI_IOVA & ~(window->align - 1);
+		u64 size = align_up(PCILEND_MSI_IOVA + PCILEND_MSI_BYTES - at, window->size_align);
 
-		if (layout->window[i].size || at + window->size > window->end ||
-		    at + window->size < PCILEND_MSI_IOVA + PCILEND_MSI_BYTES)
+		if (layout->window[i].size || size > window->size || at + size > window->end)
 			continue;
-		open_window(layout, input, i, at);
+		open_window(layout, i, at, size);
 		set_region(&layout->interrupts, i, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES);
 		return;
 	}
@@ -265,24 +274,45 @@ static bool plan_candidate(struct pcilend_layout *layout, const struct plan_inpu
 	return true;
 }
 
-/* What degrades last counts first; of equals, the DMA area in the first window. */
+/* Sizes that differ by little are worth the same: powers of two, with an eighth to spare. */
+static int worth(u64 size, u64 full)
+{
+	int power = 0;
+
+	size = smaller(size, full);
+	for (size += size >> 3; size; size >>= 1)
+		power++;
+	return power;
+}
+
+static bool exports_alone(const struct pcilend_layout *layout)
+{
+	return layout->slots.window == layout->dma_window &&
+	       layout->exports.window != layout->dma_window;
+}
+
+/*
+ * What degrades last counts first. Of equals, the one with the DMA area in the first window, then
+ * the one with a window for exports alone, then the one with more space.
+ */
 static bool better(const struct pcilend_layout *a, const struct pcilend_layout *b)
 {
-	u64 exports_a = smaller(a->exports.size, PCILEND_EXPORT_FULL);
-	u64 exports_b = smaller(b->exports.size, PCILEND_EXPORT_FULL);
-	u64 slots_a = smaller(a->slots.size, PCILEND_SLOTS_FULL);
-	u64 slots_b = smaller(b->slots.size, PCILEND_SLOTS_FULL);
+	const int difference[] = {
+		!!a->slots.size - !!b->slots.size,
+		worth(a->exports.size, PCILEND_EXPORT_FULL) -
+			worth(b->exports.size, PCILEND_EXPORT_FULL),
+		worth(a->slots.size, PCILEND_SLOTS_FULL) - worth(b->slots.size, PCILEND_SLOTS_FULL),
+		worth(a->dma_limit, LOW_END) - worth(b->dma_limit, LOW_END),
+		!!a->interrupts.size - !!b->interrupts.size,
+		(int)b->dma_window - (int)a->dma_window,
+		exports_alone(a) - exports_alone(b),
+	};
+	size_t i;
 
-	if (exports_a != exports_b)
-		return exports_a > exports_b;
-	if (slots_a != slots_b)
-		return slots_a > slots_b;
-	if (a->dma_limit != b->dma_limit)
-		return a->dma_limit > b->dma_limit;
-	if (a->interrupts.size != b->interrupts.size)
-		return a->interrupts.size > b->interrupts.size;
-	if (a->dma_window != b->dma_window)
-		return a->dma_window < b->dma_window;
+	for (i = 0; i < sizeof(difference) / sizeof(difference[0]); i++) {
+		if (difference[i])
+			return difference[i] > 0;
+	}
 	if (a->slots.size != b->slots.size)
 		return a->slots.size > b->slots.size;
 	return a->exports.size > b->exports.size;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The guest-memory state machine against a simulated guest, VFIO container and IOMMU.
+#include "pcilend/guestmem.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +12,6 @@
 #include <memory>
 #include <random>
 #include <vector>
-
-#include "pcilend/guestmem.h"
 
 namespace {
 

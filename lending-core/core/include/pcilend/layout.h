@@ -14,8 +14,8 @@
  *	  all of it		exports: BARs of functions that this host lends to the peer
  *
  * With other windows, regions share a window or get one each. Where space is short it degrades,
- * in this order: interrupts relayed by the lender; a smaller DMA area; less room for guests, down
- * to none; less room for BARs. Every step is reported.
+ * in this order: interrupts relayed by the lender; a smaller DMA area; less room for guests; less
+ * room for BARs; no guests at all. Every step is reported.
  */
 #ifndef PCILEND_LAYOUT_H
 #define PCILEND_LAYOUT_H
@@ -36,7 +36,7 @@ PCILEND_DECLARATIONS_BEGIN
 /* No layout without these; a region of guest slots below its least is none. */
 #define PCILEND_DMA_LEAST 0x40000ULL
 #define PCILEND_EXPORT_LEAST 0x40000ULL
-#define PCILEND_SLOTS_LEAST 0x4000000ULL
+#define PCILEND_SLOTS_LEAST 0x8000000ULL
 /* More than these is nice to have, less is reported. */
 #define PCILEND_EXPORT_FULL 0x40000000ULL
 #define PCILEND_SLOTS_FULL 0x400000000ULL
@@ -47,8 +47,8 @@ struct pcilend_layout_window {
 	u64 size_max;	/* largest size of an inbound translation; 0: not known */
 	u64 addr_align;	/* of a translation, a power of two; 0: 1 */
 	u64 size_align;	/* of the size of a translation, a power of two; 0: 1 */
-	u64 end;	/* first address that a translation can't reach; 0: none. 4 GiB for the */
-			/* 32-bit halves of a split BAR (ntb_hw_intel gen1) */
+	u64 end;	/* first address that a translation can't reach; 0: none. ntb_hw_gen1: */
+			/* 0xfffff000 for the 32-bit halves of a split BAR */
 };
 
 /* One side of a link. */
@@ -83,8 +83,8 @@ struct pcilend_layout {
 		u64 size;	/* bytes to program; 0: this window stays closed */
 	} window[PCILEND_LAYOUT_WINDOWS];
 	u64 dma_limit;		/* DMA API stays below it (bus_dma_limit is dma_limit - 1) */
-	u32 dma_window;		/* reaches [0, dma_limit) at translation 0; 0 unless windows after */
-				/* the first degrade less */
+	u32 dma_window;		/* reaches [0, dma_limit) at translation 0; not the first window */
+				/* only where another one degrades less */
 	struct pcilend_layout_region interrupts; /* PCILEND_MSI_IOVA, or none: relayed */
 	struct pcilend_layout_region exports;	 /* BARs of functions this host lends */
 	struct pcilend_layout_region slots;	 /* guest memory */

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A slot as a hostile peer may fill it. Whatever passes the check has to be what it promises.
+#include <linux/pcilend.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "pcilend/identity.h"
+#include "pcilend/wire.h"
+
+namespace {
+
+void Demand(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "broken promise: %s\n", what);
+  std::abort();
+}
+
+template <typename Payload>
+Payload Body(const u8* slot) {
+  Payload payload;
+  std::memcpy(&payload, slot + sizeof(pcilend_msg_header), sizeof(payload));
+  return payload;
+}
+
+void DemandFunction(const pcilend_msg_function& f) {
+  Demand(pcilend_uuid_is_ours(f.uuid), "our UUID");
+  for (unsigned i = 0; i < PCILEND_BARS; ++i) {
+    Demand((f.bar[i].size & (f.bar[i].size - 1)) == 0, "BAR sizes are powers of two");
+    if ((f.bar[i].flags & PCILEND_BAR_MEM64) == 0) {
+      Demand(f.bar[i].size <= 0x80000000, "32-bit BARs fit in 32 bits");
+    } else if (f.bar[i].size != 0) {
+      Demand(i < 5 && f.bar[i + 1].size == 0, "64-bit BARs have their upper half");
+    }
+  }
+}
+
+void DemandPayload(u16 type, bool answer, const u8* slot) {
+  // All that name a function begin with its id; most name a lease next.
+  u32 id_and_lease[2];
+  std::memcpy(id_and_lease, slot + sizeof(pcilend_msg_header), sizeof(id_and_lease));
+  if (type != PCILEND_MSG_CONNECTED && type != PCILEND_MSG_SYNC) {
+    Demand(pcilend_id_valid(id_and_lease[0]), "a valid id");
+  }
+  switch (type) {
+    case PCILEND_MSG_FUNCTION:
+      DemandFunction(Body<pcilend_msg_function>(slot));
+      return;
+    case PCILEND_MSG_WITHDRAW:
+    case PCILEND_MSG_CONNECTED:
+    case PCILEND_MSG_SYNC:
+      return;
+    case PCILEND_MSG_BORROW:
+      if (!answer) {
+        const auto m = Body<pcilend_msg_borrow>(slot);
+        Demand(m.interrupt_alias % 0x100000 == 0 && m.interrupt_alias >> 32 == 0, "alias");
+        Demand(m.lease_ms >= PCILEND_LEASE_MS_MIN && m.lease_ms <= PCILEND_LEASE_MS_MAX, "time");
+        return;
+      }
+      for (const auto& bar : Body<pcilend_msg_borrowed>(slot).bar) {
+        if (bar.size == 0) continue;
+        Demand(bar.offset % PCILEND_PAGE == 0 && bar.offset + bar.size > bar.offset, "placement");
+        Demand(bar.window < PCILEND_WIRE_WINDOWS && bar.shift < PCILEND_PAGE, "window, shift");
+      }
+      break;
+    case PCILEND_MSG_MAP: {
+      const auto m = Body<pcilend_msg_map>(slot);
+      Demand(m.offset + m.size > m.offset && m.window < PCILEND_WIRE_WINDOWS, "window range");
+      [[fallthrough]];
+    }
+    case PCILEND_MSG_UNMAP: {
+      const auto m = Body<pcilend_msg_map>(slot);
+      Demand(m.device_address + m.size > m.device_address, "device range");
+      Demand(((m.device_address | m.size) & (PCILEND_PAGE - 1)) == 0, "whole pages");
+      break;
+    }
+    case PCILEND_MSG_CONFIG_READ:
+    case PCILEND_MSG_CONFIG_WRITE: {
+      const auto m = Body<pcilend_msg_config>(slot);
+      Demand(m.length != 0 && m.length <= sizeof(m.data), "data fits");
+      Demand(m.offset + m.length <= 4096, "inside config space");
+      break;
+    }
+    default:
+      break;
+  }
+  Demand(id_and_lease[1] != 0, "a lease");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const u8* data, size_t size) {
+  u8 slot[PCILEND_SLOT_BYTES] = {};
+  std::memcpy(slot, data, size < sizeof(slot) ? size : sizeof(slot));
+  pcilend_msg_header header;
+  std::memcpy(&header, slot, sizeof(header));
+
+  const char* why = nullptr;
+  // Boot id and sequence as expected in most runs, so that the rest is reached.
+  const u64 boot = size % 16 == 15 ? 1 : header.boot;
+  const u32 sequence = size % 16 == 14 ? 1 : header.sequence;
+  const int error = pcilend_wire_check(slot, boot, sequence, &why);
+  if (error != 0) {
+    Demand(error == -EPROTO && why != nullptr, "a refusal says why");
+    return 0;
+  }
+  const bool answer = (header.flags & PCILEND_MSG_FLAG_ANSWER) != 0;
+  Demand(why == nullptr, "no reason without a refusal");
+  Demand(header.boot == boot && header.sequence == sequence, "boot id and sequence");
+  Demand(header.length == pcilend_wire_length(header.type, answer), "length");
+  Demand(header.length <= PCILEND_PAYLOAD_BYTES, "fits in its slot");
+  Demand(std::strcmp(pcilend_msg_name(header.type), "unknown") != 0, "known type");
+  Demand(std::strcmp(pcilend_status_name(header.status), "unknown") != 0, "known status");
+  if (header.status == PCILEND_STATUS_OK && header.length != 0) {
+    DemandPayload(header.type, answer, slot);
+  }
+  return 0;
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Each public header, as C, in an order that shows what one of them forgets to include. */
+
+#include "pcilend/vconfig.h"
+#include "pcilend/range.h"
+#include "pcilend/layout.h"
+#include "pcilend/lease.h"
+#include "pcilend/identity.h"
+#include "pcilend/wire.h"
+#include "pcilend/platform.h"

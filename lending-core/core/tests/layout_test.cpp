@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "golden.h"
+#include "ntb_rules.h"
+
+namespace {
+
+using ntb_rules::Link;
+
+constexpr u64 K = 1ULL << 10;
+constexpr u64 M = 1ULL << 20;
+constexpr u64 G = 1ULL << 30;
+constexpr u64 T = 1ULL << 40;
+
+std::string Size(u64 bytes) {
+  for (const auto& [unit, name] : {std::pair{T, "T"}, {G, "G"}, {M, "M"}, {K, "K"}}) {
+    if (bytes != 0 && bytes % unit == 0) return std::to_string(bytes / unit) + name;
+  }
+  return std::to_string(bytes);
+}
+
+struct Plan {
+  int error = 0;
+  std::string why;
+  pcilend_layout layout = {};
+};
+
+Plan Make(const pcilend_layout_host& self, const pcilend_layout_host& peer) {
+  Plan plan;
+  char why[PCILEND_LAYOUT_TEXT_BYTES] = "";
+  plan.error = pcilend_layout_plan(&self, &peer, &plan.layout, why, sizeof(why));
+  plan.why = why;
+  EXPECT_EQ(plan.error == 0, plan.why.empty());
+  EXPECT_LT(plan.why.size(), sizeof(why) - 1) << "cut off";
+  return plan;
+}
+
+std::string Region(const char* name, const pcilend_layout_region& region) {
+  if (region.size == 0) return std::string(" no-") + name;
+  std::ostringstream text;
+  text << " " << name << " " << Size(region.size) << "@w" << region.window << ":" << std::hex
+       << region.iova;
+  return text.str();
+}
+
+std::string Text(const Plan& plan) {
+  if (plan.error != 0) return std::string(strerrorname_np(-plan.error)) + " " + plan.why;
+  const pcilend_layout& l = plan.layout;
+  std::ostringstream text;
+  text << "dma " << Size(l.dma_limit) << "@w" << l.dma_window << Region("msi", l.interrupts)
+       << Region("exports", l.exports) << Region("slots", l.slots);
+  const char* names[] = {"interrupts", "dma", "guests", "no-guests", "exports"};
+  for (int bit = 0; bit < PCILEND_DEGRADED_BITS; ++bit) {
+    if ((l.degraded >> bit & 1) != 0) text << " -" << names[bit];
+  }
+  return text.str();
+}
+
+// What must hold of any plan; the driver accepts each translation.
+std::string Wrong(const Link& link, const Plan& plan) {
+  const pcilend_layout& l = plan.layout;
+  const u64 hole = std::min(link.self.hole != 0 ? link.self.hole : PCILEND_HOLE_DEFAULT,
+                            link.peer.hole != 0 ? link.peer.hole : PCILEND_HOLE_DEFAULT);
+  const u64 iova_end = link.self.iova_end != 0 ? link.self.iova_end : ~0ULL;
+  if (l.windows > link.self.windows) return "more windows than there are";
+  for (u32 i = 0; i < l.windows; ++i) {
+    const auto& window = l.window[i];
+    const auto& rules = link.self.window[i];
+    if (window.size == 0) continue;
+    const u64 seen = link.peer.windows != 0 ? link.peer.window[i].size : rules.size;
+    if (rules.addr_align != 0 && window.translation % rules.addr_align != 0) return "alignment";
+    if (rules.size_align != 0 && window.size % rules.size_align != 0) return "size alignment";
+    if (rules.size_max != 0 && window.size > rules.size_max) return "larger than allowed";
+    if (seen != 0 && window.size > seen) return "larger than the peer sees";
+    if (rules.end != 0 && window.translation + window.size > rules.end) return "32-bit window";
+    if (window.translation + window.size > iova_end) return "past the end of the IOMMU";
+    if (!link.accepts(i, window.translation, window.size)) return "the driver refuses it";
+  }
+  struct Named {
+    const char* name;
+    u64 start;
+    u64 size;
+    u32 window;
+  };
+  std::vector<Named> regions = {{"dma", 0, l.dma_limit, l.dma_window}};
+  for (const auto& [name, region] :
+       {std::pair{"msi", l.interrupts}, {"exports", l.exports}, {"slots", l.slots}}) {
+    if (region.size != 0) regions.push_back({name, region.iova, region.size, region.window});
+  }
+  for (const Named& r : regions) {
+    const auto& window = l.window[r.window];
+    if (r.window >= l.windows || r.start < window.translation ||
+        r.start + r.size > window.translation + window.size) {
+      return std::string(r.name) + " outside its window";
+    }
+    if (r.start % PCILEND_PAGE != 0 || r.size % PCILEND_PAGE != 0) return "unaligned region";
+    if (std::string(r.name) != "msi" && r.start < 4 * G && r.start + r.size > hole) {
+      return std::string(r.name) + " in the PCI hole";
+    }
+    for (const Named& other : regions) {
+      if (&r != &other && r.start < other.start + other.size && other.start < r.start + r.size) {
+        return std::string(r.name) + " overlaps " + other.name;
+      }
+    }
+  }
+  for (u32 i = 0; i < l.windows; ++i) {
+    bool used = false;
+    for (const Named& r : regions) used = used || r.window == i;
+    if (used != (l.window[i].size != 0)) return "window open for nothing, or closed in use";
+  }
+  if (l.dma_limit < PCILEND_DMA_LEAST || l.exports.size < PCILEND_EXPORT_LEAST) return "too small";
+  if (l.slots.size != 0 && l.slots.size < PCILEND_SLOTS_LEAST) return "slots too small";
+  if (l.interrupts.size != 0 &&
+      (l.interrupts.iova != PCILEND_MSI_IOVA || l.interrupts.size != PCILEND_MSI_BYTES)) {
+    return "not the interrupt range";
+  }
+  u32 degraded = 0;
+  if (l.interrupts.size == 0) degraded |= PCILEND_DEGRADED_INTERRUPTS;
+  if (l.dma_limit < std::min<u64>(hole, PCILEND_MSI_IOVA) / PCILEND_PAGE * PCILEND_PAGE) {
+    degraded |= PCILEND_DEGRADED_DMA;
+  }
+  if (l.slots.size == 0) {
+    degraded |= PCILEND_DEGRADED_NO_GUESTS;
+  } else if (l.slots.size < PCILEND_SLOTS_FULL) {
+    degraded |= PCILEND_DEGRADED_GUESTS;
+  }
+  if (l.exports.size < PCILEND_EXPORT_FULL) degraded |= PCILEND_DEGRADED_EXPORT;
+  if (degraded != l.degraded) return "not all that is degraded is said";
+  return "";
+}
+
+Plan Checked(const Link& link) {
+  const Plan plan = Make(link.self, link.peer);
+  if (plan.error == 0) {
+    EXPECT_EQ(Wrong(link, plan), "") << link.driver << " " << Text(plan);
+  }
+  return plan;
+}
+
+TEST(Layout, TheLabs) {
+  const Plan plan = Checked(ntb_rules::Amd({64 * G, 16 * G}));
+  ASSERT_EQ(plan.error, 0);
+  EXPECT_EQ(plan.layout.window[0].translation, 0u);
+  EXPECT_EQ(plan.layout.window[0].size, 64 * G);
+  EXPECT_EQ(plan.layout.window[1].translation, T);
+  EXPECT_EQ(plan.layout.window[1].size, 16 * G);
+  EXPECT_EQ(plan.layout.dma_window, 0u);
+  EXPECT_EQ(plan.layout.dma_limit, 2 * G);
+  EXPECT_EQ(plan.layout.interrupts.window, 0u);
+  EXPECT_EQ(plan.layout.exports.window, 1u);
+  EXPECT_EQ(plan.layout.exports.iova, T);
+  EXPECT_EQ(plan.layout.exports.size, 16 * G);
+  EXPECT_EQ(plan.layout.slots.window, 0u);
+  EXPECT_EQ(plan.layout.slots.iova, 8 * G);
+  EXPECT_EQ(plan.layout.slots.size, 56 * G);
+  EXPECT_EQ(plan.layout.degraded, 0u);
+}
+
+// The plan for every upstream driver, from windows of 1 MiB to 512 GiB.
+TEST(Layout, UpstreamDrivers) {
+  std::ostringstream text;
+  const auto print = [&text](const std::string& what, const Link& link) {
+    text << link.driver << " " << what << ": " << Text(Checked(link)) << "\n";
+  };
+  const std::vector<u64> sizes = {M,     2 * M, 16 * M, 64 * M, 256 * M, G,
+                                  2 * G, 4 * G, 8 * G,  64 * G, 512 * G};
+  for (const u64 s : sizes) {
+    print(Size(s) + "x2", ntb_rules::Amd({s, s}));
+    if (s <= 2 * G) {
+      print(Size(s) + "+64Gx2 (145b)", ntb_rules::Amd({s, 64 * G, 64 * G}));
+    }
+    print(Size(s) + "x2", ntb_rules::Intel("intel-gen1", {s, s}));
+    print(Size(s) + "x1 (b2b)", ntb_rules::Intel("intel-gen1", {s}));
+    print(Size(s) + "x2 b2b_mw_share", ntb_rules::Intel("intel-gen1", {s, s}, true));
+    if (s <= 2 * G) {
+      print("64G+" + Size(s) + "x2 split",
+            ntb_rules::Intel("intel-gen1", {64 * G, s, s}, false, true));
+      print(Size(s) + "x3 split", ntb_rules::Intel("intel-gen1", {s, s, s}, false, true));
+    }
+    print(Size(s) + "x2", ntb_rules::Intel("intel-gen3", {s, s}));
+    print(Size(s) + "x2", ntb_rules::IntelGen4({s, s}));
+    print(Size(s) + "x2, no LUT, max_mw_size 2M", ntb_rules::Switchtec({s, s}, 0, 2 * M));
+    print(Size(s) + "x2, no LUT", ntb_rules::Switchtec({s, s}, 0, ~0ULL));
+    if (s >= 64 * M) {
+      print(Size(s) + "x2, 256 LUTs", ntb_rules::Switchtec({s, s}, 256, ~0ULL));
+      print(Size(s) + "x3, 512 LUTs", ntb_rules::Switchtec({s, s, s}, 512, ~0ULL));
+    }
+    if (s <= G) {
+      print(Size(s) + "x2 direct", ntb_rules::Idt({s, s}));
+      print(Size(s) + " direct, LUT12", ntb_rules::Idt({s}, s, 12));
+      print(Size(s) + " LUT24", ntb_rules::Idt({}, s, 24));
+    }
+    print(Size(s) + "x1", ntb_rules::Epf({s}, 4 * K));
+    print(Size(s) + "x4", ntb_rules::Epf({s, s, s, s}, 4 * K));
+    text << "\n";
+  }
+  ExpectGolden("layouts.txt", text.str());
+}
+
+TEST(Layout, UnequalWindows) {
+  std::ostringstream text;
+  const std::vector<ntb_rules::Bars> sets = {
+      {16 * G, 64 * G}, {64 * G, M},        {M, 64 * G}, {M, 64 * G, 16 * G}, {4 * G, 512 * G},
+      {512 * G, 4 * G}, {256 * K, 256 * K}, {512 * K},   {256 * K, 512 * K},  {3 * G, 3 * G},
+      {5 * G},          {6 * G, 64 * K, M},
+  };
+  for (const ntb_rules::Bars& bars : sets) {
+    for (const u64 bar : bars) text << Size(bar) << " ";
+    text << ": " << Text(Checked(ntb_rules::Amd(bars))) << "\n";
+  }
+  ExpectGolden("layouts_unequal.txt", text.str());
+}
+
+TEST(Layout, RefusalsSayHowMuch) {
+  EXPECT_EQ(Text(Checked(ntb_rules::Amd({}))),
+            "ENOSPC the NTB adapter has no memory window: one of at least 512 KiB is needed; "
+            "enable its BARs in the firmware");
+  EXPECT_EQ(Text(Checked(ntb_rules::Amd({64 * K, 100 * K}))),
+            "ENOSPC memory windows too small: the largest has 100 KiB, 412 KiB more are needed; "
+            "enlarge the NTB's BARs in the firmware");
+  EXPECT_EQ(Text(Checked(ntb_rules::Idt({}, 4 * M, 24))),
+            "ENOSPC memory windows too small: the largest has 128 KiB, 384 KiB more are needed; "
+            "enlarge the NTB's BARs in the firmware");
+}
+
+TEST(Layout, NonsenseIsRefused) {
+  Link link = ntb_rules::Amd({G, G});
+  link.self.window[1].addr_align = 3;
+  EXPECT_EQ(Text(Checked(link)),
+            "EINVAL memory window 1: its driver names an alignment that is not a power of two");
+  link = ntb_rules::Amd({G, G});
+  link.self.window[0].size_align = 0x3000;
+  EXPECT_EQ(Checked(link).error, -EINVAL);
+  // ntb_hw_idt keeps a BAR's size in an int: 2 GiB become 0xffffffff80000000.
+  link = ntb_rules::Idt({0xffffffff80000000});
+  EXPECT_EQ(Text(Checked(link)),
+            "EINVAL memory window 0: its driver names an impossible size or alignment of "
+            "0xffffffff80000000 bytes; choose a smaller BAR");
+  link = ntb_rules::Amd({G, G});
+  link.peer.hole = 0x10000;
+  EXPECT_EQ(Text(Checked(link)),
+            "EINVAL the lowest PCI hole starts at 0x10000, too low for a DMA area: check the "
+            "firmware's memory map");
+  link = ntb_rules::Amd({G, G});
+  link.self.iova_end = 2 * G;
+  EXPECT_EQ(Text(Checked(link)),
+            "EINVAL the NTB's IOMMU ends at 0x80000000, below 4 GiB: choose translated mode "
+            "(no iommu=pt) or another IOMMU");
+}
+
+TEST(Layout, SmallTextBufferIsEnough) {
+  const Link link = ntb_rules::Amd({});
+  pcilend_layout layout;
+  char why[8];
+  EXPECT_EQ(pcilend_layout_plan(&link.self, &link.peer, &layout, why, sizeof(why)), -ENOSPC);
+  EXPECT_STREQ(why, "the NTB");
+}
+
+TEST(Layout, LowestHoleOfBothCounts) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.self.hole = 3 * G;
+  EXPECT_EQ(Checked(link).layout.dma_limit, 2 * G) << "the peer's isn't known: 2 GiB";
+  link.peer.hole = 0xe0000000;
+  EXPECT_EQ(Checked(link).layout.dma_limit, 3 * G);
+  link.peer.hole = G + 0x123;
+  EXPECT_EQ(Checked(link).layout.dma_limit, G);
+  link.self.hole = link.peer.hole = 0xff000000;
+  EXPECT_EQ(Checked(link).layout.dma_limit, PCILEND_MSI_IOVA);
+  EXPECT_EQ(Checked(link).layout.degraded, 0u);
+}
+
+TEST(Layout, NarrowIommu) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.self.iova_end = 1ULL << 39;
+  Plan plan = Checked(link);
+  EXPECT_EQ(plan.layout.exports.iova, 64 * G) << "right behind the first window";
+  EXPECT_EQ(plan.layout.degraded, 0u);
+  link = ntb_rules::Amd({T, T});
+  link.self.iova_end = 1ULL << 39;
+  plan = Checked(link);
+  ASSERT_EQ(plan.error, 0);
+  EXPECT_EQ(plan.layout.window[0].size, 1ULL << 39) << "cut";
+  EXPECT_EQ(plan.layout.degraded, 0u);
+}
+
+TEST(Layout, PeerDecidesHowFarItSees) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.peer.window[0].size = 4 * G;
+  Plan plan = Checked(link);
+  EXPECT_LE(plan.layout.window[0].size, 4 * G);
+  link.peer.windows = 1;
+  plan = Checked(link);
+  EXPECT_EQ(plan.layout.windows, 1u);
+  link.peer.windows = 0;
+  plan = Checked(link);
+  EXPECT_EQ(plan.layout.slots.size, 56 * G) << "not known: as told here";
+  link.self.window[0].size = link.self.window[1].size = 0;
+  EXPECT_EQ(Checked(link).layout.slots.size, 56 * G) << "size_max alone";
+}
+
+TEST(Layout, InterruptsThroughAWindowOfTheirOwn) {
+  const Plan plan = Checked(ntb_rules::Amd({M, M, M}));
+  EXPECT_EQ(plan.layout.interrupts.window, 2u);
+  EXPECT_EQ(plan.layout.window[2].translation, PCILEND_MSI_IOVA);
+  const Plan large = Checked(ntb_rules::Intel("intel", {G, G, G, G}));
+  ASSERT_NE(large.layout.interrupts.size, 0u);
+  EXPECT_EQ(large.layout.window[large.layout.interrupts.window].translation, 3 * G);
+}
+
+TEST(Layout, MoreWindowsThanCounted) {
+  Link link = ntb_rules::Amd(ntb_rules::Bars(PCILEND_LAYOUT_WINDOWS, 16 * M));
+  link.self.windows = 500;
+  link.peer.windows = 500;
+  const Plan plan = Make(link.self, link.peer);
+  EXPECT_EQ(plan.error, 0);
+  EXPECT_EQ(plan.layout.windows, u32{PCILEND_LAYOUT_WINDOWS});
+}
+
+TEST(Layout, EachDegradationHasItsText) {
+  for (int bit = 0; bit < PCILEND_DEGRADED_BITS; ++bit) {
+    EXPECT_GT(std::string(pcilend_layout_degraded_text(1u << bit)).size(), 40u);
+  }
+  EXPECT_STREQ(pcilend_layout_degraded_text(1u << PCILEND_DEGRADED_BITS), "unknown");
+}
+
+// Random links: plans are sound, and more space never makes anything worse.
+class LayoutProperty : public ::testing::TestWithParam<u64> {};
+
+Link Random(std::mt19937_64& random) {
+  ntb_rules::Bars bars(1 + random() % 5);
+  for (u64& bar : bars) bar = 1ULL << (16 + random() % 24);
+  switch (random() % 6) {
+    case 0:
+      return ntb_rules::Intel("intel", bars, random() % 2 == 0);
+    case 1:
+      return ntb_rules::Switchtec(bars, random() % 2 == 0 ? 0 : 16, 1ULL << (18 + random() % 20));
+    case 2:
+      for (u64& bar : bars) bar = std::min(bar, G);
+      return ntb_rules::Idt(bars, bars[0], static_cast<int>(random() % 3) * 12);
+    case 3:
+      return ntb_rules::Epf(bars, (random() % 16) * 0x1000);
+    case 4:
+      for (size_t i = 1; i < bars.size(); ++i) bars[i] = std::min(bars[i], 2 * G);
+      return ntb_rules::Intel("split", bars, false, true);
+    default:
+      for (u64& bar : bars) bar += random() % 3 * 0x1000;
+      return ntb_rules::Amd(bars);
+  }
+}
+
+// What the stated order of degradation compares: guests at all, exports, slots, DMA area,
+// interrupts; sizes as powers of two with an eighth to spare.
+std::tuple<bool, bool, int, int, int, bool> Worth(const Plan& plan) {
+  if (plan.error != 0) return {};
+  const auto power = [](u64 size, u64 full) {
+    size = std::min(size, full);
+    return 64 - std::countl_zero(size + size / 8);
+  };
+  const pcilend_layout& l = plan.layout;
+  return {true,
+          l.slots.size != 0,
+          power(l.exports.size, PCILEND_EXPORT_FULL),
+          power(l.slots.size, PCILEND_SLOTS_FULL),
+          power(l.dma_limit, 4 * G),
+          l.interrupts.size != 0};
+}
+
+TEST_P(LayoutProperty, SoundAndMonotonic) {
+  std::mt19937_64 random(GetParam());
+  for (int round = 0; round < 150; ++round) {
+    Link link = Random(random);
+    if (random() % 2 == 0) link.self.hole = 0x40000000 + random() % 0xc0000000;
+    if (random() % 2 == 0) link.peer.hole = 0x40000000 + random() % 0xc0000000;
+    if (random() % 4 == 0) link.self.iova_end = 1ULL << (32 + random() % 17);
+    const Plan plan = Checked(link);
+    ASSERT_FALSE(::testing::Test::HasFailure());
+    if (plan.error != 0) {
+      ASSERT_EQ(plan.error, -ENOSPC);
+      for (u32 i = 0; i < link.self.windows; ++i) {
+        const u64 size = std::min(link.peer.window[i].size, link.self.window[i].size_max);
+        ASSERT_LT(size, PCILEND_DMA_LEAST + PCILEND_EXPORT_LEAST + PCILEND_PAGE);
+      }
+    }
+    if (link.driver == "split") continue;
+    Link wider = link;
+    wider.Add(0x1000, 1, 1ULL << 30, 1ULL << 30);
+    ASSERT_GE(Worth(Checked(wider)), Worth(plan)) << "a window more made it worse";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, LayoutProperty, ::testing::Range<u64>(1, 17));
+
+}  // namespace

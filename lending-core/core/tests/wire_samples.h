@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One well-formed message of each kind, for tests and as seeds of the fuzzer.
+#pragma once
+
+#include <linux/pcilend.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "pcilend/identity.h"
+#include "pcilend/wire.h"
+
+namespace samples {
+
+constexpr __u64 kBoot = 0x1122334455667788;
+constexpr __u32 kSequence = 7;
+constexpr __u32 kRequest = 99;
+
+using Slot = std::array<u8, PCILEND_SLOT_BYTES>;
+
+struct Sample {
+  u16 type;
+  bool answer;
+  Slot slot;
+};
+
+inline pcilend_msg_function Function() {
+  pcilend_msg_function function = {};
+  function.id = 0x40001;
+  pcilend_identity identity = {};
+  identity.vendor = 0x1b36;
+  identity.device = 0x0010;
+  identity.lender = 4;
+  pcilend_uuid_make(function.uuid, &identity);
+  function.vendor = 0x1b36;
+  function.device = 0x0010;
+  function.class_revision = 0x01080202;
+  function.state = PCILEND_FUNCTION_AVAILABLE;
+  function.bus = 0;
+  function.devfn = 0x28;
+  function.bar[0] = {0x4000, PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH};
+  function.bar[2] = {0x100, 0};
+  function.bar[3] = {0x20, PCILEND_BAR_IO};
+  function.bar[6] = {0x10000, 0};
+  return function;
+}
+
+inline pcilend_msg_borrowed Borrowed() {
+  pcilend_msg_borrowed borrowed = {};
+  borrowed.id = 0x40001;
+  borrowed.lease = 3;
+  borrowed.bar[0] = {0x10000, 0x4000, 1, 0};
+  borrowed.bar[2] = {0x20000, 0x100, 1, 0x400};
+  return borrowed;
+}
+
+inline pcilend_msg_config Config() {
+  pcilend_msg_config config = {};
+  config.id = 0x40001;
+  config.lease = 3;
+  config.offset = 0x40;
+  config.length = 4;
+  return config;
+}
+
+template <typename Payload>
+Sample Make(u16 type, bool answer, const Payload& payload) {
+  Sample sample = {type, answer, {}};
+  const u16 first_request = PCILEND_MSG_BORROW;
+  void* body = pcilend_wire_begin(sample.slot.data(), type, answer, PCILEND_STATUS_OK,
+                                  type >= first_request ? kRequest : 0, kSequence, kBoot);
+  std::memcpy(body, &payload, sizeof(payload));
+  return sample;
+}
+
+inline Sample MakeEmpty(u16 type, bool answer) {
+  Sample sample = {type, answer, {}};
+  pcilend_wire_begin(sample.slot.data(), type, answer, PCILEND_STATUS_OK, kRequest, kSequence,
+                     kBoot);
+  return sample;
+}
+
+inline std::vector<Sample> All() {
+  const pcilend_msg_lease lease = {0x40001, 3, 0};
+  const pcilend_msg_map map = {0x40001, 3, 0x100000000, 0x200000000, 0x40000000, 0, 0};
+  return {
+      Make(PCILEND_MSG_FUNCTION, false, Function()),
+      Make(PCILEND_MSG_WITHDRAW, false, pcilend_msg_id{0x40001}),
+      Make(PCILEND_MSG_LOST, false, pcilend_msg_lease{0x40001, 3, PCILEND_LOST_EXPIRED}),
+      Make(PCILEND_MSG_CONNECTED, false, pcilend_msg_connected{1}),
+      Make(PCILEND_MSG_BORROW, false,
+           pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000}),
+      Make(PCILEND_MSG_BORROW, true, Borrowed()),
+      Make(PCILEND_MSG_RETURN, false, lease),
+      MakeEmpty(PCILEND_MSG_RETURN, true),
+      Make(PCILEND_MSG_MAP, false, map),
+      MakeEmpty(PCILEND_MSG_MAP, true),
+      Make(PCILEND_MSG_UNMAP, false, map),
+      MakeEmpty(PCILEND_MSG_UNMAP, true),
+      Make(PCILEND_MSG_BUS_MASTER, false, pcilend_msg_bus_master{0x40001, 3, 1}),
+      MakeEmpty(PCILEND_MSG_BUS_MASTER, true),
+      Make(PCILEND_MSG_RESET, false, lease),
+      MakeEmpty(PCILEND_MSG_RESET, true),
+      Make(PCILEND_MSG_CONFIG_READ, false, Config()),
+      Make(PCILEND_MSG_CONFIG_READ, true, Config()),
+      Make(PCILEND_MSG_CONFIG_WRITE, false, Config()),
+      MakeEmpty(PCILEND_MSG_CONFIG_WRITE, true),
+      MakeEmpty(PCILEND_MSG_SYNC, false),
+      MakeEmpty(PCILEND_MSG_SYNC, true),
+  };
+}
+
+}  // namespace samples

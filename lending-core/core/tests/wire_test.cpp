@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "wire_samples.h"
+
+namespace {
+
+using samples::Slot;
+
+constexpr u64 kBoot = samples::kBoot;
+constexpr u32 kSequence = samples::kSequence;
+
+std::string Check(const Slot& slot) {
+  const char* why = nullptr;
+  const int error = pcilend_wire_check(slot.data(), kBoot, kSequence, &why);
+  if (error == 0) {
+    EXPECT_EQ(why, nullptr);
+    return "";
+  }
+  EXPECT_EQ(error, -EPROTO);
+  return why;
+}
+
+pcilend_msg_header& Header(Slot& slot) {
+  return *reinterpret_cast<pcilend_msg_header*>(slot.data());
+}
+
+template <typename Payload>
+Payload& Body(Slot& slot) {
+  return *reinterpret_cast<Payload*>(slot.data() + sizeof(pcilend_msg_header));
+}
+
+// What the other side, maybe another version of us, relies on.
+TEST(Wire, LayoutIsFixed) {
+  EXPECT_EQ(offsetof(pcilend_wire_area, boot), 8u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, node), 16u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, heartbeat), 64u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, head), 72u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, tail), 76u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, writer_boot), 80u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, slots), 1024u);
+  EXPECT_EQ(offsetof(pcilend_msg_header, request), 8u);
+  EXPECT_EQ(offsetof(pcilend_msg_header, boot), 16u);
+  EXPECT_EQ(sizeof(pcilend_msg_lease), 12u);
+  EXPECT_EQ(sizeof(pcilend_msg_borrow), 32u);
+  EXPECT_EQ(sizeof(pcilend_msg_map), 40u);
+  EXPECT_EQ(sizeof(pcilend_msg_placement), 24u);
+  EXPECT_EQ(offsetof(pcilend_msg_config, data), 12u);
+  EXPECT_EQ(PCILEND_RING_SLOTS & (PCILEND_RING_SLOTS - 1), 0) << "head and tail wrap at 2^32";
+}
+
+TEST(Wire, HeaderBytesAreLittleEndian) {
+  Slot slot;
+  slot.fill(0xee);
+  void* body = pcilend_wire_begin(slot.data(), PCILEND_MSG_CONFIG_READ, 1, PCILEND_STATUS_RANGE,
+                                  0x01020304, 0x05060708, 0x1112131415161718);
+  EXPECT_EQ(body, slot.data() + 24);
+  const std::vector<u8> expected = {22, 0, 1, 0, 6,    0,    204,  0,    4,    3,    2,    1,
+                                    8,  7, 6, 5, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11};
+  EXPECT_EQ(std::vector<u8>(slot.begin(), slot.begin() + 24), expected);
+  EXPECT_EQ(std::set<u8>(slot.begin() + 24, slot.end()), std::set<u8>{0});
+}
+
+TEST(Wire, SamplesPass) {
+  std::set<u16> types;
+  for (const samples::Sample& sample : samples::All()) {
+    EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
+    types.insert(sample.type);
+  }
+  EXPECT_EQ(types.size(), 13u) << "a sample of each type";
+}
+
+TEST(Wire, LengthFitsASlot) {
+  for (u32 type = 0; type <= 0xffff; ++type) {
+    for (const int answer : {0, 1}) {
+      const int length = pcilend_wire_length(static_cast<u16>(type), answer);
+      EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
+      const bool known = (type >= 1 && type <= 4 && answer == 0) || (type >= 16 && type <= 24);
+      EXPECT_EQ(length == -EPROTO, !known) << type;
+    }
+  }
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 32);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 152);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_SYNC, 0), 0);
+}
+
+TEST(Wire, BadHeadersOfEveryMessage) {
+  struct Fault {
+    const char* why;
+    std::function<void(pcilend_msg_header&)> make;
+  };
+  const std::vector<Fault> faults = {
+      {"unknown type", [](auto& h) { h.type = 0; }},
+      {"unknown type", [](auto& h) { h.type = 5; }},
+      {"unknown type", [](auto& h) { h.type = 25; }},
+      {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
+      {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
+      {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
+      {"out of sequence", [](auto& h) { h.sequence = h.sequence - 1; }},
+      {"wrong length", [](auto& h) { h.length = h.length + 1; }},
+      {"wrong length", [](auto& h) { h.length = h.length - 1; }},
+      {"wrong length", [](auto& h) { h.length = 0xffff; }},
+  };
+  for (const samples::Sample& sample : samples::All()) {
+    for (const Fault& fault : faults) {
+      Slot slot = sample.slot;
+      fault.make(Header(slot));
+      EXPECT_EQ(Check(slot), fault.why) << pcilend_msg_name(sample.type);
+    }
+    Slot slot = sample.slot;
+    Header(slot).status = PCILEND_STATUS_BUSY;
+    EXPECT_EQ(Check(slot), sample.answer ? "" : "status outside an answer");
+    Header(slot).status = 11;
+    EXPECT_EQ(Check(slot), sample.answer ? "unknown status" : "status outside an answer");
+    slot = sample.slot;
+    Header(slot).request = Header(slot).request == 0 ? 1 : 0;
+    EXPECT_EQ(Check(slot), sample.type < PCILEND_MSG_BORROW ? "notice with a request number"
+                                                            : "request number 0");
+    if (sample.type < PCILEND_MSG_BORROW) {
+      slot = sample.slot;
+      Header(slot).flags = PCILEND_MSG_FLAG_ANSWER;
+      EXPECT_EQ(Check(slot), "answer to a notice");
+    }
+  }
+}
+
+TEST(Wire, RefusedAnswersMayBeEmpty) {
+  Slot slot;
+  pcilend_wire_begin(slot.data(), PCILEND_MSG_BORROW, 1, PCILEND_STATUS_BUSY, 1, kSequence, kBoot);
+  EXPECT_EQ(Check(slot), "");
+  pcilend_wire_begin(slot.data(), PCILEND_MSG_BORROW, 1, PCILEND_STATUS_OK, 1, kSequence, kBoot);
+  EXPECT_EQ(Check(slot), "lease number 0");
+}
+
+TEST(Wire, WhyIsOptional) {
+  Slot slot = {};
+  EXPECT_EQ(pcilend_wire_check(slot.data(), kBoot, kSequence, nullptr), -EPROTO);
+}
+
+Slot SampleOf(u16 type, bool answer = false) {
+  for (const samples::Sample& sample : samples::All()) {
+    if (sample.type == type && sample.answer == answer) return sample.slot;
+  }
+  ADD_FAILURE() << "no sample of type " << type;
+  return {};
+}
+
+template <typename Payload>
+std::string CheckChanged(u16 type, bool answer, const std::function<void(Payload&)>& change) {
+  Slot slot = SampleOf(type, answer);
+  change(Body<Payload>(slot));
+  return Check(slot);
+}
+
+TEST(Wire, FunctionNotice) {
+  const auto check = [](const std::function<void(pcilend_msg_function&)>& change) {
+    return CheckChanged<pcilend_msg_function>(PCILEND_MSG_FUNCTION, false, change);
+  };
+  EXPECT_EQ(check([](auto& f) { f.id = 0x40000; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& f) { f.id = 1; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& f) { f.state = PCILEND_FUNCTION_LOCAL; }), "unknown function state");
+  EXPECT_EQ(check([](auto& f) { f.state = 7; }), "unknown function state");
+  EXPECT_EQ(check([](auto& f) { f.reserved[2] = 1; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& f) { f.borrower = 65536; }), "borrower is not a node id");
+  EXPECT_EQ(check([](auto& f) { f.uuid[0] = 0; }), "UUID is not one of a lent function");
+  EXPECT_EQ(check([](auto& f) { f.bar[0].flags = 8; }), "unknown BAR flags");
+  EXPECT_EQ(check([](auto& f) { f.bar[5].flags = 8; }), "unknown BAR flags");
+  EXPECT_EQ(check([](auto& f) { f.bar[0].size = 0x5000; }), "BAR size is not a power of two");
+  EXPECT_EQ(check([](auto& f) { f.bar[0].size = ~0ULL; }), "BAR size is not a power of two");
+  EXPECT_EQ(check([](auto& f) { f.bar[0].size = 8; }), "BAR below 16 bytes");
+  EXPECT_EQ(check([](auto& f) { f.bar[1].size = 0x1000; }), "64-bit BAR without its upper half");
+  EXPECT_EQ(check([](auto& f) {
+              f.bar[5] = {0x1000, PCILEND_BAR_MEM64};
+            }),
+            "64-bit BAR without its upper half");
+  EXPECT_EQ(check([](auto& f) { f.bar[2].size = 0x100000000; }), "32-bit BAR above 2 GiB");
+  EXPECT_EQ(check([](auto& f) { f.bar[2].size = 0x80000000; }), "");
+  EXPECT_EQ(check([](auto& f) { f.bar[0].size = 1ULL << 63; }), "");
+  EXPECT_EQ(check([](auto& f) { f.bar[3].size = 2; }), "impossible I/O BAR");
+  EXPECT_EQ(check([](auto& f) { f.bar[3].size = 0x20000; }), "impossible I/O BAR");
+  EXPECT_EQ(check([](auto& f) { f.bar[3].flags = PCILEND_BAR_IO | PCILEND_BAR_PREFETCH; }),
+            "impossible I/O BAR");
+  EXPECT_EQ(check([](auto& f) { f.bar[6] = {0x100, PCILEND_BAR_IO}; }), "impossible I/O BAR");
+  EXPECT_EQ(check([](auto& f) { f.bar[6].size = 1024; }), "impossible expansion ROM");
+  EXPECT_EQ(check([](auto& f) { f.bar[6].size = 0x2000000; }), "impossible expansion ROM");
+  EXPECT_EQ(check([](auto& f) { f.bar[6].flags = PCILEND_BAR_PREFETCH; }),
+            "impossible expansion ROM");
+}
+
+TEST(Wire, SmallNotices) {
+  EXPECT_EQ(CheckChanged<pcilend_msg_id>(PCILEND_MSG_WITHDRAW, false, [](auto& m) { m.id = 0; }),
+            "function id without node or index");
+  EXPECT_EQ(CheckChanged<pcilend_msg_connected>(PCILEND_MSG_CONNECTED, false,
+                                                [](auto& m) { m.connected = 2; }),
+            "flag neither 0 nor 1");
+  const auto lost = [](const std::function<void(pcilend_msg_lease&)>& change) {
+    return CheckChanged<pcilend_msg_lease>(PCILEND_MSG_LOST, false, change);
+  };
+  EXPECT_EQ(lost([](auto& m) { m.reason = 0; }), "unknown reason of a lost lease");
+  EXPECT_EQ(lost([](auto& m) { m.reason = 4; }), "unknown reason of a lost lease");
+  EXPECT_EQ(lost([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(lost([](auto& m) { m.id = 5; }), "function id without node or index");
+}
+
+TEST(Wire, LeaseRequests) {
+  for (const u16 type : {PCILEND_MSG_RETURN, PCILEND_MSG_RESET}) {
+    const auto check = [type](const std::function<void(pcilend_msg_lease&)>& change) {
+      return CheckChanged<pcilend_msg_lease>(type, false, change);
+    };
+    EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+    EXPECT_EQ(check([](auto& m) { m.reason = 1; }), "reserved bytes set");
+  }
+  const auto master = [](const std::function<void(pcilend_msg_bus_master&)>& change) {
+    return CheckChanged<pcilend_msg_bus_master>(PCILEND_MSG_BUS_MASTER, false, change);
+  };
+  EXPECT_EQ(master([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
+  EXPECT_EQ(master([](auto& m) { m.on = 0; }), "");
+  EXPECT_EQ(master([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
+TEST(Wire, Borrow) {
+  const auto check = [](const std::function<void(pcilend_msg_borrow&)>& change) {
+    return CheckChanged<pcilend_msg_borrow>(PCILEND_MSG_BORROW, false, change);
+  };
+  const char* lease = "lease time out of range";
+  const char* alias = "interrupt alias not 1 MiB aligned below 4 GiB";
+  EXPECT_EQ(check([](auto& m) { m.lease_ms = 0; }), lease);
+  EXPECT_EQ(check([](auto& m) { m.lease_ms = PCILEND_LEASE_MS_MIN - 1; }), lease);
+  EXPECT_EQ(check([](auto& m) { m.lease_ms = PCILEND_LEASE_MS_MAX + 1; }), lease);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0xfe000001; }), alias);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0xfe080000; }), alias);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0x100000000; }), alias);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0xfff00000; }), "");
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0xfee00000; }),
+            "interrupt alias on the lender's interrupt range");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+}
+
+TEST(Wire, BorrowAnswer) {
+  const auto check = [](const std::function<void(pcilend_msg_borrowed&)>& change) {
+    return CheckChanged<pcilend_msg_borrowed>(PCILEND_MSG_BORROW, true, change);
+  };
+  const char* offset = "BAR placed at an impossible offset";
+  const char* shift = "BAR placed at an impossible shift";
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].offset = 0x10001; }), offset);
+  EXPECT_EQ(check([](auto& m) { m.bar[0].offset = ~0xfffULL; }), offset);
+  EXPECT_EQ(check([](auto& m) { m.bar[0].window = PCILEND_WIRE_WINDOWS; }),
+            "BAR placed in an impossible window");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].shift = 16; }), shift);
+  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0x4100; }), shift);
+  EXPECT_EQ(check([](auto& m) { m.bar[2].shift = 0xf01; }), shift);
+  EXPECT_EQ(check([](auto& m) { m.bar[2].shift = ~0u; }), shift);
+  EXPECT_EQ(check([](auto& m) { m.bar[2].shift = 0xf00; }), "");
+  EXPECT_EQ(check([](auto& m) { m.bar[1] = {1, 0, 77, 5}; }), "") << "size 0: not there";
+}
+
+TEST(Wire, Map) {
+  for (const bool map : {true, false}) {
+    const auto check = [map](const std::function<void(pcilend_msg_map&)>& change) {
+      return CheckChanged<pcilend_msg_map>(map ? PCILEND_MSG_MAP : PCILEND_MSG_UNMAP, false,
+                                           change);
+    };
+    const char* device = "device-side range empty, unaligned or past the end";
+    const char* window = map ? "window range unaligned or past the end" : "";
+    EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
+    EXPECT_EQ(check([](auto& m) { m.size = 0; }), device);
+    EXPECT_EQ(check([](auto& m) { m.size = 0x1001; }), device);
+    EXPECT_EQ(check([](auto& m) { m.device_address = 0x800; }), device);
+    EXPECT_EQ(check([](auto& m) { m.device_address = 0 - m.size; }), device);
+    EXPECT_EQ(check([](auto& m) { m.device_address = 0 - m.size - 0x1000; }), "");
+    EXPECT_EQ(check([](auto& m) { m.offset = 0x800; }), window);
+    EXPECT_EQ(check([](auto& m) { m.offset = ~0xfffULL; }), window);
+    EXPECT_EQ(check([](auto& m) { m.window = PCILEND_WIRE_WINDOWS; }),
+              map ? "impossible window" : "");
+    EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  }
+}
+
+TEST(Wire, Config) {
+  const char* range = "configuration access out of range";
+  const auto checked = [](u16 type, bool answer, u16 offset, u16 length) {
+    return CheckChanged<pcilend_msg_config>(type, answer, [&](auto& m) {
+      m.offset = offset;
+      m.length = length;
+    });
+  };
+  for (const bool answer : {false, true}) {
+    const u16 type = PCILEND_MSG_CONFIG_READ;
+    EXPECT_EQ(checked(type, answer, 0, 0), range);
+    EXPECT_EQ(checked(type, answer, 0, PCILEND_CONFIG_CHUNK + 1), range);
+    EXPECT_EQ(checked(type, answer, 0, 0xffff), range);
+    EXPECT_EQ(checked(type, answer, 4096, 1), range);
+    EXPECT_EQ(checked(type, answer, 4095, 2), range);
+    EXPECT_EQ(checked(type, answer, 0xffff, 1), range);
+    EXPECT_EQ(checked(type, answer, 3, 7), "");
+    EXPECT_EQ(checked(type, answer, 4096 - PCILEND_CONFIG_CHUNK, PCILEND_CONFIG_CHUNK), "");
+  }
+  const char* write = "configuration write not 1, 2 or 4 bytes, aligned";
+  EXPECT_EQ(checked(PCILEND_MSG_CONFIG_WRITE, false, 0x41, 2), write);
+  EXPECT_EQ(checked(PCILEND_MSG_CONFIG_WRITE, false, 0x42, 4), write);
+  EXPECT_EQ(checked(PCILEND_MSG_CONFIG_WRITE, false, 0x40, 3), write);
+  EXPECT_EQ(checked(PCILEND_MSG_CONFIG_WRITE, false, 0x40, 8), write);
+  EXPECT_EQ(checked(PCILEND_MSG_CONFIG_WRITE, false, 0x43, 1), "");
+  EXPECT_EQ(CheckChanged<pcilend_msg_config>(PCILEND_MSG_CONFIG_READ, false,
+                                             [](auto& m) { m.lease = 0; }),
+            "lease number 0");
+}
+
+// Whatever one flipped bit makes of a message, it is refused or still means something sane.
+TEST(Wire, FlippedBits) {
+  for (const samples::Sample& sample : samples::All()) {
+    const size_t checked_bytes =
+        sizeof(pcilend_msg_header) + pcilend_wire_length(sample.type, sample.answer);
+    for (size_t bit = 0; bit < PCILEND_SLOT_BYTES * 8; ++bit) {
+      Slot slot = sample.slot;
+      slot[bit / 8] ^= 1 << (bit % 8);
+      const std::string why = Check(slot);
+      if (bit / 8 >= checked_bytes) {
+        EXPECT_EQ(why, "") << "bytes behind the message don't count";
+      }
+      if ((bit / 8 >= 6 && bit / 8 < 8) || (bit / 8 >= 12 && bit / 8 < 24)) {
+        EXPECT_NE(why, "") << "length, sequence and boot id have one value only";
+      }
+    }
+  }
+}
+
+TEST(Status, ErrnoBothWays) {
+  const std::vector<int> errors = {0,       -EPROTO, -ENODEV, -EAGAIN,  -EBUSY, -ESTALE,
+                                   -ERANGE, -ENOSPC, -EIO,    -EUCLEAN, -EBUSY};
+  std::set<std::string> names;
+  for (u16 status = 0; status < errors.size(); ++status) {
+    EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
+    names.insert(pcilend_status_name(status));
+    if (status != PCILEND_STATUS_OVERLOAD) {
+      EXPECT_EQ(pcilend_status_from_errno(errors[status]), status);
+    }
+  }
+  EXPECT_EQ(names.size(), errors.size());
+  EXPECT_EQ(names.count("unknown"), 0u);
+  for (const u16 status : {11, 255, 0xffff}) {
+    EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
+    EXPECT_STREQ(pcilend_status_name(status), "unknown");
+  }
+  EXPECT_EQ(pcilend_status_from_errno(-EINVAL), PCILEND_STATUS_MALFORMED);
+  EXPECT_EQ(pcilend_status_from_errno(-ENOENT), PCILEND_STATUS_NO_FUNCTION);
+  EXPECT_EQ(pcilend_status_from_errno(-EPERM), PCILEND_STATUS_NO_FUNCTION);
+  EXPECT_EQ(pcilend_status_from_errno(-EALREADY), PCILEND_STATUS_BUSY);
+  EXPECT_EQ(pcilend_status_from_errno(-ENOMEM), PCILEND_STATUS_NO_SPACE);
+  EXPECT_EQ(pcilend_status_from_errno(-ENOTTY), PCILEND_STATUS_FAILED);
+  EXPECT_EQ(pcilend_status_from_errno(EBUSY), PCILEND_STATUS_FAILED) << "not a negative errno";
+}
+
+TEST(Names, OfMessages) {
+  EXPECT_STREQ(pcilend_msg_name(PCILEND_MSG_CONFIG_READ), "config-read");
+  EXPECT_STREQ(pcilend_msg_name(0), "unknown");
+}
+
+}  // namespace
