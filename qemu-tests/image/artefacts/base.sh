@@ -14,7 +14,9 @@ build() {
 		'Acquire::Retries "3";' 'APT::Cache-Start "100000000";' 'Dpkg::Use-Pty "false";' \
 		'APT::Keep-Downloaded-Packages "true";' 'Binary::apt-get::APT::Sandbox::User "root";' \
 		>"$out/etc/apt/apt.conf.d/90lab"
-	debootstrap --variant=minbase trixie "$out" "$mirror"
+	# In namespaces of its own, because debootstrap mounts /proc in the tree.
+	unshare --mount --pid --fork --kill-child --mount-proc \
+		debootstrap --variant=minbase trixie "$out" "$mirror"
 	rm -f "$out/etc/apt/sources.list"
 	printf '%s\n' 'Types: deb' "URIs: $mirror" 'Suites: trixie trixie-backports' 'Components: main' \
 		'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg' >"$sources"
@@ -22,4 +24,5 @@ build() {
 	chmod 755 "$out/usr/sbin/policy-rc.d"
 	in_tree "$out" apt-get -q update
 	keep_downloads "$out"
+	rm -rf "$out"/usr/share/{doc,man,info,locale,lintian,bug}/*
 }

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034,SC2154
 title="disk of the host VM, kernel $series"
 needs=(host-tree modules@@ guest kernel@@ initrd@@ qemu)
-inputs=(host lib/cpio.sh lib/warm.sh)
+inputs=(host lib/tree.sh lib/cpio.sh lib/warm.sh)
 
 build() {
 	local tree=$out/tree name
@@ -16,17 +16,22 @@ build() {
 		cd "$tree"
 		install -D -m 755 "$image_dir/host/init" usr/lib/pcilend-lab/init
 		install -m 644 "$image_dir/host"/{libvirtd,qemu}.conf etc/libvirt/
+		install -m 644 "$image_dir/host/modprobe.conf" etc/modprobe.d/lab.conf
 		mkdir -p etc/libvirt/hooks/qemu.d var/log/libvirt usr/share/pcilend-lab/guest
 		cp "$need_guest"/{vmlinux,initrd} usr/share/pcilend-lab/guest/
 		for name in poweroff reboot halt; do
 			ln -sf ../bin/busybox "usr/sbin/$name"
 		done
 	)
+	# With e2fsprogs of the tree: what a host's make by default differs.
+	local -a binds=("$out" /mnt)
 	truncate -s 2G "$out/root.ext4"
-	mke2fs -q -t ext4 -m 0 -O ^has_journal,^metadata_csum -E lazy_itable_init=1,root_owner=0:0 \
-		-L pcilend-lab -d "$tree" "$out/root.ext4"
+	in_tree "$need_host_tree" mke2fs -q -t ext4 -m 0 -O ^has_journal,^metadata_csum,^orphan_file \
+		-E lazy_itable_init=1,root_owner=0:0 -L pcilend-lab -d /mnt/tree /mnt/root.ext4
 	rm -rf "$tree"
 	mkdir "$out/scratch"
 	warm_disk "$out/root.ext4" "$out/scratch"
+	# Files that were open when they were removed are still to be freed: status 1.
+	in_tree "$need_host_tree" e2fsck -fp /mnt/root.ext4 || (($? == 1))
 	rm -rf "$out/scratch"
 }

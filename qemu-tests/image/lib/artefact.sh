@@ -10,12 +10,25 @@
 
 image_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 checkout=$(cd "$image_dir/../.." && pwd)
-cache=${PCILEND_CACHE:-/var/cache/pcilend}
+cache=$(realpath -m "${PCILEND_CACHE:-/var/cache/pcilend}")
 : "${build_id:=$$}" "${build_start:=$EPOCHREALTIME}"
 
 die() {
 	printf 'image: %s\n' "$*" >&2
 	exit 1
+}
+
+# The user, the programs and the space that a build needs.
+check_host() {
+	local missing='' program
+	((EUID == 0)) || die "not root: it makes device nodes and chroots; run it as root"
+	for program in debootstrap dpkg-deb flock unshare xz zstd; do
+		command -v "$program" >/dev/null || missing+=" $program"
+	done
+	[[ ! $missing ]] || die "missing programs:$missing; run tools/setup/install-packages"
+	mkdir -p "$cache" || die "cannot make the cache directory; set PCILEND_CACHE to another one"
+	[[ -e $cache/.locks ]] || (($(df --output=avail -k "$cache" | tail -n1) > 4 << 20)) ||
+		die "less than 4 GiB free in $cache; free some, or set PCILEND_CACHE to another directory"
 }
 
 check_series() {
@@ -112,7 +125,7 @@ need() {
 	exec {lock}>&-
 }
 
-# Removes what interrupted builds left behind, and artefacts unused for 30 days.
+# Removes what interrupted builds left behind, and what was not used for a while.
 prune_cache() {
 	local dir lock
 	for dir in "$cache"/.building/*; do
@@ -121,6 +134,7 @@ prune_cache() {
 		! flock -n "$lock" || rm -rf --one-file-system "$dir"
 		exec {lock}>&-
 	done
-	find "$cache" -mindepth 1 -maxdepth 1 -type d -name '*-????????????' -mtime +30 \
+	find "$cache" -mindepth 1 -maxdepth 1 -type d -name '*-????????????' -mtime +14 \
 		-exec rm -rf --one-file-system {} +
+	find "$cache/apt" -name '*.deb' -ctime +60 -delete
 }

@@ -16,7 +16,8 @@ index_with_updates() {
 }
 
 # module_closure MODULES.DEP LIST: the files of the modules in LIST and of those they need, each
-# after what it needs. A line of LIST is a directory below kernel/ ("drivers/nvme/") or a module.
+# after what it needs. A line of LIST is a directory below kernel/ ("drivers/nvme/") or a module;
+# the word "optional" after a module allows for kernels that lack it.
 module_closure() {
 	awk '
 		function base(path) {
@@ -39,7 +40,7 @@ module_closure() {
 			if ($1 ~ /\/$/)
 				dirs["kernel/" $1]
 			else if ($1 != "")
-				names[$1]
+				names[$1] = / optional/
 			next
 		}
 		{
@@ -57,8 +58,10 @@ module_closure() {
 		}
 		END {
 			for (name in names)
-				if (!(name in found))
-					print "no module " name > "/dev/stderr"
+				if (!(name in found) && !names[name]) {
+					print "the kernel has no module " name > "/dev/stderr"
+					exit 1
+				}
 			for (path in wanted)
 				emit(path)
 		}' "$2" "$1"

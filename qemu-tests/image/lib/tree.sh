@@ -19,6 +19,7 @@ in_tree() {
 			shift 2
 			mount -t proc proc "$tree/proc"
 			mount --rbind /dev "$tree/dev"
+			mount -t tmpfs tmpfs "$tree/tmp"
 			for ((; binds; binds -= 2)); do
 				mount --bind "$1" "$tree$2"
 				shift 2

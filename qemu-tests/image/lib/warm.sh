@@ -24,6 +24,4 @@ warm_disk() {
 		tail -n 40 "$console"
 		return 1
 	fi
-	# Files that were open when they were removed are still to be freed: status 1.
-	e2fsck -fp "$disk" || (($? == 1))
 }
