@@ -122,6 +122,7 @@ static void device_close(struct vfio_device *vdev)
 		err = pcilend_return(state->remote, state->owner);
 	if (err)
 		dev_err(&state->remote->dev, "can't be returned: error %d\n", err);
+	mdev_memory_free(state);
 	trace_pcilend_mdev_state(state->remote->id, "close", err);
 }
 

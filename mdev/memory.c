@@ -20,6 +20,9 @@
 /* A register access waits this long at most for a guest whose memory keeps changing. */
 #define SETTLE_MS 30000
 
+/* Nothing tells of memory that is plugged in: it is looked for this often. */
+#define WATCH_MS 1000
+
 static int op_pin(void *context, u64 gpa, u32 pages, u64 *pfn)
 {
 	struct mdev_device_state *state = context;
@@ -92,9 +95,9 @@ static int op_slot_get(void *context, u64 size, u64 *iova)
 	int err;
 
 	err = pcilend_slot_get(state->remote, size, iova);
-	if (!err && WARN_ON_ONCE(*iova & (PCILEND_GUEST_BLOCK - 1))) {
+	if (!err && *iova & (PCILEND_GUEST_BLOCK - 1)) {
 		pcilend_slot_put(state->remote, *iova, size);
-		err = -EIO;
+		err = -ENOSPC;
 	}
 	return err;
 }
@@ -206,15 +209,18 @@ static int pass(struct mdev_device_state *state)
 	return err;
 }
 
-/* Another pass after a while, unless all is in order. */
+/* When to look next. */
 static void plan(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
+	unsigned int ms = WATCH_MS;
 
 	lockdep_assert_held(&memory->lock);
-	if (memory->open && memory->watching && !pcilend_guestmem_stable(memory->state))
-		queue_delayed_work(system_unbound_wq, &memory->work,
-				   msecs_to_jiffies(pcilend_guestmem_delay(memory->state)));
+	if (!memory->open || !memory->watching)
+		return;
+	if (!pcilend_guestmem_stable(memory->state))
+		ms = pcilend_guestmem_delay(memory->state);
+	mod_delayed_work(system_unbound_wq, &memory->work, msecs_to_jiffies(ms));
 }
 
 /* Passes until one was not disturbed. */
@@ -365,7 +371,7 @@ err_free:
 
 /*
  * Everything is unmapped and unpinned, and stays so, and the lender is asked for nothing any more.
- * The slots are the lease's, and free when it is returned.
+ * The slots are kept: the function may still write to them.
  */
 void mdev_memory_revoke(struct mdev_device_state *state)
 {
@@ -392,6 +398,17 @@ void mdev_memory_close(struct mdev_device_state *state)
 	}
 	mdev_memory_revoke(state);
 	cancel_delayed_work_sync(&memory->work);
+}
+
+/* After the lease was returned, or lost. */
+void mdev_memory_free(struct mdev_device_state *state)
+{
+	struct mdev_memory *memory = &state->memory;
+	u32 i;
+
+	for (i = 0; i < memory->state->segments; i++)
+		pcilend_slot_put(state->remote, memory->state->segment[i].slot,
+				 memory->state->segment[i].slot_size);
 	kfree(memory->sg);
 	kfree(memory->page);
 	kvfree(memory->state);

@@ -174,6 +174,7 @@ void mdev_memory_init(struct mdev_device_state *state);
 int mdev_memory_open(struct mdev_device_state *state);
 void mdev_memory_revoke(struct mdev_device_state *state);
 void mdev_memory_close(struct mdev_device_state *state);
+void mdev_memory_free(struct mdev_device_state *state);
 /*
  * On: returns when the guest's memory as it is now is reachable and the function may use it. Off:
  * when the lender has acknowledged. May take as long as pinning the guest takes.
