@@ -304,13 +304,18 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 	return 0;
 }
 
-/* Lets go of the lease, whatever state it is in. Return: 0 once the lender has stopped it. */
+/*
+ * Lets go of the lease, held or lost. Drivers of the virtual function may still ask the lender for
+ * things while they are unbound, so it goes before the lease does.
+ * Return: 0 once the lender has stopped the function.
+ */
 static int give_back(struct remote *r)
 {
+	struct pcilend_frontend *frontend;
 	struct pcilend_virtual *virtual;
 	struct pcilend_vconfig *config;
-	struct pcilend_frontend *frontend;
-	bool over;
+	bool lost, fenced;
+	u32 lease;
 	int err = 0;
 
 	lockdep_assert_held(&r->operation);
@@ -322,25 +327,24 @@ static int give_back(struct remote *r)
 		pcilend_virtual_destroy(virtual);
 
 	mutex_lock(&r->lock);
-	over = r->state == REMOTE_LOST && r->fenced;
+	lost = r->state == REMOTE_LOST;
+	fenced = lost && r->fenced;
+	r->state = REMOTE_RETURNING;
+	lease = r->lease;
 	mutex_unlock(&r->lock);
-	if (!over) {
-		err = lease_request(r, PCILEND_MSG_RETURN, r->lease);
-		/* It knows of no such lease, or function: so it was stopped before. */
-		if (err == -ESTALE || err == -ENODEV)
-			err = 0;
-	}
+	if (!fenced)
+		err = lease_request(r, PCILEND_MSG_RETURN, lease);
+	if (!lost)
+		trace_pcilend_lease_end(r->pub.id, lease, pcilend_id_node(r->pub.id),
+					pcilend_node, "returned");
 
 	mutex_lock(&r->lock);
-	if (r->state != REMOTE_LOST)
-		trace_pcilend_lease_end(r->pub.id, r->lease, pcilend_id_node(r->pub.id),
-					pcilend_node, "returned");
-	/* It may have turned out to be over meanwhile. */
-	if (r->state == REMOTE_LOST && r->fenced)
-		err = 0;
-	r->state = REMOTE_RETURNING;
-	if (!err)
+	/* It knows of no such lease, or function: so it was stopped before. */
+	if (!err || err == -ESTALE || err == -ENODEV)
 		forget_lease(r);
+	/* Or a notice has settled it meanwhile. */
+	if (r->state == REMOTE_IDLE)
+		err = 0;
 	config = r->config;
 	r->config = NULL;
 	frontend = r->frontend;
