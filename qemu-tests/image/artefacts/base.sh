@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The tree all others start from: minimal Debian trixie, with the lists of trixie and backports.
-# shellcheck disable=SC2034,SC2154
 title='minimal Debian trixie'
 needs=()
 inputs=(lib/tree.sh)

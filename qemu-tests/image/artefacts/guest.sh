@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The nested guest: an uncompressed kernel, and an initramfs with stock drivers, uncompressed, so
 # that more cpio archives (the agent) can be appended.
 #   vmlinux initrd
-# shellcheck disable=SC2034,SC2154
 title="kernel and initramfs of the nested guest"
 needs=(host-tree kernel@6.12 modules@6.12)
 inputs=(lib/cpio.sh lib/modules.sh lib/tree.sh lib/kbuild.sh guest)

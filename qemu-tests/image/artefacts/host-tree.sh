@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The host VM's root file system without kernel, our files and what the lab does not need.
-# shellcheck disable=SC2034,SC2154
 title='packages of the host VM'
 needs=(base)
 inputs=(lib/tree.sh packages/host.txt)

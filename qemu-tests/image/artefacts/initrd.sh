@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The host VM's initramfs: busybox and the modules that reach the root file system; uncompressed,
 # so that more cpio archives can be appended.
-# shellcheck disable=SC2034,SC2154
 title="initramfs of the host VM, kernel $series"
 needs=(host-tree modules@@ kernel@@)
 inputs=(lib/cpio.sh lib/modules.sh initramfs)

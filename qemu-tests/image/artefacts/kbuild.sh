@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The tree in which modules for one kernel are built.
-# shellcheck disable=SC2034,SC2154
 title="tree with gcc and headers of $series"
 needs=(toolchain kernel@@)
 inputs=(lib/tree.sh)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # One Debian kernel: image, headers, and the parts of its source the lab uses, all of one version.
 #   release            what uname -r says
 #   vmlinux            the uncompressed kernel, which starts 0.7 s faster under TCG
 #   image/ headers/    the packages' content
 #   source/            drivers/ntb, drivers/pci/switch, and scripts/ for checkpatch
-# shellcheck disable=SC2034,SC2154
 title="Debian kernel $series, headers and NTB sources"
 needs=(base)
 inputs=(lib/tree.sh)

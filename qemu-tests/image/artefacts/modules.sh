@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # Kernel modules of the host VM, uncompressed, with the NTB modules, depmod's index and an empty
 # directory for ours:
 #   lib/modules/RELEASE
-# shellcheck disable=SC2034,SC2154
 title="modules of the host VM, kernel $series"
 needs=(kernel@@ ntb@@ kbuild@@)
 inputs=(lib/tree.sh lib/kbuild.sh lib/modules.sh host/modules.txt)

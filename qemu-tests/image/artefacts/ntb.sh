@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The upstream NTB modules, unmodified, which Debian's kernels leave out; switchtec.ko is what
 # ntb_hw_switchtec.ko stands on.
 #   *.ko, Module.symvers
-# shellcheck disable=SC2034,SC2154
 title="NTB modules of $series"
 needs=(kbuild@@ kernel@@)
 inputs=(lib/tree.sh lib/kbuild.sh)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # QEMU with the vfio-user client (>= 10.1), in a tree; run from outside by qemu/wrapper.
-# shellcheck disable=SC2034,SC2154
 title='QEMU of trixie-backports'
 needs=(base)
 inputs=(lib/tree.sh packages/qemu.txt qemu)

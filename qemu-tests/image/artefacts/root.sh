@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The host VM's disk: packages, modules, our files, the nested guest; booted once, so that it is
 # known to work and libvirt's cache of QEMU's capabilities is in it.
 #   root.ext4
-# shellcheck disable=SC2034,SC2154
 title="disk of the host VM, kernel $series"
 needs=(host-tree modules@@ guest kernel@@ initrd@@ qemu)
 inputs=(host lib/tree.sh lib/cpio.sh lib/warm.sh)

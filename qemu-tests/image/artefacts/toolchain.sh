@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The tree kernel modules are compiled in, still without kernel headers.
-# shellcheck disable=SC2034,SC2154
 title='gcc and make in a tree'
 needs=(base)
 inputs=(lib/tree.sh packages/toolchain.txt)

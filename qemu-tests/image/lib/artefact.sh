@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The cache: artefacts keyed by what they are made from, built aside, renamed when whole.
 #
 # An artefact NAME[@SERIES] is described by artefacts/NAME.sh, which sets
@@ -63,7 +64,6 @@ need() {
 	local name=$1 base=${1%@*} series='' title='' dep key dir log start
 	local -a needs=() inputs=() ids=()
 	[[ $name == *@* ]] && series=${name#*@}
-	# shellcheck source=/dev/null
 	source "$image_dir/artefacts/$base.sh"
 	local -a my_needs=("${needs[@]}") my_inputs=("${inputs[@]}")
 	local my_title=$title
@@ -102,7 +102,6 @@ need() {
 		start=$EPOCHREALTIME
 		rm -rf --one-file-system "$out"
 		mkdir -p "$out"
-		# shellcheck source=/dev/null
 		source "$image_dir/artefacts/$base.sh"
 		set +e
 		(

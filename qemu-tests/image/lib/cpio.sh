@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # Archives for the kernel's initramfs.
 
 # make_cpio BUSYBOX DIR: everything below DIR, owned by root, to stdout. The size is a multiple of

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # Compiling kernel modules in the kbuild tree.
 
 # Debian's kernels have CONFIG_NTB off: what autoconf.h would say if it were a module.

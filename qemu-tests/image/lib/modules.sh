@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # Choosing kernel modules.
 
 # run_depmod TREE ROOT RELEASE: indexes ROOT/lib/modules/RELEASE with the depmod of TREE.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # Working in Debian trees: running commands in one, installing packages into one.
 
 mirror=${PCILEND_MIRROR:-http://deb.debian.org/debian}

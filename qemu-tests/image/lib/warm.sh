@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
 # The first boot of a host VM's disk.
 
 # warm_disk DISK DIR: boots DISK for good, with the CPU model the lab uses, lets
