@@ -270,7 +270,7 @@ Result<> Lab::update(const Progress& progress) {
   Steps steps(progress);
   const auto artefacts = Artefacts::find(fs::path(state_.bin) / "pcilend-lab", state_.kernel);
   if (!artefacts) return tl::unexpected(artefacts.error());
-  const auto release = kernel_release(artefacts->vmlinuz());
+  const auto release = kernel_release(*artefacts);
   if (!release) return tl::unexpected(release.error());
   const auto files = payload_files(*artefacts, *release);
   if (!files) return tl::unexpected(files.error());

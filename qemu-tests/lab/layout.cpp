@@ -57,8 +57,8 @@ Result<Artefacts> Artefacts::find(const fs::path& program, const std::string& ke
   found.image = build / "image";
   found.modules = build / "modules" / kernel;
 
-  for (const std::string& file : {found.qemu(), found.qemu_img(), found.vmlinuz(), found.initrd(),
-                                  found.root(), found.guest_initrd()})
+  for (const std::string& file : {found.qemu(), found.qemu_img(), found.vmlinuz(), found.release(),
+                                  found.initrd(), found.root(), found.guest_initrd()})
     if (!fs::exists(file))
       return fail(ErrorClass::NotFound,
                   "{} is not there: run 'make image KERNEL={}' (qemu-tests/image/build)", file,

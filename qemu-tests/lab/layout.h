@@ -60,6 +60,7 @@ struct Artefacts {
   [[nodiscard]] std::string qemu() const { return image / "qemu-system-x86_64"; }
   [[nodiscard]] std::string qemu_img() const { return image / "qemu-img"; }
   [[nodiscard]] std::string vmlinuz() const { return image / ("vmlinuz-" + kernel); }
+  [[nodiscard]] std::string release() const { return image / ("release-" + kernel); }
   [[nodiscard]] std::string initrd() const { return image / ("initrd-" + kernel); }
   [[nodiscard]] std::string root() const { return image / ("root-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }

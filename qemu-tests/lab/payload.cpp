@@ -29,21 +29,14 @@ Result<> write_file(const std::string& path, std::string_view content) {
 
 }  // namespace
 
-Result<std::string> kernel_release(const std::string& vmlinuz) {
-  const auto image = Environment().read(vmlinuz);
-  if (!image) return tl::unexpected(image.error());
-  // Offset 0x202: "HdrS"; 0x20e: where the version string is, less 0x200.
-  if (image->size() > 0x210 && image->compare(0x202, 4, "HdrS") == 0) {
-    const size_t at = 0x200 + static_cast<uint8_t>((*image)[0x20e]) +
-                      256U * static_cast<uint8_t>((*image)[0x20f]);
-    if (at < image->size()) {
-      const std::string_view text = std::string_view(*image).substr(at, 256);
-      const std::string_view release =
-          text.substr(0, text.find_first_of(std::string_view(" \0", 2)));
-      if (!release.empty()) return std::string(release);
-    }
-  }
-  return fail(ErrorClass::Failure, "{} is not a Linux boot image: run 'make image' again", vmlinuz);
+Result<std::string> kernel_release(const Artefacts& artefacts) {
+  const auto text = Environment().read(artefacts.release());
+  if (!text) return tl::unexpected(text.error());
+  const std::string release = text->substr(0, text->find('\n'));
+  if (release.empty() || release.find('/') != std::string::npos)
+    return fail(ErrorClass::Failure, "{} names no kernel release: run 'make image' again",
+                artefacts.release());
+  return release;
 }
 
 Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
@@ -62,7 +55,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(artefacts.modules, error))
     if (entry.path().extension() == ".ko")
-      modules.push_back({entry.path(), fmt::format("/lib/modules/{}/updates/{}", release,
+      modules.push_back({entry.path(), fmt::format("/usr/lib/modules/{}/updates/{}", release,
                                                    entry.path().filename().native())});
   std::sort(modules.begin(), modules.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
@@ -82,7 +75,7 @@ Result<std::string> guest_initrd(const Artefacts& artefacts) {
 }
 
 Result<> write_initrd(const Artefacts& artefacts, const std::string& path) {
-  const auto release = kernel_release(artefacts.vmlinuz());
+  const auto release = kernel_release(artefacts);
   if (!release) return tl::unexpected(release.error());
   const auto files = payload_files(artefacts, *release);
   if (!files) return tl::unexpected(files.error());

@@ -28,8 +28,7 @@ Result<std::string> guest_initrd(const Artefacts& artefacts);
 // Writes the image's initramfs and the payload behind it (as /payload/…) to `path`.
 Result<> write_initrd(const Artefacts& artefacts, const std::string& path);
 
-// The release of a kernel image: its boot protocol's version string (Linux
-// Documentation/arch/x86/boot.rst, kernel_version).
-Result<std::string> kernel_release(const std::string& vmlinuz);
+// The release (uname -r) of the hosts' kernel, as the image says.
+Result<std::string> kernel_release(const Artefacts& artefacts);
 
 }  // namespace pcilend::lab
