@@ -136,9 +136,11 @@ Result<> read_link_attribute(const Attribute& a, Link* link) {
 
 Result<Node> decode_node(std::span<const std::byte> attributes) {
   Node node;
+  bool has_id = false;
   PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
     switch (a.type) {
       case PCILEND_A_NODE_ID:
+        has_id = true;
         return a.read(&node.id);
       case PCILEND_A_BOOT_ID:
         return a.read(&node.boot_id);
@@ -148,7 +150,7 @@ Result<Node> decode_node(std::span<const std::byte> attributes) {
         return {};
     }
   }));
-  if (node.id == 0) PCILEND_TRY(missing("node id"));
+  if (!has_id) PCILEND_TRY(missing("node id"));
   return node;
 }
 

@@ -35,6 +35,7 @@ ErrorClass classify(int number) {
     case EALREADY:
     case EEXIST:
     case ENOSPC:
+    case ENOTCONN:
       return ErrorClass::State;
     case EPERM:
     case EACCES:
@@ -43,7 +44,6 @@ ErrorClass classify(int number) {
     case EHOSTDOWN:
     case EHOSTUNREACH:
     case ENETDOWN:
-    case ENOTCONN:
     case ENOLINK:
       return ErrorClass::Unreachable;
     case EOPNOTSUPP:

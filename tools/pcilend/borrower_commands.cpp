@@ -47,7 +47,7 @@ Result<Answer> command_borrow(Session& session, const Options& options) {
   const auto function = find_remote_function(session, options.targets.front(), &answer.this_node);
   if (!function) return tl::unexpected(function.error());
   auto borrowed = session.client.borrow(function->id, options.frontend, *owner);
-  if (!borrowed) return tl::unexpected(std::move(borrowed).error());
+  if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(to_string(function->id)));
   answer.functions.push_back(std::move(*borrowed));
   return answer;
 }
@@ -63,7 +63,8 @@ Result<Answer> command_return(Session& session, const Options& options) {
     return fail(ErrorClass::State,
                 "{} is borrowed by '{}' ({}): end that use first, or use --force to take it away",
                 to_string(function->id), function->owner, function->frontend);
-  PCILEND_TRY(session.client.give_back(function->id, function->owner));
+  auto returned = session.client.give_back(function->id, function->owner);
+  if (!returned) return tl::unexpected(std::move(returned).error().in(to_string(function->id)));
   return NothingAnswer{};
 }
 

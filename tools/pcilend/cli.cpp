@@ -82,8 +82,8 @@ std::string one_line(std::string text) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table{
-      {"connect", "offer this host's functions to a node", "NODE", "node id of the borrower", 0, "",
-       command_connect},
+      {"connect", "offer this host's functions to a node", "NODE", "node id of the borrower",
+       kForce, "also if no link leads to that node now", command_connect},
       {"disconnect", "stop offering functions to a node", "NODE", "node id of the borrower", 0, "",
        command_disconnect},
       {"add", "show a function of this host to connected nodes", "BDF", kAddressOrId, kJson, "",
@@ -147,7 +147,8 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
   auto client = at.open_client();
   if (!client) return report(at.err, client.error());
   Session session{**client, at.environment,
-                  [&](std::string_view line) { at.err << "pcilend: warning: " << line << "\n"; }};
+                  [&](std::string_view line) { at.err << "pcilend: warning: " << line << "\n"; },
+                  at.sleep};
   const auto answer = command->run(session, options);
   if (!answer) return report(at.err, answer.error());
 

@@ -44,6 +44,7 @@ struct Surroundings {
   Environment environment;
   PciNames names;
   std::function<Result<std::unique_ptr<Client>>()> open_client;
+  std::function<void(std::chrono::milliseconds)> sleep;
   std::ostream& out;
   std::ostream& err;
 };

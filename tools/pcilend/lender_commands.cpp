@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+
 #include "commands.h"
 #include "device_use.h"
 #include "target.h"
@@ -6,16 +8,43 @@
 namespace pcilend {
 namespace {
 
-Result<Answer> nothing(Result<> done) {
-  if (!done) return tl::unexpected(std::move(done).error());
+// A link that is still coming up is given this long to say who its peer is.
+constexpr std::chrono::milliseconds kLinkLimit{5000};
+constexpr std::chrono::milliseconds kLinkPoll{100};
+
+Result<Answer> nothing(const std::string& thing, Result<> done) {
+  if (!done) return tl::unexpected(std::move(done).error().in(thing));
   return NothingAnswer{};
 }
 
-Result<Answer> one_function(Session& session, Result<Function> function) {
-  if (!function) return tl::unexpected(std::move(function).error());
+Result<Answer> one_function(Session& session, const PciAddress& address,
+                            Result<Function> function) {
+  if (!function) return tl::unexpected(std::move(function).error().in(to_string(address)));
   const auto node = session.client.node();
   if (!node) return tl::unexpected(node.error());
   return FunctionsAnswer{{std::move(*function)}, node->id};
+}
+
+// Refuses a node that no link leads to. Every host is its own, and is left to the kernel.
+Result<> check_peer(Session& session, uint32_t node) {
+  const auto self = session.client.node();
+  if (!self) return tl::unexpected(self.error());
+  if (self->id == node) return {};
+  for (auto waited = kLinkLimit.zero();; waited += kLinkPoll) {
+    const auto links = session.client.links();
+    if (!links) return tl::unexpected(links.error());
+    if (std::any_of(links->begin(), links->end(), [&](const Link& l) { return l.peer == node; }))
+      return {};
+    const bool settled = std::none_of(links->begin(), links->end(), [](const Link& l) {
+      return l.state == PCILEND_LINK_DOWN || l.state == PCILEND_LINK_HANDSHAKE;
+    });
+    if (settled || waited >= kLinkLimit) break;
+    session.sleep(kLinkPoll);
+  }
+  return fail(ErrorClass::NotFound,
+              "no link leads to node {}: 'pcilend link' lists the peers; use --force to connect it "
+              "for when it appears",
+              node);
 }
 
 // Refuses to take storage that is in use; tells about networks that go.
@@ -38,25 +67,26 @@ Result<> check_unused(Session& session, const PciAddress& address, bool force) {
 Result<Answer> command_connect(Session& session, const Options& options) {
   const auto node = parse_node_id(options.targets.front());
   if (!node) return tl::unexpected(node.error());
-  return nothing(session.client.connect(*node));
+  if (!options.force) PCILEND_TRY(check_peer(session, *node));
+  return nothing(fmt::format("node {}", *node), session.client.connect(*node));
 }
 
 Result<Answer> command_disconnect(Session& session, const Options& options) {
   const auto node = parse_node_id(options.targets.front());
   if (!node) return tl::unexpected(node.error());
-  return nothing(session.client.disconnect(*node));
+  return nothing(fmt::format("node {}", *node), session.client.disconnect(*node));
 }
 
 Result<Answer> command_add(Session& session, const Options& options) {
   const auto address = find_local_address(session, options.targets.front());
   if (!address) return tl::unexpected(address.error());
-  return one_function(session, session.client.add(*address));
+  return one_function(session, *address, session.client.add(*address));
 }
 
 Result<Answer> command_remove(Session& session, const Options& options) {
   const auto address = find_local_address(session, options.targets.front());
   if (!address) return tl::unexpected(address.error());
-  return nothing(session.client.remove(*address));
+  return nothing(to_string(*address), session.client.remove(*address));
 }
 
 Result<Answer> command_available(Session& session, const Options& options) {
@@ -66,7 +96,7 @@ Result<Answer> command_available(Session& session, const Options& options) {
   if (!address) return tl::unexpected(address.error());
   if (function->state == PCILEND_FUNCTION_ADDED)
     PCILEND_TRY(check_unused(session, *address, options.force));
-  return one_function(session, session.client.make_available(*address));
+  return one_function(session, *address, session.client.make_available(*address));
 }
 
 Result<Answer> command_unavailable(Session& session, const Options& options) {
@@ -74,8 +104,9 @@ Result<Answer> command_unavailable(Session& session, const Options& options) {
   if (!function) return tl::unexpected(function.error());
   const auto address = parse_pci_address(function->bdf);
   if (!address) return tl::unexpected(address.error());
-  PCILEND_TRY(session.client.make_unavailable(*address));
-  return one_function(session, session.client.function(*address));
+  if (auto done = nothing(to_string(*address), session.client.make_unavailable(*address)); !done)
+    return done;
+  return one_function(session, *address, session.client.function(*address));
 }
 
 }  // namespace pcilend

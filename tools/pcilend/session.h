@@ -2,6 +2,7 @@
 // What a command has at hand while it runs, and what its user asked for.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ struct Session {
   const Environment& environment;
   // One line on stderr that does not stop the command.
   std::function<void(std::string_view)> warn;
+  std::function<void(std::chrono::milliseconds)> sleep;
 };
 
 }  // namespace pcilend

@@ -16,7 +16,7 @@ namespace pcilend {
 
 // This host.
 struct Node {
-  uint32_t id = 0;
+  uint32_t id = 0;       // 0: none was given to the module, and links are refused
   uint64_t boot_id = 0;  // new at every load of the module
   uint32_t abi = 0;      // version of the protocol between hosts
 };
