@@ -174,7 +174,9 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 	int err = 0;
 
 	mutex_lock(&r->lock);
-	if (r->dying || r->absent) {
+	if (!pcilend_link_is_up(r->link, NULL)) {
+		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
+	} else if (r->dying || r->absent) {
 		err = refuse(why, -ENODEV, why_refused(-ENODEV));
 	} else if (r->state == REMOTE_HELD && r->frontend == frontend &&
 		   !strcmp(r->owner, owner)) {

@@ -142,7 +142,7 @@ int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 s
 
 	if (WARN_ON(length < 0))
 		return length;
-	body = pcilend_wire_begin(slot, type, answer, status, request, 0, pcilend_boot);
+	body = pcilend_wire_begin(slot, type, answer, status, request, 0, link->boot);
 	if (payload)
 		memcpy(body, payload, length);
 	return transmit(link, slot);
@@ -282,7 +282,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 		iowrite32(ch->rx_tail, &peer->tail);
 		writeq(++ch->tx_beat, &peer->heartbeat);
 		wmb();
-		writeq(pcilend_boot, &peer->writer_boot);
+		writeq(link->boot, &peer->writer_boot);
 	}
 	mutex_unlock(&ch->tx_lock);
 	mutex_unlock(&ch->rx_lock);

@@ -59,8 +59,8 @@ static void publish(struct pcilend_link *link)
 {
 	if (!link->published)
 		write_spad(link, PCILEND_SPAD_MAGIC, 0);
-	write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(pcilend_boot));
-	write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(pcilend_boot));
+	write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(link->boot));
+	write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(link->boot));
 	write_spad(link, PCILEND_SPAD_NODE, pcilend_node);
 	write_spad(link, PCILEND_SPAD_AREA_PAGE, link->area_dma / PCILEND_PAGE);
 	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
@@ -296,7 +296,7 @@ static unsigned int meet_peer(struct pcilend_link *link)
 	go_handshake(link, "");
 	note_heartbeat(link);
 	spin_lock(&link->state_lock);
-	ready = link->alive && peer.spad[PCILEND_SPAD_SEEN_LOW] == lower_32_bits(pcilend_boot);
+	ready = link->alive && peer.spad[PCILEND_SPAD_SEEN_LOW] == lower_32_bits(link->boot);
 	spin_unlock(&link->state_lock);
 	if (!ready) {
 		if (pcilend_now() - link->published_at >= SLOW_MS)
@@ -384,6 +384,6 @@ void pcilend_handshake_stop(struct pcilend_link *link)
 		pcilend_link_kick_peer(link);
 	}
 	disable_delayed_work_sync(&link->tick);
-	end_session(link);
 	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
+	end_session(link);
 }

@@ -53,9 +53,12 @@
 
 /* main.c */
 extern u16 pcilend_node;		/* 0: not set, links are refused */
-extern u64 pcilend_boot;		/* random at load; neither half is 0 */
+extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+
+/* A boot id; neither half is 0. */
+u64 pcilend_new_boot(void);
 
 static inline u64 pcilend_now(void)
 {
@@ -210,6 +213,8 @@ struct pcilend_link {
 	struct pci_dev *pdev;		/* the NTB's, with a reference */
 	char driver[32];		/* its hardware driver */
 	bool usable;			/* constant: probe found all that is needed */
+	u64 boot;			/* ours on this link: a new one whenever the adapter is */
+					/* taken into use, as counters and leases begin anew */
 	u64 former_dma_limit;
 
 	struct pcilend_aperture aperture;

@@ -98,6 +98,7 @@ void pcilend_device_unregister(void);
 int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack);
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack);
 void pcilend_device_release(struct pcilend_function *fn);
+void pcilend_device_forget(struct pcilend_function *fn);
 void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
 const char *pcilend_device_reset(struct pcilend_function *fn);
 

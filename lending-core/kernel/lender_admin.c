@@ -125,6 +125,7 @@ static int remove_function(struct pcilend_function *fn, const char **why)
 	if (err)
 		return err;
 	pcilend_function_settle_now(fn);
+	pcilend_device_forget(fn);
 	pcilend_function_table_remove(fn);
 	return 0;
 }

@@ -344,6 +344,15 @@ static void restore_override(struct pcilend_function *fn)
 	fn->former_override = NULL;
 }
 
+/* Somebody who unbinds our driver by hand leaves our override behind. */
+void pcilend_device_forget(struct pcilend_function *fn)
+{
+	char *override __free(kfree) = pcilend_driver_override(fn->pdev);
+
+	if (!fn->held && override && !strcmp(override, pcilend_driver.name))
+		restore_override(fn);
+}
+
 /**
  * pcilend_device_take - unbind the function from its driver, and bind it to ours
  *
@@ -354,6 +363,7 @@ int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *ext
 	struct pci_dev *pdev = fn->pdev;
 	int err;
 
+	pcilend_device_forget(fn);
 	fn->former_override = pcilend_driver_override(pdev);
 	err = device_set_driver_override(&pdev->dev, pcilend_driver.name);
 	if (err) {

@@ -220,7 +220,7 @@ static int area_alloc(struct pcilend_link *link)
 	}
 	link->area->magic = cpu_to_le32(PCILEND_WIRE_MAGIC);
 	link->area->version = cpu_to_le32(PCILEND_WIRE_VERSION);
-	link->area->boot = cpu_to_le64(pcilend_boot);
+	link->area->boot = cpu_to_le64(link->boot);
 	link->area->node = cpu_to_le32(pcilend_node);
 	return 0;
 }
@@ -276,6 +276,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	spin_lock_init(&link->state_lock);
 	link->ntb = ntb;
 	link->pdev = pci_dev_get(ntb->pdev);
+	link->boot = pcilend_new_boot();
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
 	pcilend_handshake_init(link);

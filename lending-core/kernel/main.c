@@ -39,7 +39,7 @@ unsigned int pcilend_generation(void)
 }
 
 /* Either half is compared on its own in scratchpads, where 0 means "none". */
-static u64 random_boot_id(void)
+u64 pcilend_new_boot(void)
 {
 	u64 id;
 
@@ -58,7 +58,7 @@ static int __init pcilend_init(void)
 		       PCILEND_LEASE_MS_MIN, PCILEND_LEASE_MS_MAX);
 		return -EINVAL;
 	}
-	pcilend_boot = random_boot_id();
+	pcilend_boot = pcilend_new_boot();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
 	if (!pcilend_wq)

@@ -15,7 +15,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 #define PCILEND_WIRE_VERSION 1
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
@@ -26,11 +26,12 @@ PCILEND_DECLARATIONS_BEGIN
  */
 enum pcilend_spad {
 	PCILEND_SPAD_MAGIC = 0,		/* PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION */
-	PCILEND_SPAD_BOOT_LOW = 1,	/* boot id: random, new at every load of the module */
+	PCILEND_SPAD_BOOT_LOW = 1,	/* boot id: random, new whenever an adapter is */
+					/* taken into use, as all state begins anew then */
 	PCILEND_SPAD_BOOT_HIGH = 2,
 	PCILEND_SPAD_NODE = 3,		/* node id, 1 to 65535 */
 	PCILEND_SPAD_AREA_PAGE = 4,	/* offset of the control area in window 0, in 4 KiB pages */
-	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the boot id of the peer whose area is mapped: */
+	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the boot id of the peer that is mapped: */
 					/* both sides are up when each has seen the other */
 	PCILEND_SPADS = 6,
 };
@@ -79,7 +80,7 @@ enum pcilend_msg_type {
 	 * the status is a refusal.
 	 */
 	PCILEND_MSG_BORROW = 16,	/* struct pcilend_msg_borrow -> ..._borrowed */
-	PCILEND_MSG_RETURN = 17,	/* struct pcilend_msg_lease: answered once fenced and reset */
+	PCILEND_MSG_RETURN = 17,	/* struct pcilend_msg_lease: answered when it is reset */
 	PCILEND_MSG_MAP = 18,		/* struct pcilend_msg_map */
 	PCILEND_MSG_UNMAP = 19,		/* struct pcilend_msg_map */
 	PCILEND_MSG_BUS_MASTER = 20,	/* struct pcilend_msg_bus_master */
@@ -226,11 +227,11 @@ struct pcilend_msg_config {
 	__u8 data[PCILEND_CONFIG_CHUNK];
 } __packed;
 
-pcilend_static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
-pcilend_static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
-pcilend_static_assert(sizeof(struct pcilend_msg_function) == 140, "function notice");
-pcilend_static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
-pcilend_static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
+static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
+static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
+static_assert(sizeof(struct pcilend_msg_function) == 140, "function notice");
+static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 
 /*
  * pcilend_wire_check - is this message one that the protocol allows?
@@ -260,6 +261,6 @@ __u16 pcilend_status_from_errno(int error);
 const char *pcilend_status_name(__u16 status);
 const char *pcilend_msg_name(__u16 type);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_WIRE_H */
