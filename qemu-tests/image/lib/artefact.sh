@@ -85,6 +85,8 @@ need() {
 		return
 	fi
 
+	# Whoever started us may have been killed.
+	kill -0 "$build_id" 2>/dev/null || exit 1
 	mkdir -p "$cache"/{.building,.locks,logs}
 	local lock
 	exec {lock}>>"$cache/.locks/$name-$key"
