@@ -75,7 +75,7 @@ static int set_translations(struct pcilend_link *link)
 	return 0;
 }
 
-/**
+/*
  * pcilend_aperture_open - let the peer's windows reach this host's aperture
  * @why: set on refusal
  *
@@ -140,7 +140,7 @@ void pcilend_aperture_exit(struct pcilend_link *link)
 	ap->open = false;
 }
 
-/**
+/*
  * pcilend_aperture_export - let the peer reach a BAR
  * @phys: start of the BAR, page aligned
  * @size: bytes, whole pages

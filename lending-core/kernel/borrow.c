@@ -17,15 +17,15 @@ static const char *why_refused(int error)
 {
 	switch (error) {
 	case -ENODEV:
-		return "its lender does not offer it to this node any more: run 'pcilend connect' and 'pcilend add' there";
+		return "its lender no longer offers it to this node: run 'pcilend connect' there";
 	case -EAGAIN:
 		return "it is not available: run 'pcilend available' on its lender";
 	case -EBUSY:
 		return "it is borrowed or being reset: see 'pcilend list' for who has it";
 	case -EUCLEAN:
-		return "it is quarantined, it did not come back from a reset: see 'pcilend show' on its lender";
+		return "it did not come back from a reset: see 'pcilend show' on its lender";
 	case -ENOSPC:
-		return "the memory windows between the hosts have no room left for its BARs: return other functions, or enlarge the windows";
+		return "no room in the memory windows for its BARs: return other functions first";
 	case -ENETDOWN:
 		return "the link to its lender is down: see 'pcilend link'";
 	case -ETIMEDOUT:
@@ -36,7 +36,7 @@ static const char *why_refused(int error)
 		return "the lease was lost again at once: try once more";
 	case -EPROTO:
 	case -ERANGE:
-		return "its lender answers what makes no sense: use the same release of pcilend on both hosts";
+		return "its lender makes no sense: use the same release of pcilend on both hosts";
 	case -ENOMEM:
 		return "this host is out of memory";
 	default:
@@ -256,8 +256,8 @@ static int ask_for_lease(struct remote *r, const char *owner)
 /* The function's configuration space as the lender has it, made into a virtual one. */
 static int fetch_config(struct remote *r)
 {
-	struct pcilend_vconfig_bar bar[7] = { };
 	u8 *raw __free(kfree) = kzalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
+	struct pcilend_vconfig_bar bar[7] = { };
 	struct pcilend_vconfig *config;
 	u32 length = PCI_CFG_SPACE_EXP_SIZE;
 	int i, err;

@@ -36,8 +36,8 @@ struct remote {
 	struct pcilend_link *link;	/* with a reference */
 	struct work_struct work;	/* frontends come and go; the end of it all */
 
-	struct mutex frontends;
-	struct mutex operation;
+	struct mutex frontends;		/* held while they come and go */
+	struct mutex operation;		/* one borrow or return at a time */
 
 	struct mutex lock;		/* all below, and pub.info */
 	struct remote_binding binding[PCILEND_FRONTENDS];

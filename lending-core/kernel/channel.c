@@ -133,8 +133,8 @@ static int transmit(struct pcilend_link *link, u8 *slot)
 	return err;
 }
 
-int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status, u32 request,
-		const void *payload)
+int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status,
+			 u32 request, const void *payload)
 {
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
 	int length = pcilend_wire_length(type, answer);
@@ -148,7 +148,7 @@ int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 s
 	return transmit(link, slot);
 }
 
-/**
+/*
  * pcilend_channel_notify - tell the peer something that needs no answer
  * @payload: what belongs to @type (wire.h)
  *
@@ -183,7 +183,7 @@ static u32 request_number(struct pcilend_channel *ch)
 	return ch->next_request;
 }
 
-/**
+/*
  * pcilend_channel_request - ask the peer and wait for its answer
  * @payload: what belongs to @type (wire.h)
  * @answer: filled in on success; NULL if it has no payload
@@ -281,6 +281,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 		iowrite32(ch->tx_head, &peer->head);
 		iowrite32(ch->rx_tail, &peer->tail);
 		writeq(++ch->tx_beat, &peer->heartbeat);
+		/* All that it vouches for. */
 		wmb();
 		writeq(link->boot, &peer->writer_boot);
 	}
@@ -288,7 +289,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 	mutex_unlock(&ch->rx_lock);
 }
 
-/**
+/*
  * pcilend_channel_open - start a session with the peer whose area is @offset into window 0
  *
  * Called by the handshake, once per pair of boot ids; link->peer_node and peer_boot are set.
@@ -303,7 +304,7 @@ int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why
 	u64 boot;
 
 	if (pcilend_aperture_peer(link, 0, offset, PCILEND_AREA_BYTES, &phys)) {
-		*why = "the peer's control area is out of reach of memory window 0: make the window larger";
+		*why = "the peer's control area is out of reach: make memory window 0 larger";
 		return -ERANGE;
 	}
 	peer = ioremap(phys, PCILEND_AREA_BYTES);
@@ -315,7 +316,7 @@ int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why
 	boot = readq(&peer->boot);
 	if (magic != PCILEND_WIRE_MAGIC || boot != link->peer_boot) {
 		iounmap(peer);
-		*why = "memory window 0 does not show the peer's control area: if this lasts, check the NTB driver's translations and the peer's IOMMU log";
+		*why = "memory window 0 does not show the peer's control area: see its IOMMU log";
 		return -EAGAIN;
 	}
 
@@ -356,7 +357,7 @@ void pcilend_channel_resume(struct pcilend_link *link)
 	mutex_unlock(&ch->tx_lock);
 }
 
-/**
+/*
  * pcilend_channel_close - end the session
  *
  * On return no message of it is being handled any more, or will be. Called by the handshake.

@@ -140,8 +140,8 @@ static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, cons
 	    le32_to_cpu(header->sequence) == sequence &&
 	    !(le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) &&
 	    pcilend_wire_length(type, true) >= 0)
-		pcilend_channel_send(link, type, true, PCILEND_STATUS_MALFORMED, le32_to_cpu(header->request),
-		     NULL);
+		pcilend_channel_send(link, type, true, PCILEND_STATUS_MALFORMED,
+				     le32_to_cpu(header->request), NULL);
 }
 
 static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
@@ -163,8 +163,9 @@ static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence
 		take_answer(link, slot);
 	} else if (header->request) {
 		if (!enqueue(link, &ch->requests, slot))
-			pcilend_channel_send(link, le16_to_cpu(header->type), true, PCILEND_STATUS_OVERLOAD,
-			     le32_to_cpu(header->request), NULL);
+			pcilend_channel_send(link, le16_to_cpu(header->type), true,
+					     PCILEND_STATUS_OVERLOAD, le32_to_cpu(header->request),
+					     NULL);
 	} else if (!enqueue(link, &ch->notices, slot)) {
 		spin_lock(&ch->lock);
 		ch->notices_lost = true;

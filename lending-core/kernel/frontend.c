@@ -156,6 +156,7 @@ void remote_detach_frontends(struct remote *r)
 
 /**
  * pcilend_frontend_register - offer a way to use remote functions
+ * @frontend: filled in but for its private part; must stay until it is unregistered
  *
  * @frontend->added is called for those that are there, and for all that come.
  * Return: 0; -EEXIST if there is one of that name.

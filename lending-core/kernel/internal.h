@@ -151,12 +151,12 @@ struct pcilend_queue {
 };
 
 struct pcilend_channel {
-	struct mutex rx_lock;
+	struct mutex rx_lock;		/* our ring */
 	bool rx_open;			/* rx_lock */
 	u32 rx_tail;			/* rx_lock: messages taken from our ring */
 	struct work_struct rx_work;
 
-	struct mutex tx_lock;
+	struct mutex tx_lock;		/* the peer's ring */
 	struct pcilend_wire_area __iomem *peer;	/* tx_lock: the peer's area, or NULL */
 	bool tx_open;			/* tx_lock */
 	u32 tx_head;			/* tx_lock: messages put into the peer's ring */
@@ -167,7 +167,7 @@ struct pcilend_channel {
 	struct delayed_work tx_work;
 	wait_queue_head_t tx_room;
 
-	spinlock_t lock;
+	spinlock_t lock;		/* waiters and queues */
 	u32 session;			/* lock: changes when a channel is closed */
 	struct list_head waiters;	/* lock */
 	u32 next_request;		/* lock */
@@ -228,7 +228,7 @@ struct pcilend_link {
 	u64 poll_since;			/* handshake: ms, start of quick polling */
 	u64 published_at;		/* handshake: ms */
 
-	spinlock_t state_lock;
+	spinlock_t state_lock;		/* what is known of the peer */
 	enum pcilend_link_state state;	/* state_lock, as all below */
 	char reason[PCILEND_REASON_BYTES];
 	u16 peer_node;			/* 0: not known yet */

@@ -10,7 +10,7 @@
 #include "lender.h"
 #include "trace.h"
 
-DEFINE_MUTEX(pcilend_lender_admin);
+DEFINE_MUTEX(pcilend_lender_admin);	/* one change of what is lent at a time */
 static LIST_HEAD(functions);
 static DEFINE_MUTEX(functions_lock);
 static DEFINE_MUTEX(numbers_lock);
@@ -145,7 +145,7 @@ static void withdraw(struct pcilend_function *fn)
 	}
 }
 
-/**
+/*
  * pcilend_function_apply - one step of the function's state machine
  * @why: set on refusal; may be NULL
  *
@@ -210,7 +210,7 @@ static void tell_lost(struct pcilend_function *fn, const struct pcilend_lease_re
 	pcilend_link_put(link);
 }
 
-/**
+/*
  * pcilend_function_settle - carry out what the state machine asks for
  *
  * The device lock and the function's lock are held. PCILEND_DO_RELEASE is left in @fn->todo: it

@@ -40,8 +40,8 @@ struct pcilend_function {
 	bool binding;			/* pcilend_lender_admin: our driver may take it now */
 	char *former_override;		/* pcilend_lender_admin */
 
-	struct mutex lock;
-	struct pcilend_lease lease;	/* lock, as all below */
+	struct mutex lock;		/* lease and hardware */
+	struct pcilend_lease lease;
 	u32 todo;			/* PCILEND_DO_* of the last transition */
 	struct pcilend_lease_result result;
 	bool held;			/* bound to our driver, DMA owned */

@@ -44,7 +44,7 @@ static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned
 	struct pcilend_function *fn = token;
 
 	atomic64_inc(&fn->faults);
-	return -ENOSYS;	/* let the IOMMU driver log it */
+	return -EFAULT;	/* not handled: the IOMMU driver logs it */
 }
 
 static int make_domain(struct pcilend_function *fn)
@@ -100,7 +100,7 @@ static int export_bars(struct pcilend_function *fn)
 	return 0;
 }
 
-/**
+/*
  * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
  * @alias: device-side address of the borrower's interrupt range; 0: none
  *
@@ -132,7 +132,7 @@ static void withdraw_bars(struct pcilend_function *fn)
 	}
 }
 
-/**
+/*
  * pcilend_device_fence - no DMA, no way in
  *
  * Afterwards the function is in the blocking domain and the peer reaches nothing of it. Works on
@@ -218,7 +218,7 @@ static void unmap_range(struct pcilend_function *fn, u64 address, u64 size)
 	}
 }
 
-/**
+/*
  * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
  * @phys: inside a window onto the borrower, checked by the caller
  *
@@ -277,7 +277,7 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 	return -ERANGE;
 }
 
-/**
+/*
  * pcilend_device_config_read - read the configuration space of the hardware
  *
  * Return: 0; -ERANGE past its end; -EIO if it does not answer.

@@ -73,7 +73,7 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-/**
+/*
  * pcilend_lender_add - offer a function: connected nodes see it from now on
  * @report: set to what it has become
  */
@@ -177,7 +177,7 @@ static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *e
 	return pcilend_refuse(extack, err, why);
 }
 
-/**
+/*
  * pcilend_lender_available - take the function from its driver, reset it, let it be borrowed
  *
  * On failure its driver has it again, unless it did not survive the reset: then it is quarantined.
@@ -247,7 +247,7 @@ void pcilend_lender_take_back(void)
 	mutex_unlock(&pcilend_lender_admin);
 }
 
-/**
+/*
  * pcilend_lender_report - what is to be said about one function
  * @bdf: its address, or NULL: by @id
  *

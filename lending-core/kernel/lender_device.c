@@ -39,7 +39,7 @@ static bool has_direct_region(struct pci_dev *pdev)
 	return direct;
 }
 
-/**
+/*
  * pcilend_device_check - may this function be lent at all?
  * @extack: says what is in the way, and what to do
  *
@@ -182,8 +182,8 @@ static void drop_guards(struct pcilend_function *fn)
 
 static int take_snapshot(struct pcilend_function *fn)
 {
-	struct pcilend_vconfig_bar bar[7] = { };
 	u8 *raw __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
+	struct pcilend_vconfig_bar bar[7] = { };
 	int err;
 
 	fn->config = kvmalloc(sizeof(*fn->config), GFP_KERNEL);
@@ -203,7 +203,7 @@ static const char *bind(struct pcilend_function *fn)
 
 	lockdep_assert_held(&fn->lock);
 	if (iommu_device_claim_dma_owner(&pdev->dev, fn))
-		return "its IOMMU group is in use by something else: see who has it in /sys/kernel/iommu_groups";
+		return "its IOMMU group is in use: see by whom in /sys/kernel/iommu_groups";
 	if (pci_enable_device(pdev)) {
 		why = "it can't be enabled: see the kernel log";
 		goto err_owner;
@@ -218,7 +218,7 @@ static const char *bind(struct pcilend_function *fn)
 		if (!(pci_resource_flags(pdev, i) & IORESOURCE_MEM) || !pci_resource_len(pdev, i))
 			continue;
 		if (!guard_page(fn, i)) {
-			why = "a BAR of it shares a page with another device: boot with pci=resource_alignment=12@ and its address";
+			why = "a BAR shares its page: boot with pci=resource_alignment=12@ADDRESS";
 			goto err_guards;
 		}
 	}
@@ -353,7 +353,7 @@ void pcilend_device_forget(struct pcilend_function *fn)
 		restore_override(fn);
 }
 
-/**
+/*
  * pcilend_device_take - unbind the function from its driver, and bind it to ours
  *
  * pcilend_lender_admin is held, the function's lock is not. On failure its own driver has it again.
@@ -410,7 +410,7 @@ static bool answers(struct pci_dev *pdev)
 	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
 }
 
-/**
+/*
  * pcilend_device_reset - reset, restore the state we found it in, see whether it answers
  *
  * Bus mastering is off afterwards. The device lock and the function's lock are held.
@@ -427,12 +427,12 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	if (!pci_device_is_present(pdev))
 		return "it is not there any more";
 	if (pci_reset_function_locked(pdev))
-		return "its reset failed: power the host or the slot off and on";
+		return "its reset failed: power the slot or the host off and on";
 	/* What the borrower changed was saved and restored around the reset. */
 	pci_load_saved_state(pdev, fn->state);
 	pci_restore_state(pdev);
 	pci_clear_master(pdev);
 	if (!answers(pdev))
-		return "its configuration space does not answer after the reset: power the host or the slot off and on";
+		return "it does not answer after its reset: power the slot or the host off and on";
 	return NULL;
 }

@@ -256,7 +256,7 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		answer(&ex, 0, NULL);
 		return;
 	}
-	/* All others begin with the function's id. What a node may not see does not exist for it. */
+	/* All others begin with a function's id. What a node may not see does not exist for it. */
 	fn = pcilend_function_find(le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id));
 	if (!fn || !pcilend_lender_connected(msg->peer)) {
 		answer(&ex, -ENODEV, NULL);

@@ -188,9 +188,9 @@ static const char *missing(struct pcilend_link *link)
 	if (!pcilend_node)
 		return "this host has no node id: load pcilend with node=1..65535";
 	if (!ap->domain)
-		return "the NTB is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on";
+		return "the NTB is not behind an IOMMU: boot with intel_iommu=on or amd_iommu=on";
 	if (!(ap->domain->type & __IOMMU_DOMAIN_PAGING))
-		return "the IOMMU passes the NTB's addresses through: boot without iommu=pt (iommu.passthrough=0)";
+		return "its IOMMU passes addresses through: boot without iommu=pt";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
 	if (!ap->windows)
