@@ -5,7 +5,9 @@
 #include <charconv>
 #include <filesystem>
 
+#include "lab/qemu_command.h"
 #include "lab/qmp.h"
+#include "lab/unix_socket.h"
 
 namespace pcilend::lab {
 namespace {
@@ -33,7 +35,7 @@ void collect_addresses(const json& devices, std::map<std::string, std::string>& 
 }
 
 std::string line_with(std::string_view text, std::string_view part) {
-  const size_t at = text.rfind(part);
+  const size_t at = text.find(part);
   if (at == std::string_view::npos) return {};
   std::string_view line = text.substr(at, text.find('\n', at) - at);
   while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -121,11 +123,11 @@ std::string Machine::panic_line(std::string_view log) const {
 std::string Machine::obituary() const {
   if (!process()) {
     const std::string log = Environment().read(layout_.qemu_log(number_)).value_or(std::string());
-    return fmt::format("{} is off, or its QEMU ended; {} ends:{}", name(),
-                       layout_.qemu_log(number_), last_lines(log, 3));
+    return fmt::format("it is off, or its QEMU ended; {} ends:{}", layout_.qemu_log(number_),
+                       last_lines(log, 3));
   }
   if (const std::string line = panic_line(this_boots_console()); !line.empty())
-    return fmt::format("{} panicked: {}", name(), line);
+    return "its kernel panicked: " + line;
   return {};
 }
 
@@ -149,10 +151,9 @@ Result<> Machine::power_on() const {
 }
 
 Result<> Machine::wait_until_up(const Deadline& deadline) const {
-  // Until QEMU has made its sockets.
-  const auto listening = [&] {
-    return !process() || std::filesystem::exists(layout_.agent(number_));
-  };
+  // QEMU makes its sockets in the order of its command line: until the last one listens.
+  const std::string last_port = fmt::format("{}.{}", layout_.agent(number_), kAgentPorts - 1);
+  const auto listening = [&] { return !process() || connect_unix(last_port); };
   if (!wait_until(deadline, listening, 5ms) || !process())
     return tl::unexpected(with_console({ErrorClass::Unreachable, obituary()}));
   auto session = open_session(deadline);

@@ -99,7 +99,7 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
   Command command;
   command.add(files.qemu);
   command.add("-name", fmt::format("{}.{}", options.name, host_name(host)));
-  command.add("-machine", "q35,memory-backend=memory");
+  command.add("-machine", "q35,memory-backend=memory,sata=off,smbus=off");
   command.add("-accel", "tcg,thread=multi");
   command.add("-cpu", "EPYC,+svm");
   command.add("-smp", "1");

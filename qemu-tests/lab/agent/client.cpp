@@ -93,18 +93,20 @@ Result<Session> Session::open(Connection connection, const Deadline& deadline,
       ::poll(&port, 1, std::min(again.milliseconds(), deadline.milliseconds()));
       PCILEND_TRY(session.receive());
       bool restarted = false;
-      for (const Frame& frame : std::exchange(session.frames_, {})) {
-        if (frame.type == FrameType::Restarted) restarted = true;
-        if (frame.type != FrameType::Welcome || frame.session != session.id_) continue;
-        const auto welcome = Welcome::parse(frame.body);
+      for (auto frame = session.frames_.begin(); frame != session.frames_.end(); ++frame) {
+        if (frame->type == FrameType::Restarted) restarted = true;
+        if (frame->type != FrameType::Welcome || frame->session != session.id_) continue;
+        const auto welcome = Welcome::parse(frame->body);
         if (!welcome || welcome->version != kVersion)
           return fail(ErrorClass::Unsupported,
                       "the agent speaks another version of the protocol than this program ({}): "
                       "start the lab again with one build's programs",
                       kVersion);
         session.boot_id_ = welcome->boot_id;
+        session.frames_.erase(session.frames_.begin(), frame + 1);
         return session;
       }
+      session.frames_.clear();
       if (restarted) break;
       if (deadline.over()) return fail(ErrorClass::Unreachable, "the agent does not answer");
     }
@@ -188,7 +190,7 @@ Result<> Session::turn(Watch& watch, const Limits& limits) {
       return fail(ErrorClass::Unreachable, "{}", why);
   }
   if (now - last_word_ > limits.silence)
-    return fail(ErrorClass::Unreachable, "no word from the agent for {:.0f} s",
+    return fail(ErrorClass::Unreachable, "no word from the agent for {:.1f} s",
                 std::chrono::duration<double>(limits.silence).count());
   return {};
 }
@@ -198,9 +200,8 @@ Result<ExitStatus> Session::finish(Watch& watch, const Limits& limits,
                                    const std::function<Result<>(const Frame&)>& deliver) {
   if (limits.total) watch.total.emplace(*limits.total);
   last_word_ = Deadline::Clock::now();
-  for (;;) {
+  for (Result<> turned;; turned = turn(watch, limits)) {
     // What came before the stream ended still counts.
-    const Result<> turned = turn(watch, limits);
     for (const Frame& frame : std::exchange(frames_, {})) {
       switch (frame.type) {
         case FrameType::Done:
@@ -216,7 +217,13 @@ Result<ExitStatus> Session::finish(Watch& watch, const Limits& limits,
           PCILEND_TRY(deliver(frame));
       }
     }
-    PCILEND_TRY(turned);
+    if (turned) continue;
+    // A machine that dies under its command is known to be dead a little later.
+    std::string why;
+    const auto known = [&] { return !(why = limits.obituary()).empty(); };
+    if (limits.obituary && wait_until(Deadline(1s), known))
+      return fail(ErrorClass::Unreachable, "{}", why);
+    return tl::unexpected(turned.error());
   }
 }
 

@@ -62,35 +62,43 @@ class Cursor {
   bool ok_ = true;
 };
 
+// Byte loops, not searches: content full of zeros is common, and agents run under emulation.
 std::string stuff(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size() + bytes.size() / 254 + 2);
-  for (;;) {
-    const size_t run = std::min(bytes.find('\0'), bytes.size());
-    if (run >= 254) {
-      out.push_back('\xff');
-      out.append(bytes.substr(0, 254));
-      bytes.remove_prefix(254);
-      continue;
+  std::string out(bytes.size() + bytes.size() / 254 + 1, '\0');
+  char* to = out.data();
+  char* code = to++;
+  uint8_t length = 1;
+  const auto close_block = [&] {
+    *code = static_cast<char>(length);
+    code = to++;
+    length = 1;
+  };
+  for (const char byte : bytes) {
+    if (length == 255) close_block();
+    if (byte == '\0') {
+      close_block();
+    } else {
+      *to++ = byte;
+      ++length;
     }
-    out.push_back(static_cast<char>(run + 1));
-    out.append(bytes.substr(0, run));
-    if (run == bytes.size()) return out;
-    bytes.remove_prefix(run + 1);
   }
+  *code = static_cast<char>(length);
+  out.resize(static_cast<size_t>(to - out.data()));
+  return out;
 }
 
 std::optional<std::string> unstuff(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size());
-  while (!bytes.empty()) {
-    const size_t code = static_cast<uint8_t>(bytes.front());
-    bytes.remove_prefix(1);
-    if (code == 0 || bytes.size() < code - 1) return std::nullopt;
-    out.append(bytes.substr(0, code - 1));
-    bytes.remove_prefix(code - 1);
-    if (code != 255 && !bytes.empty()) out.push_back('\0');
+  std::string out(bytes.size(), '\0');
+  char* to = out.data();
+  const char* at = bytes.data();
+  const char* const end = at + bytes.size();
+  while (at != end) {
+    const size_t code = static_cast<uint8_t>(*at++);
+    if (code == 0 || static_cast<size_t>(end - at) < code - 1) return std::nullopt;
+    for (size_t i = 1; i < code; ++i) *to++ = *at++;
+    if (code != 255 && at != end) *to++ = '\0';
   }
+  out.resize(static_cast<size_t>(to - out.data()));
   return out;
 }
 

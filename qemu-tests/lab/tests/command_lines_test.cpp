@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the lab hands to QEMU and to libvirt, word by word.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "golden.h"
+#include "lab/domain_xml.h"
+#include "lab/host.h"
+#include "lab/qemu_command.h"
+
+namespace pcilend::lab {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> command(const Options& options, int host,
+                                 const std::vector<PlacedDevice>& devices = {}) {
+  return qemu_command(options, host, {"/image/qemu", "/image/vmlinuz", "/lab/initrd"},
+                      Layout("/run/lab"), devices);
+}
+
+std::string lines(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += word + "\n";
+  return out;
+}
+
+std::vector<PlacedDevice> nvme() {
+  return {{"device0", "nvme,serial=a", "nvme,serial=a,id=device0,addr=10.0,drive=device0-drive",
+           "10.0", Drive{"device0-drive", "/run/lab/host1.device0.img", 256U << 20}}};
+}
+
+TEST(QemuCommand, OfTheFirstOfTwoHosts) {
+  Options options;
+  options.memory[1] = 2048;
+  expect_golden("qemu-host1.txt", lines(command(options, 1, nvme())));
+}
+
+TEST(QemuCommand, OfTheMiddleOfThreeHostsWithAmdsIommu) {
+  Options options;
+  options.name = "three";
+  options.hosts = 3;
+  options.iommu = Iommu::Amd;
+  options.kernel_arguments[2] = {"hung_task_panic=1"};
+  options.qemu_arguments[2] = {"-netdev", "user,id=n"};
+  expect_golden("qemu-host2-of-3-amd.txt", lines(command(options, 2)));
+}
+
+TEST(QemuCommand, WithoutIommuThereIsNone) {
+  Options options;
+  options.iommu = Iommu::Off;
+  options.hosts = 1;
+  const std::string text = lines(command(options, 1));
+  EXPECT_THAT(text, Not(HasSubstr("-iommu,")));
+  EXPECT_THAT(text, HasSubstr("intel_iommu=off amd_iommu=off"));
+  EXPECT_THAT(text, Not(HasSubstr("vfio-user-pci")));
+}
+
+TEST(QemuCommand, TheIommuStandsBeforeEveryOtherDevice) {
+  for (const Iommu iommu : {Iommu::Intel, Iommu::Amd}) {
+    Options options;
+    options.iommu = iommu;
+    const auto words = command(options, 1, nvme());
+    const auto device = std::find(words.begin(), words.end(), "-device");
+    EXPECT_THAT(*(device + 1), HasSubstr("-iommu,"));
+  }
+}
+
+TEST(QemuCommand, CommasInPathsAreDoubled) {
+  Options options;
+  options.hosts = 1;
+  const auto words = qemu_command(options, 1, {"q", "k", "i"}, Layout("/run/a,b"), {});
+  EXPECT_THAT(words, Contains("file=/run/a,,b/host1.root.qcow2,if=none,id=root,format=qcow2,"
+                              "cache=unsafe,discard=unmap"));
+}
+
+TEST(AdapterSlots, FollowThePeers) {
+  EXPECT_EQ(adapter_slot(1, 2), 4);
+  EXPECT_EQ(adapter_slot(2, 1), 4);
+  EXPECT_EQ(adapter_slot(2, 3), 5);
+  EXPECT_EQ(adapter_slot(3, 1), 4);
+  EXPECT_EQ(adapter_slot(3, 2), 5);
+  EXPECT_EQ(adapter_slot(1, kMaxHosts), 15);
+  EXPECT_EQ(adapter_slot(kMaxHosts, kMaxHosts - 1), 15);
+}
+
+TEST(DomainXml, OfAQ35GuestWithTwoFunctions) {
+  GuestSpec spec;
+  spec.name = "demo";
+  spec.uuids = {"6f1b2f1e-0d1c-5c55-9a52-4f0c2e1a7b01", "6f1b2f1e-0d1c-5c55-9a52-4f0c2e1a7b02"};
+  ASSERT_TRUE(spec.check());
+  expect_golden("guest-q35.xml", domain_xml(spec));
+}
+
+TEST(DomainXml, OfAPcGuestWithoutFunctions) {
+  GuestSpec spec;
+  spec.name = "old.machine-1";
+  spec.machine = "pc";
+  spec.memory = 3584;
+  ASSERT_TRUE(spec.check());
+  expect_golden("guest-pc.xml", domain_xml(spec));
+}
+
+TEST(DomainXml, WhatCannotBeIsRefused) {
+  const auto error = [](auto change) {
+    GuestSpec spec;
+    spec.name = "g";
+    change(spec);
+    const auto checked = spec.check();
+    EXPECT_FALSE(checked);
+    return checked ? std::string() : checked.error().message;
+  };
+  EXPECT_THAT(error([](GuestSpec& s) { s.name = "a'/><x"; }), HasSubstr("guest name"));
+  EXPECT_EQ(error([](GuestSpec& s) { s.memory = 64; }),
+            "--memory 64: the guest needs 128 MiB or more");
+  EXPECT_EQ(error([](GuestSpec& s) { s.machine = "virt"; }), "--machine 'virt': it is q35 or pc");
+  EXPECT_EQ(error([](GuestSpec& s) { s.uuids = {"'/>"}; }), "''/>' is not a UUID");
+}
+
+TEST(Uuids, AreThoseThatTheToolLists) {
+  const auto list = nlohmann::json::parse(
+      R"({"functions": [{"id": "40001", "uuid": "aa"}, {"id": "40002", "uuid": "bb"}, {"x": 1}, 7]})");
+  EXPECT_THAT(*uuids_of(list, {"40002", "40001"}), ElementsAre("bb", "aa"));
+  EXPECT_EQ(uuids_of(list, {"80001"}).error().message,
+            "no function 80001: 'pcilend list' shows 40001, 40002");
+  EXPECT_EQ(uuids_of(nlohmann::json::object(), {"80001"}).error().message,
+            "no function 80001: 'pcilend list' shows none");
+  EXPECT_FALSE(uuids_of(nlohmann::json::array(), {"80001"}));
+}
+
+TEST(Commands, AreLinesForTheShellOrWords) {
+  EXPECT_THAT(Command("a | b").argv(), ElementsAre("/bin/sh", "-c", "a | b"));
+  const Command words{"virsh", "start", "a b"};
+  EXPECT_THAT(words.argv(), ElementsAre("virsh", "start", "a b"));
+  EXPECT_EQ(words.text(), "virsh start a b");
+  const Command inside = Command("id").behind({"agent", "call", "--"});
+  EXPECT_THAT(inside.argv(), ElementsAre("agent", "call", "--", "/bin/sh", "-c", "id"));
+  EXPECT_EQ(inside.text(), "id");
+}
+
+TEST(GuestCalls, GoToTheGuestsSocket) {
+  EXPECT_THAT(guest_call("g", true, false),
+              ElementsAre(kAgentInHost, "call", "/run/pcilend-lab/guests/g.sock", "--"));
+  EXPECT_THAT(guest_call("g", false, true), ElementsAre(kAgentInHost, "call", "-n", "-t",
+                                                        "/run/pcilend-lab/guests/g.sock", "--"));
+}
+
+}  // namespace
+}  // namespace pcilend::lab

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pcilend::lab {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+std::string error_of(const Result<>& result) {
+  EXPECT_FALSE(result);
+  return result ? "" : result.error().message;
+}
+
+TEST(DeviceStrings, AreSplitAsQemuDoes) {
+  const auto device = DeviceString::parse("nvme,serial=a,drive-size=256M,model=x,,y");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->driver, "nvme");
+  EXPECT_THAT(device->properties, ElementsAre(Pair("serial", "a"), Pair("model", "x,y")));
+  EXPECT_EQ(device->drive_size, 256ULL << 20);
+  EXPECT_EQ(device->text(), "nvme,serial=a,model=x,,y");
+}
+
+TEST(DeviceStrings, ADriverAloneIsEnough) {
+  const auto device = DeviceString::parse("edu");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->text(), "edu");
+  EXPECT_FALSE(device->drive_size);
+}
+
+TEST(DeviceStrings, ErrorsNameTheMistake) {
+  const auto error = [](std::string_view text) {
+    const auto device = DeviceString::parse(text);
+    EXPECT_FALSE(device) << text;
+    return device ? std::string() : device.error().message;
+  };
+  EXPECT_EQ(error(""), "device '': '' is no driver; give it as in 'nvme,serial=a,drive-size=256M'");
+  EXPECT_THAT(error("nvme serial=a"), HasSubstr("'nvme serial=a' is no driver"));
+  EXPECT_EQ(error("nvme,serial"), "device 'nvme,serial': 'serial' is not PROPERTY=VALUE");
+  EXPECT_EQ(error("nvme,=x"), "device 'nvme,=x': '=x' is not PROPERTY=VALUE");
+  EXPECT_EQ(error("nvme,serial=a,serial=b"),
+            "device 'nvme,serial=a,serial=b': 'serial' is given twice");
+  EXPECT_THAT(error("nvme,drive-size=1M,drive-size=2M"), HasSubstr("given twice"));
+  EXPECT_EQ(error("nvme,drive-size=much"),
+            "device 'nvme,drive-size=much': 'much' is not a size: give it as 256M or 1G");
+  EXPECT_EQ(error("nvme,drive=d,drive-size=1M"),
+            "device 'nvme,drive=d,drive-size=1M': give drive or drive-size, not both");
+}
+
+TEST(Sizes, HaveUnits) {
+  EXPECT_EQ(parse_size("512"), 512U);
+  EXPECT_EQ(parse_size("1k"), 1024U);
+  EXPECT_EQ(parse_size("256M"), 256ULL << 20);
+  EXPECT_EQ(parse_size("2G"), 2ULL << 30);
+  EXPECT_EQ(parse_size("1T"), 1ULL << 40);
+  for (const char* bad : {"", "M", "0", "-1", "1X", "1.5G", "99999999999999999999", "8388608T"})
+    EXPECT_FALSE(parse_size(bad)) << bad;
+  EXPECT_EQ(parse_size("100").error().message, "'100' is not a whole number of 512-byte sectors");
+}
+
+TEST(Hosts, AreNamedFromOne) {
+  EXPECT_EQ(host_name(3), "host3");
+  EXPECT_EQ(node_id(1), 4);
+  EXPECT_EQ(node_id(3), 12);
+  EXPECT_EQ(parse_host("host2", 2), 2);
+  for (const char* bad : {"", "host", "host0", "host3", "host02", "2", "Host1", "host1 ", "host-1"})
+    EXPECT_FALSE(parse_host(bad, 2)) << bad;
+  EXPECT_EQ(parse_host("lender", 2).error().message,
+            "no host 'lender': this lab has host1 to host2");
+  EXPECT_EQ(parse_host("host2", 1).error().message, "no host 'host2': this lab has host1");
+}
+
+TEST(LabOptions, TakeMemoryAndDevices) {
+  Options options;
+  ASSERT_TRUE(options.add_memory("host2:4096"));
+  ASSERT_TRUE(options.add_device("host1:e1000e,mac=52:54:00:00:00:01"));
+  EXPECT_EQ(options.memory_of(1), kDefaultMemory);
+  EXPECT_EQ(options.memory_of(2), 4096);
+  EXPECT_EQ(options.devices.at(0).host, 1);
+  EXPECT_EQ(options.devices.at(0).device.text(), "e1000e,mac=52:54:00:00:00:01");
+  EXPECT_TRUE(options.check());
+}
+
+TEST(LabOptions, ErrorsNameTheMistake) {
+  Options options;
+  EXPECT_EQ(error_of(options.add_memory("2048")),
+            "--memory '2048': give it as HOST:MIB, as in host1:2048");
+  EXPECT_EQ(error_of(options.add_memory("host1:")),
+            "--memory 'host1:': give it as HOST:MIB, as in host1:2048");
+  EXPECT_EQ(error_of(options.add_memory("host1:2G")),
+            "--memory 'host1:2G': '2G' is not a number of MiB, 512 or more");
+  EXPECT_EQ(error_of(options.add_memory("host1:64")),
+            "--memory 'host1:64': '64' is not a number of MiB, 512 or more");
+  EXPECT_EQ(error_of(options.add_memory("lender:2048")),
+            "--memory 'lender:2048': no host 'lender': hosts are named host1 to host13");
+  EXPECT_EQ(error_of(options.add_device("nvme")),
+            "--device 'nvme': give it as HOST:DEVICE, as in "
+            "host1:nvme,serial=a,drive-size=256M");
+}
+
+TEST(LabOptions, AreCheckedAsAWhole) {
+  const auto with = [](auto change) {
+    Options options;
+    change(options);
+    return error_of(options.check());
+  };
+  EXPECT_EQ(with([](Options& o) { o.hosts = 0; }), "--hosts 0: a lab has 1 to 13 hosts");
+  EXPECT_EQ(with([](Options& o) { o.hosts = 14; }), "--hosts 14: a lab has 1 to 13 hosts");
+  EXPECT_EQ(with([](Options& o) { o.kernel = "6.1"; }), "--kernel '6.1': it is 6.12 or 7.2");
+  EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_memory("host3:1024")); }),
+            "--memory 'host3:1024': the lab has hosts host1 to host2");
+  EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_device("host3:edu")); }),
+            "--device 'host3:edu': the lab has hosts host1 to host2");
+  EXPECT_THAT(with([](Options& o) { o.name = "../x"; }), HasSubstr("lab name '../x'"));
+}
+
+TEST(LabNames, AreFileNames) {
+  for (const char* good : {"default", "a", "test-1.x_y", "0"}) EXPECT_TRUE(check_lab_name(good));
+  for (const char* bad : {"", ".", "..", ".x", "-x", "a/b", "a b", "a,b"})
+    EXPECT_FALSE(check_lab_name(bad)) << bad;
+  EXPECT_FALSE(check_lab_name(std::string(33, 'x')));
+}
+
+TEST(Iommus, HaveNames) {
+  for (const Iommu iommu : {Iommu::Intel, Iommu::Amd, Iommu::Off})
+    EXPECT_EQ(parse_iommu(to_string(iommu)), iommu);
+  EXPECT_EQ(parse_iommu("arm").error().message, "--iommu 'arm': it is intel, amd or off");
+}
+
+}  // namespace
+}  // namespace pcilend::lab
