@@ -12,7 +12,7 @@
 namespace pcilend::fabric {
 namespace {
 
-constexpr size_t kReceiveSize = 256 << 10;
+constexpr size_t kReceiveSize = 64 << 10;
 // Descriptors held for messages that aren't whole yet.
 constexpr size_t kMaxPendingFds = 64;
 constexpr size_t kSendBatch = 64;

@@ -26,11 +26,14 @@ Result<> EventLoop::add(int fd, uint32_t events, Handler handler) {
   event.events = events;
   event.data.fd = fd;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) return fail_errno("epoll_ctl");
-  handlers_[fd] = std::make_shared<Handler>(std::move(handler));
+  watched_[fd] = {events, std::make_shared<Handler>(std::move(handler))};
   return {};
 }
 
 void EventLoop::change(int fd, uint32_t events) {
+  Watched& watched = watched_.at(fd);
+  if (watched.events == events) return;
+  watched.events = events;
   epoll_event event{};
   event.events = events;
   event.data.fd = fd;
@@ -39,7 +42,7 @@ void EventLoop::change(int fd, uint32_t events) {
 
 void EventLoop::remove(int fd) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  handlers_.erase(fd);
+  watched_.erase(fd);
   // What is left of this round for the descriptor is void, and the number may be used again.
   for (Ready& ready : ready_) {
     if (ready.fd == fd) ready.events = 0;
@@ -80,9 +83,9 @@ void EventLoop::wait_once() {
   }
   for (int i = 0; i < n; i++) {
     if (ready_[i].events == 0) continue;
-    const auto found = handlers_.find(ready_[i].fd);
-    if (found == handlers_.end()) continue;
-    const std::shared_ptr<Handler> handler = found->second;
+    const auto found = watched_.find(ready_[i].fd);
+    if (found == watched_.end()) continue;
+    const std::shared_ptr<Handler> handler = found->second.handler;
     (*handler)(ready_[i].events);
     epilogue_();
   }

@@ -23,6 +23,7 @@ class EventLoop {
   static Result<std::unique_ptr<EventLoop>> create(Timers& timers, Duration spin_limit);
 
   Result<> add(int fd, uint32_t events, Handler handler);
+  // No system call if nothing changes.
   void change(int fd, uint32_t events);
   // Handlers may remove any descriptor, their own too. Call it before the descriptor is closed.
   void remove(int fd);
@@ -49,7 +50,11 @@ class EventLoop {
   Duration spin_{};
   bool running_ = true;
   std::function<void()> epilogue_ = [] {};
-  std::unordered_map<int, std::shared_ptr<Handler>> handlers_;
+  struct Watched {
+    uint32_t events;
+    std::shared_ptr<Handler> handler;
+  };
+  std::unordered_map<int, Watched> watched_;
   struct Ready {
     int fd;
     uint32_t events;

@@ -104,7 +104,11 @@ int main(int argc, char** argv) {
                  "answer all-ones when hosts wait for each other in a circle for this long")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorClass::Usage);
+  }
 
   for (const uint64_t size : options.fabric.windows) {
     if (!std::has_single_bit(size) || size < (1 << 20) || size > (1ull << 38)) {

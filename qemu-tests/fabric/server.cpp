@@ -108,6 +108,10 @@ bool ControlClient::flush() {
   return !ended_ || busy_;
 }
 
+uint32_t ControlClient::interest() const {
+  return (ended_ ? 0u : uint32_t{EPOLLIN}) | (output_.empty() ? 0u : uint32_t{EPOLLOUT});
+}
+
 Result<std::unique_ptr<Server>> Server::create(const std::filesystem::path& directory,
                                                Fabric& fabric, EventLoop& loop, Log& log) {
   std::error_code error;
@@ -193,7 +197,8 @@ void Server::on_control(int fd, uint32_t events) {
   ControlClient& client = *clients_.at(fd);
   bool alive = true;
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) alive = client.receive();
-  if (!alive) {
+  // Both directions are closed: what is still under way is for nobody.
+  if (!alive || (events & (EPOLLHUP | EPOLLERR)) != 0) {
     loop_.remove(fd);
     clients_.erase(fd);
   }
@@ -211,7 +216,7 @@ void Server::flush() {
   for (auto at = clients_.begin(); at != clients_.end();) {
     ControlClient& client = *at->second;
     if (client.flush()) {
-      loop_.change(client.fd(), client.has_output() ? EPOLLIN | EPOLLOUT : EPOLLIN);
+      loop_.change(client.fd(), client.interest());
       ++at;
     } else {
       loop_.remove(client.fd());

@@ -45,7 +45,8 @@ class ControlClient {
   // Takes input, gives output; false when the client is done with or broke the protocol.
   bool receive();
   bool flush();
-  [[nodiscard]] bool has_output() const { return !output_.empty(); }
+  // The events to wait for.
+  [[nodiscard]] uint32_t interest() const;
 
  private:
   void next_request();

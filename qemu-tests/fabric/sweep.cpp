@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -23,35 +24,6 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-bool before(const SweepHit& a, const SweepHit& b) {
-  return std::tie(a.window, a.target, a.offset) < std::tie(b.window, b.target, b.offset);
-}
-
-// Merges hits of one kind that touch, overlap or follow each other at their stride.
-std::vector<SweepHit> join(std::vector<SweepHit> hits) {
-  std::sort(hits.begin(), hits.end(), before);
-  std::vector<SweepHit> joined;
-  for (const SweepHit& hit : hits) {
-    if (!joined.empty()) {
-      SweepHit& last = joined.back();
-      const bool alike = last.window == hit.window && last.target == hit.target;
-      const uint64_t last_end = last.offset + last.length;
-      // The last probe of `last` was in its last page.
-      const uint64_t reach = std::max(last_end, last_end - kSweepPage + last.stride);
-      if (alike && hit.offset <= reach) {
-        last.length = std::max(last_end, hit.offset + hit.length) - last.offset;
-        if (hit.offset > last_end) last.stride = std::max(last.stride, hit.stride);
-        continue;
-      }
-    }
-    joined.push_back(hit);
-  }
-  std::sort(joined.begin(), joined.end(), [](const SweepHit& a, const SweepHit& b) {
-    return std::tie(a.window, a.offset) < std::tie(b.window, b.offset);
-  });
-  return joined;
-}
-
 }  // namespace
 
 Sweep::Sweep(Fabric& fabric, size_t from, size_t victim, std::vector<SweepRange> ranges,
@@ -59,7 +31,7 @@ Sweep::Sweep(Fabric& fabric, size_t from, size_t victim, std::vector<SweepRange>
     : fabric_(fabric),
       from_(from),
       victim_(victim),
-      ranges_(ranges.begin(), ranges.end()),
+      pieces_(pieces_of(std::move(ranges))),
       done_(std::move(done)),
       start_(fabric.now()),
       self_(std::make_shared<Sweep*>(this)) {}
@@ -94,35 +66,62 @@ void Sweep::pump() {
   if (in_flight_ == 0) finish(false);
 }
 
+std::deque<Sweep::Piece> Sweep::pieces_of(std::vector<SweepRange> ranges) {
+  // Finest first; coarser ones get what is left.
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const SweepRange& a, const SweepRange& b) { return a.stride < b.stride; });
+  std::array<std::map<uint64_t, uint64_t>, kWindowCount> covered;  // first -> end
+  std::deque<Piece> pieces;
+  for (const SweepRange& range : ranges) {
+    auto& taken = covered[range.window];
+    const uint64_t end = range.offset + range.length;
+    uint64_t at = range.offset;
+    while (at < end) {
+      auto next = taken.upper_bound(at);
+      if (next != taken.begin() && std::prev(next)->second > at) {
+        at = std::prev(next)->second;
+        continue;
+      }
+      const uint64_t stop = next == taken.end() ? end : std::min(end, next->first);
+      pieces.push_back({range.window, stop, range.stride, at, at});
+      taken.emplace(at, stop);
+      at = stop;
+    }
+  }
+  return pieces;
+}
+
 bool Sweep::step() {
-  while (!ranges_.empty()) {
-    SweepRange& range = ranges_.front();
-    if (range.length == 0) {
-      ranges_.pop_front();
+  while (!pieces_.empty()) {
+    Piece& piece = pieces_.front();
+    if (piece.next >= piece.end) {
+      pieces_.pop_front();
       continue;
     }
+    const uint64_t offset = piece.next;
+    const uint64_t left = piece.end - offset;
     const Adapter::Landing landing =
         fabric_.link(from_, victim_).up
-            ? victim().land(range.window, range.offset, range.length, false)
-            : Adapter::Landing{Adapter::Where::Nowhere, 0, range.length, {}, Target::Bar};
-    const uint64_t offset = range.offset;
-    // What lies here is known for landing.size bytes, but for messages: those are asked one by one.
-    const bool ask = landing.where == Adapter::Where::Message;
-    const uint64_t stride = range.stride;
-    const uint64_t skip = std::min(range.length, ask ? stride : round_up(landing.size, stride));
-    const unsigned window = range.window;
-    range.offset += skip;
-    range.length -= skip;
-    if (ask) {
-      probe(window, offset, [this, window, offset, stride](bool hit) {
-        if (hit) record(window, offset, kSweepPage, Fabric::Probe::Bar, stride);
+            ? victim().land(piece.window, offset, left, false)
+            : Adapter::Landing{Adapter::Where::Nowhere, 0, left, {}, Target::Bar};
+    // What lies here is known for landing.size bytes, but for messages: those are sent one by one,
+    // and never past the beginning of something known.
+    if (landing.where == Adapter::Where::Message) {
+      const uint64_t step = std::min(piece.stride, round_up(landing.size, kSweepPage));
+      const uint64_t above = std::min(offset + step, piece.end);
+      const Found hit{piece.window, offset, kSweepPage, Fabric::Probe::Bar, piece.before, above};
+      piece.before = offset;
+      piece.next = above;
+      probe(piece.window, offset, [this, hit](bool answered) {
+        if (answered) found_.push_back(hit);
       });
       return true;
     }
-    if (landing.where == Adapter::Where::Memory)
-      record(window, offset, landing.size, Fabric::Probe::Memory, kSweepPage);
-    if (landing.where == Adapter::Where::Interrupt)
-      record(window, offset, landing.size, Fabric::Probe::Interrupt, kSweepPage);
+    piece.next = piece.before = offset + round_up(landing.size, kSweepPage);
+    if (landing.where == Adapter::Where::Nowhere) continue;
+    const auto target =
+        landing.where == Adapter::Where::Memory ? Fabric::Probe::Memory : Fabric::Probe::Interrupt;
+    found_.push_back({piece.window, offset, landing.size, target, offset, offset + landing.size});
   }
   if (!edges_found_ && in_flight_ == 0) find_edges();
   if (!edges_.empty()) {
@@ -148,32 +147,29 @@ void Sweep::probe(unsigned window, uint64_t offset, std::function<void(bool)> th
                 });
 }
 
-void Sweep::record(unsigned window, uint64_t offset, uint64_t length, Fabric::Probe target,
-                   uint64_t stride) {
-  const uint64_t address = victim().registers().translations()[window].address + offset;
-  hits_.push_back({window, offset, length, address, target, stride});
-}
-
 void Sweep::find_edges() {
   edges_found_ = true;
   std::array<std::set<uint64_t>, kWindowCount> answered;
-  for (const SweepHit& hit : hits_) {
+  for (const Found& hit : found_) {
     if (hit.target == Fabric::Probe::Bar) answered[hit.window].insert(hit.offset);
   }
-  for (const SweepHit& hit : hits_) {
-    if (hit.target != Fabric::Probe::Bar || hit.stride == kSweepPage) continue;
-    const uint64_t pages = hit.stride / kSweepPage - 1;
-    if (!answered[hit.window].contains(hit.offset + hit.stride))
-      edges_.push_back({hit.window, hit.offset + kSweepPage, true, pages});
-    if (hit.offset >= hit.stride && !answered[hit.window].contains(hit.offset - hit.stride))
-      edges_.push_back({hit.window, hit.offset - kSweepPage, false, pages});
+  for (const Found& hit : found_) {
+    if (hit.target != Fabric::Probe::Bar) continue;
+    const auto& others = answered[hit.window];
+    const uint64_t above = (hit.above - hit.offset) / kSweepPage;
+    const uint64_t below = (hit.offset - hit.below) / kSweepPage;
+    if (above > 1 && !others.contains(hit.above))
+      edges_.push_back({hit.window, hit.offset + kSweepPage, true, above - 1});
+    if (below > 1 && !others.contains(hit.below))
+      edges_.push_back({hit.window, hit.offset - kSweepPage, false, below - 1});
   }
 }
 
 void Sweep::follow(Edge edge) {
-  probe(edge.window, edge.offset, [this, edge](bool hit) {
-    if (!hit) return;
-    record(edge.window, edge.offset, kSweepPage, Fabric::Probe::Bar, kSweepPage);
+  probe(edge.window, edge.offset, [this, edge](bool answered) {
+    if (!answered) return;
+    found_.push_back({edge.window, edge.offset, kSweepPage, Fabric::Probe::Bar, edge.offset,
+                      edge.offset + kSweepPage});
     if (edge.pages_left <= 1) return;
     edges_.push_back({edge.window,
                       edge.upwards ? edge.offset + kSweepPage : edge.offset - kSweepPage,
@@ -181,11 +177,38 @@ void Sweep::follow(Edge edge) {
   });
 }
 
+std::vector<SweepHit> Sweep::joined() const {
+  std::vector<Found> found = found_;
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return std::tie(a.window, a.target, a.offset) < std::tie(b.window, b.target, b.offset);
+  });
+  std::vector<SweepHit> hits;
+  uint64_t above = 0;  // of the last one
+  for (const Found& one : found) {
+    if (!hits.empty() && hits.back().window == one.window && hits.back().target == one.target &&
+        one.offset <= above) {
+      SweepHit& last = hits.back();
+      const uint64_t end = last.offset + last.length;
+      if (one.offset > end) last.stride = std::max(last.stride, one.offset - end + kSweepPage);
+      last.length = std::max(end, one.offset + one.length) - last.offset;
+      above = std::max(above, one.above);
+      continue;
+    }
+    const uint64_t base = victim().registers().translations()[one.window].address;
+    hits.push_back({one.window, one.offset, one.length, base + one.offset, one.target, kSweepPage});
+    above = one.above;
+  }
+  std::sort(hits.begin(), hits.end(), [](const SweepHit& a, const SweepHit& b) {
+    return std::tie(a.window, a.offset) < std::tie(b.window, b.offset);
+  });
+  return hits;
+}
+
 void Sweep::finish(bool stalled) {
   if (!done_) return;
   if (watchdog_) fabric_.timers().cancel(*std::exchange(watchdog_, std::nullopt));
   const auto done = std::exchange(done_, nullptr);
-  done({join(std::move(hits_)), probes_, fabric_.now() - start_, stalled});
+  done({joined(), probes_, fabric_.now() - start_, stalled});
 }
 
 std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, size_t from, size_t victim) {

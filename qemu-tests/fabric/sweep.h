@@ -54,6 +54,23 @@ class Sweep {
   static std::vector<SweepRange> default_ranges(const Fabric& fabric, size_t from, size_t victim);
 
  private:
+  // Part of a range that no finer one covers.
+  struct Piece {
+    unsigned window;
+    uint64_t end;
+    uint64_t stride;
+    uint64_t next;    // offset still to be read
+    uint64_t before;  // the message probe before that, or `next`
+  };
+  // What answered, and the neighbouring probes of its piece (itself where there is none).
+  struct Found {
+    unsigned window;
+    uint64_t offset;
+    uint64_t length;
+    Fabric::Probe target;
+    uint64_t below;
+    uint64_t above;
+  };
   // Pages from a coarse hit towards where the next coarse probe met nothing, one after another.
   struct Edge {
     unsigned window;
@@ -62,12 +79,12 @@ class Sweep {
     uint64_t pages_left;
   };
 
+  static std::deque<Piece> pieces_of(std::vector<SweepRange> ranges);
+  [[nodiscard]] std::vector<SweepHit> joined() const;
   [[nodiscard]] const Adapter& victim() const { return fabric_.adapter(victim_, from_); }
   void pump();
   bool step();
   void probe(unsigned window, uint64_t offset, std::function<void(bool hit)> then);
-  void record(unsigned window, uint64_t offset, uint64_t length, Fabric::Probe target,
-              uint64_t stride);
   void find_edges();
   void follow(Edge edge);
   void watch();
@@ -76,10 +93,10 @@ class Sweep {
   Fabric& fabric_;
   size_t from_;
   size_t victim_;
-  std::deque<SweepRange> ranges_;  // still to be read; the first one shrinks
+  std::deque<Piece> pieces_;  // still to be read
   std::vector<Edge> edges_;
   std::function<void(SweepResult)> done_;
-  std::vector<SweepHit> hits_;
+  std::vector<Found> found_;
   uint64_t probes_ = 0;
   uint64_t watched_ = 0;  // answers seen when last looked
   uint64_t answers_ = 0;
