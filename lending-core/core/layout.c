@@ -9,7 +9,7 @@
 #define LOW_END 0x100000000ULL	/* 4 GiB: end of the PCI holes */
 #define HIGH_BASE 0x140000000ULL /* windows from here on have room to use behind the holes */
 #define LARGE_BASE 0x400000000ULL /* from here on, slots start at PCILEND_SLOT_IOVA */
-#define WIDEST_WINDOW (1ULL << 52)
+#define WIDEST_WINDOW BIT_ULL(52)
 #define HUGE_PAGE 0x200000ULL
 
 struct plan_window {
@@ -309,7 +309,7 @@ static bool better(const struct pcilend_layout *a, const struct pcilend_layout *
 	};
 	size_t i;
 
-	for (i = 0; i < sizeof(difference) / sizeof(difference[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(difference); i++) {
 		if (difference[i])
 			return difference[i] > 0;
 	}
@@ -365,15 +365,15 @@ const char *pcilend_layout_degraded_text(u32 bit)
 {
 	switch (bit) {
 	case PCILEND_DEGRADED_INTERRUPTS:
-		return "interrupts are relayed by the lender's CPU: a memory window of 4 GiB avoids that";
+		return "the lender's CPU relays interrupts: a window of 4 GiB avoids that";
 	case PCILEND_DEGRADED_DMA:
-		return "the DMA area of shadow devices is small: a memory window of 4 GiB gives it all addresses below the PCI holes";
+		return "shadow devices have a small DMA area: a memory window of 4 GiB is enough";
 	case PCILEND_DEGRADED_GUESTS:
-		return "VMs with more memory than the slots can't borrow: larger memory windows make room";
+		return "only VMs that fit the slots can borrow: larger memory windows make room";
 	case PCILEND_DEGRADED_NO_GUESTS:
-		return "VMs can't borrow, only this host itself: memory windows of 256 MiB in all make room";
+		return "VMs can't borrow: memory windows of 256 MiB in all make room";
 	case PCILEND_DEGRADED_EXPORT:
-		return "functions with large BARs can't be lent: larger memory windows make room";
+		return "large BARs can't be lent: larger memory windows make room";
 	default:
 		return "unknown";
 	}

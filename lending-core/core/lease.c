@@ -8,8 +8,7 @@ static const char not_added[] = "it is not added: run 'pcilend add' on its lende
 static const char being_reset[] =
 	"it is being stopped and reset after its last use: try again in a few seconds";
 static const char quarantined[] =
-	"it did not come back from its reset: on its lender, run 'pcilend unavailable', then "
-	"'pcilend available' to try again";
+	"its reset failed: run 'pcilend unavailable', then 'pcilend available' on its lender";
 static const char still_borrowed[] =
 	"it is borrowed: stop what uses it on its borrower, or run 'pcilend return' there";
 
@@ -159,7 +158,7 @@ static int expire(struct pcilend_lease *lease, const struct pcilend_lease_event 
 	return end_lease(lease, result, PCILEND_LOST_EXPIRED);
 }
 
-static int revoke(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int take_back(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	switch (lease->state) {
 	case PCILEND_FUNCTION_BORROWED:
@@ -229,7 +228,7 @@ static int unplugged(struct pcilend_lease *lease, struct pcilend_lease_result *r
 	}
 }
 
-static int fenced(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int fence_done(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_FENCING)
 		return refuse(result, -EINVAL, "it is not being fenced");
@@ -291,13 +290,13 @@ int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_
 	case PCILEND_LEASE_EXPIRE:
 		return expire(lease, event, result);
 	case PCILEND_LEASE_REVOKE:
-		return revoke(lease, result);
+		return take_back(lease, result);
 	case PCILEND_LEASE_PEER_DEAD:
 		return peer_dead(lease, event, result);
 	case PCILEND_LEASE_UNPLUGGED:
 		return unplugged(lease, result);
 	case PCILEND_LEASE_FENCED:
-		return fenced(lease, result);
+		return fence_done(lease, result);
 	case PCILEND_LEASE_RESET_OK:
 	case PCILEND_LEASE_RESET_FAILED:
 		return reset_done(lease, event, result);

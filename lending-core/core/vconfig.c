@@ -20,7 +20,7 @@ void pcilend_vconfig_reset(struct pcilend_vconfig *config)
 		put16(config->value, at, DEVCTL_DEFAULT & get16(config->writable, at));
 	}
 }
-PCILEND_EXPORT(pcilend_vconfig_reset);
+EXPORT_SYMBOL_GPL(pcilend_vconfig_reset);
 
 static bool access_ok(u32 offset, u32 length)
 {
@@ -39,7 +39,7 @@ u32 pcilend_vconfig_read(const struct pcilend_vconfig *config, u32 offset, u32 l
 		value |= (u32)config->value[offset + i] << (8 * i);
 	return value;
 }
-PCILEND_EXPORT(pcilend_vconfig_read);
+EXPORT_SYMBOL_GPL(pcilend_vconfig_read);
 
 static bool within(u32 at, u32 start, u32 length)
 {
@@ -88,7 +88,7 @@ static unsigned int changed_effect(const struct pcilend_vconfig *config, u32 at,
 static bool starts_reset(const struct pcilend_vconfig *config, u32 at, u8 byte)
 {
 	if (config->express && at == config->express + PCI_EXP_DEVCTL + 1u)
-		return byte & PCI_EXP_DEVCTL_BCR_FLR >> 8 &&
+		return byte & (PCI_EXP_DEVCTL_BCR_FLR >> 8) &&
 		       get32(config->value, config->express + PCI_EXP_DEVCAP) & PCI_EXP_DEVCAP_FLR;
 	if (config->advanced && at == config->advanced + (u32)PCI_AF_CTRL)
 		return byte & PCI_AF_CTRL_FLR &&
@@ -136,7 +136,7 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 	}
 	return effects;
 }
-PCILEND_EXPORT(pcilend_vconfig_write);
+EXPORT_SYMBOL_GPL(pcilend_vconfig_write);
 
 bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, u32 length)
 {
@@ -150,7 +150,7 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 	}
 	return false;
 }
-PCILEND_EXPORT(pcilend_vconfig_forwards);
+EXPORT_SYMBOL_GPL(pcilend_vconfig_forwards);
 
 u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar)
 {
@@ -170,7 +170,7 @@ bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config)
 {
 	return config->value[PCI_COMMAND] & PCI_COMMAND_MASTER;
 }
-PCILEND_EXPORT(pcilend_vconfig_bus_master);
+EXPORT_SYMBOL_GPL(pcilend_vconfig_bus_master);
 
 bool pcilend_vconfig_memory(const struct pcilend_vconfig *config)
 {

@@ -407,7 +407,7 @@ static u32 extended_length(const u8 *hw, u32 at)
 	case PCI_EXT_CAP_ID_VNDR:
 		if (at + 8 > PCILEND_VCONFIG_BYTES)
 			return 4;
-		length = get32(hw, at + PCI_VNDR_HEADER) >> PCI_VSEC_HDR_LEN_SHIFT;
+		length = PCI_VNDR_HEADER_LEN(get32(hw, at + PCI_VNDR_HEADER));
 		return length < 8 ? 4 : length;
 	default:
 		return 4;
@@ -428,7 +428,7 @@ static void set_extended(struct pcilend_vconfig *config, const u8 *hw)
 		if (!header || header == ~0u || !claim(&claims, at, length, PCILEND_VCONFIG_BYTES))
 			break;
 		if (length > 4) {
-			/* A list that doesn't begin with a kept one begins with a null capability. */
+			/* A list whose head is hidden begins with a null capability. */
 			if (at != tail)
 				put32(config->value, tail, get32(config->value, tail) | at << 20);
 			memcpy(config->value + at, hw + at, length);

@@ -54,14 +54,13 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_OVERLOAD] = { "overload", -EBUSY },
 };
 
-pcilend_static_assert(sizeof(status_kinds) / sizeof(status_kinds[0]) == LAST_STATUS + 1,
-		      "a name and an errno for each status");
+static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
 
 static const struct msg_kind *find_kind(u16 type)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(msg_kinds) / sizeof(msg_kinds[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(msg_kinds); i++) {
 		if (msg_kinds[i].type == type)
 			return &msg_kinds[i];
 	}
@@ -286,7 +285,7 @@ static const char *check_message(const void *slot, u64 boot, u32 sequence)
 		return "out of sequence";
 	if (le16_to_cpu(header->length) != (answer ? kind->answer : kind->length))
 		return "wrong length";
-	if (kind->request != (header->request != 0))
+	if (kind->request != !!header->request)
 		return kind->request ? "request number 0" : "notice with a request number";
 	if (!answer)
 		return status ? "status outside an answer" : check_request(type, payload);

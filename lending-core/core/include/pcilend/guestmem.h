@@ -23,7 +23,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 #define PCILEND_GUEST_PAGE 4096ULL
 /* Largest IOMMU page used, and largest pin: VFIO_PIN_PAGES_MAX_ENTRIES, include/linux/vfio.h. */
@@ -153,6 +153,6 @@ bool pcilend_guestmem_stable(const struct pcilend_guestmem *memory);
 /* Milliseconds to wait before the next pass while not stable. */
 u32 pcilend_guestmem_delay(const struct pcilend_guestmem *memory);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_GUESTMEM_H */

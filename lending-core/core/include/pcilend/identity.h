@@ -8,7 +8,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 /* Function id: node << 16 | index, each 1 to 65535; text is lower-case hex: "40001". */
 #define PCILEND_NODE_MAX 65535u
@@ -83,6 +83,6 @@ int pcilend_uuid_parse(const char *text, u8 uuid[16]);
 /* SipHash-2-4 with 128-bit output (Aumasson, Bernstein 2012, and their reference's doubling). */
 void pcilend_siphash128(const u8 key[16], const void *data, size_t length, u8 hash[16]);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_IDENTITY_H */

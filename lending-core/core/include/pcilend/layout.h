@@ -22,7 +22,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 #define PCILEND_LAYOUT_WINDOWS 16	/* windows beyond are left unused */
 #define PCILEND_LAYOUT_TEXT_BYTES 256
@@ -112,6 +112,6 @@ int pcilend_layout_plan(const struct pcilend_layout_host *self,
 /* What one PCILEND_DEGRADED_* bit means to people, and the cure; a constant sentence. */
 const char *pcilend_layout_degraded_text(u32 bit);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_LAYOUT_H */

@@ -2,10 +2,15 @@
 /*
  * The lender's state machine of one function, and the lease on it.
  *
- *	local --ADD--> added --MAKE_AVAILABLE--> resetting --RESET_OK--> available
- *	available --BORROW--> borrowed --(any end of the lease)--> fencing --FENCED--> resetting
- *	resetting --RESET_FAILED--> quarantined --RELEASE_QUARANTINE--> resetting
- *	available, quarantined --MAKE_UNAVAILABLE--> added --REMOVE--> local
+ *	ADD			local -> added
+ *	MAKE_AVAILABLE		added -> resetting
+ *	BORROW			available -> borrowed
+ *	any end of a lease	borrowed -> fencing
+ *	FENCED			fencing -> resetting
+ *	RESET_OK, RESET_FAILED	resetting -> available, quarantined
+ *	RELEASE_QUARANTINE	quarantined -> resetting
+ *	MAKE_UNAVAILABLE	available, quarantined -> added
+ *	REMOVE			added -> local
  *
  * The only way into `available` leads through a reset, so nothing is lent (again) that was not
  * fenced and reset. The machine decides; the caller acts: pcilend_lease_apply() returns a set of
@@ -22,7 +27,7 @@
 #include "pcilend/platform.h"
 #include "pcilend/wire.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 enum pcilend_lease_event_type {
 	PCILEND_LEASE_ADD = 1,
@@ -53,13 +58,13 @@ struct pcilend_lease_event {
 };
 
 /* What the caller must do after a transition, in this order. */
-#define PCILEND_DO_FENCE	0x01	/* bus master off, domain and exports unmapped, transactions */
-					/* drained; then FENCED */
+#define PCILEND_DO_FENCE	0x01	/* bus master off, domain and exports unmapped, */
+					/* transactions drained; then FENCED */
 #define PCILEND_DO_RESET	0x02	/* reset, check that it answers; then RESET_OK or _FAILED */
 #define PCILEND_DO_RELEASE	0x04	/* let go of the function: its own driver may bind again */
-#define PCILEND_DO_LOST		0x08	/* send MSG_LOST with former lease and lost to the borrower */
-#define PCILEND_DO_ANSWER	0x10	/* the lease is settled: answer its RETURN requests with */
-					/* PCILEND_STATUS_OK */
+#define PCILEND_DO_LOST		0x08	/* send MSG_LOST, with lease and lost, to the borrower */
+#define PCILEND_DO_ANSWER	0x10	/* the lease is settled: answer its RETURN requests */
+					/* with PCILEND_STATUS_OK */
 #define PCILEND_DO_ANNOUNCE	0x20	/* tell nodes and listeners the new state */
 #define PCILEND_DO_WITHDRAW	0x40	/* tell nodes that it is no longer offered */
 
@@ -99,7 +104,7 @@ struct pcilend_lease_numbers {
 /**
  * pcilend_lease_apply - one step
  * @numbers: needed for BORROW only
- * @result: filled in in any case
+ * @result: filled in always
  *
  * Events that come late by nature do nothing and return 0 with no todo: EXPIRE and PEER_DEAD of a
  * lease that is over or somebody else's, RETURN repeated by its owner while the function is fenced
@@ -116,7 +121,7 @@ struct pcilend_lease_numbers {
 int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
 			struct pcilend_lease_numbers *numbers, struct pcilend_lease_result *result);
 
-/* Would pcilend_lease_apply() accept it? Changes nothing; returns the same, sets *why (optional). */
+/* What pcilend_lease_apply() would return; changes nothing. *why (optional) is set on refusal. */
 int pcilend_lease_allows(const struct pcilend_lease *lease,
 			 const struct pcilend_lease_event *event, const char **why);
 
@@ -166,6 +171,6 @@ u64 pcilend_heartbeat_silence(const struct pcilend_heartbeat *beat, u64 now);
 u64 pcilend_lease_expires_in(const struct pcilend_lease *lease,
 			     const struct pcilend_heartbeat *beat, u64 now);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_LEASE_H */

@@ -18,13 +18,13 @@
 #include <linux/types.h>
 #include <linux/unaligned.h>
 
-#define pcilend_static_assert(condition, what) static_assert(condition, what)
-
-/* Makes a function of the core, compiled into pcilend.ko, known to its frontends. */
-#define PCILEND_EXPORT(function) EXPORT_SYMBOL_GPL(function)
+/* Around declarations, so that C++ programs can link them. */
+#define __BEGIN_DECLS
+#define __END_DECLS
 
 #else /* userspace: C11 or C++20 on a little-endian machine */
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/types.h>
 #include <stdbool.h>
@@ -32,6 +32,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/cdefs.h>
 
 typedef __u8 u8;
 typedef __u16 u16;
@@ -58,24 +59,18 @@ typedef __u64 u64;
 #define le32_to_cpu(x) ((__u32)(x))
 #define le64_to_cpu(x) ((__u64)(x))
 
-#ifdef __cplusplus
-#define pcilend_static_assert(condition, what) static_assert(condition, what)
-#else
-#define pcilend_static_assert(condition, what) _Static_assert(condition, what)
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 #endif
 
-#define PCILEND_EXPORT(function) pcilend_static_assert(sizeof(&(function)), #function)
+#ifndef BIT_ULL
+#define BIT_ULL(n) (1ULL << (n))
+#endif
+
+/* In the kernel: frontends may call it. */
+#define EXPORT_SYMBOL_GPL(function) static_assert(1, #function)
 
 #endif /* __KERNEL__ */
-
-/* Around declarations, so that C++ programs can link them. */
-#ifdef __cplusplus
-#define PCILEND_DECLARATIONS_BEGIN extern "C" {
-#define PCILEND_DECLARATIONS_END }
-#else
-#define PCILEND_DECLARATIONS_BEGIN
-#define PCILEND_DECLARATIONS_END
-#endif
 
 /* Granule of everything that is mapped across the NTB, whatever the hosts' page size, in bytes. */
 #define PCILEND_PAGE 4096ULL

@@ -11,7 +11,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 struct pcilend_range_entry {
 	u64 start;
@@ -66,6 +66,6 @@ bool pcilend_range_covers(const struct pcilend_range *range, u64 start, u64 size
 /* Bytes of the largest allocation that would succeed now at alignment PCILEND_PAGE. */
 u64 pcilend_range_largest(const struct pcilend_range *range);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_RANGE_H */

@@ -15,7 +15,7 @@
 
 #include "pcilend/platform.h"
 
-PCILEND_DECLARATIONS_BEGIN
+__BEGIN_DECLS
 
 #define PCILEND_VCONFIG_BYTES 4096
 
@@ -78,6 +78,6 @@ u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned i
 bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config);
 bool pcilend_vconfig_memory(const struct pcilend_vconfig *config);
 
-PCILEND_DECLARATIONS_END
+__END_DECLS
 
 #endif /* PCILEND_VCONFIG_H */

@@ -39,7 +39,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_UNSPEC = 0,
 	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
 	PCILEND_CMD_LINK_GET = 2,	/* dump: -> LINK */
-	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID: offer this host's functions to that node */
+	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID: offer functions to that node */
 	PCILEND_CMD_DISCONNECT = 4,	/* admin: NODE_ID; -EBUSY while it borrows */
 	PCILEND_CMD_FUNCTION_GET = 5,	/* dump, or do with ID or BDF: -> FUNCTION */
 	PCILEND_CMD_ADD = 6,		/* admin: BDF -> FUNCTION */
@@ -47,10 +47,11 @@ enum pcilend_cmd {
 	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
 	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF; -EBUSY while borrowed */
 	PCILEND_CMD_BORROW = 10,	/* admin: ID, FRONTEND, OWNER -> FUNCTION */
-	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (optional: must match); 0 if not borrowed */
+	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (may be left out); 0 if not borrowed */
 	PCILEND_CMD_EVENT = 12,		/* multicast: EVENT and what it says */
 	__PCILEND_CMD_MAX,
 };
+
 #define PCILEND_CMD_MAX (__PCILEND_CMD_MAX - 1)
 
 /* Top-level attributes of requests, replies and events. */
@@ -64,11 +65,12 @@ enum pcilend_attr {
 	PCILEND_A_ID = 6,		/* u32: function id, node << 16 | index */
 	PCILEND_A_BDF = 7,		/* string: dddd:bb:dd.f */
 	PCILEND_A_FRONTEND = 8,		/* string: "mdev", "shadow" */
-	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain UUID */
+	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain */
 	PCILEND_A_EVENT = 10,		/* u32: enum pcilend_event */
 	PCILEND_A_PAD = 11,
 	__PCILEND_A_MAX,
 };
+
 #define PCILEND_A_MAX (__PCILEND_A_MAX - 1)
 
 enum pcilend_link_attr {
@@ -91,6 +93,7 @@ enum pcilend_link_attr {
 	PCILEND_LINK_A_PAD = 16,
 	__PCILEND_LINK_A_MAX,
 };
+
 #define PCILEND_LINK_A_MAX (__PCILEND_LINK_A_MAX - 1)
 
 enum pcilend_function_attr {
@@ -120,6 +123,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_PAD = 23,
 	__PCILEND_FUNCTION_A_MAX,
 };
+
 #define PCILEND_FUNCTION_A_MAX (__PCILEND_FUNCTION_A_MAX - 1)
 
 enum pcilend_bar_attr {
@@ -130,6 +134,7 @@ enum pcilend_bar_attr {
 	PCILEND_BAR_A_PAD = 4,
 	__PCILEND_BAR_A_MAX,
 };
+
 #define PCILEND_BAR_A_MAX (__PCILEND_BAR_A_MAX - 1)
 
 #endif /* _UAPI_LINUX_PCILEND_H */
