@@ -312,6 +312,10 @@ TEST(Layout, InterruptsThroughAWindowOfTheirOwn) {
   const Plan plan = Checked(ntb_rules::Amd({M, M, M}));
   EXPECT_EQ(plan.layout.interrupts.window, 2u);
   EXPECT_EQ(plan.layout.window[2].translation, PCILEND_MSI_IOVA);
+  Link low = ntb_rules::Amd({M, M, M});
+  low.self.window[0].end = low.self.window[2].end = 0x80000000;
+  EXPECT_EQ(Checked(low).layout.exports.window, 1u) << "the only one that reaches above 4 GiB";
+  EXPECT_EQ(Checked(low).layout.interrupts.size, 0u) << "out of its reach";
   const Plan large = Checked(ntb_rules::Intel("intel", {G, G, G, G}));
   ASSERT_NE(large.layout.interrupts.size, 0u);
   EXPECT_EQ(large.layout.window[large.layout.interrupts.window].translation, 3 * G);
