@@ -58,11 +58,17 @@ hash_inputs() {
 	) | sha256sum | cut -c1-12
 }
 
+declare -A made=()
+
 # need NAME[@SERIES]: makes the artefact if it is not in the cache; its path is left in $artefact.
 # Not to be called where bash ignores set -e (in conditions).
 need() {
 	local name=$1 base=${1%@*} series='' title='' dep key dir log start
 	local -a needs=() inputs=() ids=()
+	if [[ ${made[$name]-} ]]; then
+		artefact=${made[$name]}
+		return
+	fi
 	[[ $name == *@* ]] && series=${name#*@}
 	source "$image_dir/artefacts/$base.sh"
 	local -a my_needs=("${needs[@]}") my_inputs=("${inputs[@]}")
@@ -79,7 +85,7 @@ need() {
 		hash_inputs "artefacts/$base.sh" "${my_inputs[@]}"
 	} | sha256sum | cut -c1-12)
 	dir=$cache/$name-$key
-	artefact=$dir
+	artefact=$dir made[$name]=$dir
 	if [[ -e $dir/.id ]]; then
 		touch -c "$dir"
 		return
@@ -126,16 +132,25 @@ need() {
 	exec {lock}>&-
 }
 
-# Removes what interrupted builds left behind, and what was not used for a while.
+# Removes what interrupted builds left behind, artefacts that were not used for a day and have a
+# newer version, and old packages.
 prune_cache() {
-	local dir lock
+	local dir lock name
+	local -A newest=()
 	for dir in "$cache"/.building/*; do
 		[[ -d $dir ]] || continue
 		exec {lock}>>"$cache/.locks/${dir##*/}"
 		! flock -n "$lock" || rm -rf --one-file-system "$dir"
 		exec {lock}>&-
 	done
-	find "$cache" -mindepth 1 -maxdepth 1 -type d -name '*-????????????' -mtime +14 \
-		-exec rm -rf --one-file-system {} +
+	while IFS= read -r dir; do
+		name=${dir%-*}
+		if [[ ! ${newest[$name]-} ]]; then
+			newest[$name]=$dir
+		elif [[ $(find "$cache/$dir" -maxdepth 0 -mmin +1440) ]]; then
+			rm -rf --one-file-system "${cache:?}/$dir"
+		fi
+	done < <(find "$cache" -mindepth 1 -maxdepth 1 -type d -name '*-????????????' -printf '%T@ %f\n' |
+		sort -rn | cut -d' ' -f2)
 	find "$cache/apt" -name '*.deb' -ctime +60 -delete
 }
