@@ -50,16 +50,25 @@ struct pcilend_vconfig {
  * @hw: the function's own configuration space, @length bytes (256 or 4096), hostile
  * @bar: sizes as the lender measured them; index 6 is the expansion ROM
  *
- * Capabilities that make no sense behind an NTB (SR-IOV, ATS, PRI, PASID, ACS, resizable BAR,
- * virtual channel, hot-plug registers, MSI on a function lent with MSI-X only, vital product data
- * that needs polling …) are taken out of the lists, which stay well formed. INTx pin reads 0.
- * I/O BARs read 0. A broken capability list (loops, bad offsets) is cut where it breaks.
- * Returns 0, or -EINVAL if the snapshot can't be a type 0 header.
+ * Shown are power management, MSI-X or else MSI, PCI Express, Advanced Features, vendor-specific
+ * capabilities (their bodies forwarded) and the serial number. All others make no sense behind an
+ * NTB (SR-IOV, ATS, PRI, PASID, ACS, AER, resizable BAR, vital product data ...) and are taken out
+ * of the lists, which stay well formed; so is an MSI-X table outside its BAR. INTx pin and I/O BARs
+ * read 0. A broken capability list (loops, bad offsets) is cut where it breaks. Device-specific
+ * registers outside capabilities read as in the snapshot.
+ *
+ * The lender fills in what a function itself doesn't tell: ids of an SR-IOV virtual function, which
+ * read ffff in hardware.
+ *
+ * Returns 0, or -EINVAL if the snapshot isn't a type 0 header of a function that answers.
  */
 int pcilend_vconfig_init(struct pcilend_vconfig *config, const u8 *hw, size_t length,
 			 const struct pcilend_vconfig_bar bar[7]);
 
-/* What power-on and function level reset leave: registers back to the snapshot's defaults. */
+/*
+ * What power-on and function level reset leave: what software can write is as after _init(). The
+ * caller does that after PCILEND_EFFECT_RESET, when the hardware has been reset.
+ */
 void pcilend_vconfig_reset(struct pcilend_vconfig *config);
 
 /* Little-endian value of @length (1, 2, 4) bytes at @offset; all ones if that is out of range. */
