@@ -10,6 +10,9 @@
 namespace pcilend {
 namespace {
 
+constexpr std::string_view kLender = "On the lender";
+constexpr std::string_view kBorrower = "On the borrower";
+constexpr std::string_view kBoth = "On any host";
 constexpr std::string_view kAddressOrId = "PCI address (0000:00:05.0) or id (40001)";
 constexpr std::string_view kId = "id (40001), UUID or PCI address, as in 'pcilend list'";
 
@@ -82,28 +85,30 @@ std::string one_line(std::string text) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table{
-      {"connect", "offer this host's functions to a node", "NODE", "node id of the borrower",
-       kForce, "also if no link leads to that node now", command_connect},
-      {"disconnect", "stop offering functions to a node", "NODE", "node id of the borrower", 0, "",
-       command_disconnect},
-      {"add", "show a function of this host to connected nodes", "BDF", kAddressOrId, kJson, "",
-       command_add},
-      {"remove", "undo add", "BDF", kAddressOrId, 0, "", command_remove},
-      {"available", "take a function from its driver and let it be borrowed", "BDF", kAddressOrId,
-       kJson | kForce, "take it though its disks are in use", command_available},
-      {"unavailable", "give a function back to its driver on this host", "BDF", kAddressOrId, kJson,
-       "", command_unavailable},
-      {"list", "list functions of this host and of its peers", "", "", kJson | kColumns, "",
+      {kLender, "connect", "offer this host's functions to a node", "NODE",
+       "node id of the borrower", kForce, "also if no link leads to that node now",
+       command_connect},
+      {kLender, "disconnect", "stop offering functions to a node", "NODE",
+       "node id of the borrower", 0, "", command_disconnect},
+      {kLender, "add", "show a function of this host to connected nodes", "BDF", kAddressOrId,
+       kJson, "", command_add},
+      {kLender, "remove", "undo add", "BDF", kAddressOrId, 0, "", command_remove},
+      {kLender, "available", "take a function from its driver and let it be borrowed", "BDF",
+       kAddressOrId, kJson | kForce, "take it though its disks are in use", command_available},
+      {kLender, "unavailable", "give a function back to its driver on this host", "BDF",
+       kAddressOrId, kJson, "", command_unavailable},
+      {kBoth, "list", "list functions of this host and of its peers", "", "", kJson | kColumns, "",
        command_list},
-      {"show", "show all about functions", "ID...", kId, kJson, "", command_show},
-      {"link", "list NTB adapters and the nodes behind them", "", "", kJson | kColumns, "",
+      {kBoth, "show", "show all about functions", "ID...", kId, kJson, "", command_show},
+      {kBoth, "link", "list NTB adapters and the nodes behind them", "", "", kJson | kColumns, "",
        command_link},
-      {"node", "show this node", "", "", kJson, "", command_node},
-      {"borrow", "borrow a function", "ID", kId, kJson | kFrontend | kOwner, "", command_borrow},
-      {"return", "return a borrowed function", "ID", kId, kForce | kOwner,
+      {kBoth, "node", "show this node", "", "", kJson, "", command_node},
+      {kBorrower, "borrow", "borrow a function", "ID", kId, kJson | kFrontend | kOwner, "",
+       command_borrow},
+      {kBorrower, "return", "return a borrowed function", "ID", kId, kForce | kOwner,
        "take it from another owner", command_return},
-      {"vm-xml", "print the libvirt <hostdev> elements for functions", "ID...", kId, 0, "",
-       command_vm_xml},
+      {kBorrower, "vm-xml", "print the libvirt <hostdev> elements for functions", "ID...", kId, 0,
+       "", command_vm_xml},
   };
   return table;
 }
@@ -116,6 +121,7 @@ std::unique_ptr<CLI::App> make_parser(Options* options) {
   for (const auto& command : commands()) {
     auto* const sub =
         parser->add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->group(std::string(command.group));
     add_options(*sub, command, options);
   }
   return parser;

@@ -24,6 +24,7 @@ enum CommandOption : unsigned {
 };
 
 struct Command {
+  std::string_view group;  // heading in --help
   std::string_view name;
   std::string_view summary;
   // What it is given: "NODE", "ID"; "ID..." takes several; empty: nothing.

@@ -96,8 +96,9 @@ const std::vector<Column<Link>>& link_columns() {
 
 template <class T>
 Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
-                                              std::string_view list) {
-  if (list.empty()) return all;
+                                              const std::optional<std::string>& selection) {
+  if (!selection) return all;
+  const std::string_view list = *selection;
   std::vector<Column<T>> selected;
   for (size_t at = 0; at <= list.size();) {
     const size_t end = std::min(list.find(',', at), list.size());
@@ -116,8 +117,8 @@ Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
 }
 
 template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
-                                                              std::string_view);
+                                                              const std::optional<std::string>&);
 template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
-                                                          std::string_view);
+                                                          const std::optional<std::string>&);
 
 }  // namespace pcilend

@@ -23,15 +23,15 @@ struct Column {
 const std::vector<Column<Function>>& function_columns();
 const std::vector<Column<Link>>& link_columns();
 
-// The columns named in `list` (comma-separated), in that order; all of them if it is empty.
+// The columns named in `list` (comma-separated), in that order; all of them without a list.
 // Usage with the names that exist if one is unknown.
 template <class T>
 Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
-                                              std::string_view list);
+                                              const std::optional<std::string>& list);
 
 extern template Result<std::vector<Column<Function>>> select_columns(
-    const std::vector<Column<Function>>&, std::string_view);
+    const std::vector<Column<Function>>&, const std::optional<std::string>&);
 extern template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
-                                                                 std::string_view);
+                                                                 const std::optional<std::string>&);
 
 }  // namespace pcilend

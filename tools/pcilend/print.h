@@ -2,6 +2,7 @@
 // From answers to what goes to stdout.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "answer.h"
@@ -11,8 +12,8 @@
 namespace pcilend {
 
 struct PrintOptions {
-  std::string columns;       // comma-separated; empty: the answer's usual form
-  bool no_headings = false;  // tables without their first line
+  std::optional<std::string> columns;  // separated by commas; else the answer's usual form
+  bool no_headings = false;            // tables without their first line
 };
 
 Result<std::string> print_text(const Answer& answer, const PciNames& names,

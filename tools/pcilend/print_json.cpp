@@ -7,7 +7,7 @@ namespace {
 
 template <class T>
 Result<Json> list_of(const std::vector<T>& things, const std::vector<Column<T>>& all,
-                     const PciNames& names, std::string_view selection) {
+                     const PciNames& names, const std::optional<std::string>& selection) {
   const auto columns = select_columns(all, selection);
   if (!columns) return tl::unexpected(columns.error());
   Json list = Json::array();

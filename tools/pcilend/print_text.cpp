@@ -7,12 +7,18 @@
 namespace pcilend {
 namespace {
 
-constexpr std::string_view kLinkTable = "index,node,state,connected,peer_connected,adapter,driver";
+constexpr const char* kLinkTable = "index,node,state,connected,peer_connected,adapter,driver";
 
 std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {  // BARs
+    std::vector<std::string> bars;
+    for (const auto& bar : value)
+      bars.push_back(fmt::format("{}:{}", bar.at("index").dump(), bar.at("size").dump()));
+    return bars.empty() ? "-" : fmt::format("{}", fmt::join(bars, ","));
+  }
   return value.dump();
 }
 
@@ -33,7 +39,8 @@ std::string align(const std::vector<std::vector<std::string>>& rows) {
 
 template <class T>
 Result<std::string> table(const std::vector<T>& things, const std::vector<Column<T>>& all,
-                          const PciNames& names, std::string_view selection, bool no_headings) {
+                          const PciNames& names, const std::optional<std::string>& selection,
+                          bool no_headings) {
   const auto columns = select_columns(all, selection);
   if (!columns) return tl::unexpected(columns.error());
   std::vector<std::vector<std::string>> rows;
@@ -79,7 +86,7 @@ std::string line(const Function& f, const PciNames& names, uint32_t this_node) {
   if (f.borrower) text += fmt::format(" by {}", node_text(*f.borrower, this_node));
   if (!f.owner.empty()) text += fmt::format(" for {}", f.owner);
   if (!f.reason.empty()) text += fmt::format(": {}", f.reason);
-  if (f.lender == this_node) text += fmt::format(" (this host's {})", f.bdf);
+  if (f.lender == this_node) text += fmt::format(" ({} of this host)", f.bdf);
   return text + "\n";
 }
 
@@ -100,9 +107,8 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   row("state", std::string(function_state_name(f.state)) +
                    (f.reason.empty() ? "" : fmt::format(": {}", f.reason)));
   row("uuid", to_string(f.uuid));
-  row("lender", f.lender == this_node ? fmt::format("node {} (this host)", f.lender)
-                                      : fmt::format("node {}", f.lender));
-  if (!f.bdf.empty()) row("address", fmt::format("{} on the lender", f.bdf));
+  row("lender",
+      fmt::format("node {}{}, {}", f.lender, f.lender == this_node ? " (this host)" : "", f.bdf));
   row("ids", fmt::format("{:04x}:{:04x}, subsystem {:04x}:{:04x}, class {:06x}, revision {:02x}",
                          f.vendor, f.device, f.subsystem_vendor, f.subsystem_device,
                          f.class_revision >> 8, f.class_revision & 0xff));
@@ -130,6 +136,12 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   return title(f, names) + "\n" + align(rows);
 }
 
+// Fit for an XML comment, which "--" would end.
+std::string comment(std::string text) {
+  for (size_t at = 0; (at = text.find("--", at)) != std::string::npos;) text.insert(++at, " ");
+  return text;
+}
+
 struct TextPrinter {
   const PciNames& names;
   const PrintOptions& options;
@@ -137,21 +149,24 @@ struct TextPrinter {
   Result<std::string> operator()(const NothingAnswer&) const { return std::string(); }
 
   Result<std::string> operator()(const FunctionsAnswer& answer) const {
-    if (!options.columns.empty())
+    if (options.columns)
       return table(answer.functions, function_columns(), names, options.columns,
                    options.no_headings);
     std::string text;
-    for (const auto& function : answer.functions)
-      text += answer.detail == FunctionsAnswer::Detail::Line
-                  ? line(function, names, answer.this_node)
-                  : details(function, names, answer.this_node);
+    for (const auto& function : answer.functions) {
+      if (answer.detail == FunctionsAnswer::Detail::Line) {
+        text += line(function, names, answer.this_node);
+      } else {
+        text += (text.empty() ? "" : "\n") + details(function, names, answer.this_node);
+      }
+    }
     return text;
   }
 
   Result<std::string> operator()(const LinksAnswer& answer) const {
-    auto text = table(answer.links, link_columns(), names,
-                      options.columns.empty() ? kLinkTable : options.columns, options.no_headings);
-    if (!text || !options.columns.empty()) return text;
+    auto text = table(answer.links, link_columns(), names, options.columns.value_or(kLinkTable),
+                      options.no_headings);
+    if (!text || options.columns) return text;
     for (const auto& link : answer.links) {
       if (!link.reason.empty()) *text += fmt::format("link {}: {}\n", link.index, link.reason);
     }
@@ -173,7 +188,7 @@ struct TextPrinter {
           "    <address uuid='{}'/>\n"
           "  </source>\n"
           "</hostdev>\n",
-          title(function, names), to_string(function.uuid));
+          comment(title(function, names)), to_string(function.uuid));
     return text;
   }
 };

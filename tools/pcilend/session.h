@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ namespace pcilend {
 struct Options {
   std::vector<std::string> targets;
   bool json = false;
-  std::string columns;
+  std::optional<std::string> columns;
   bool no_headings = false;
   bool force = false;
   std::string frontend;

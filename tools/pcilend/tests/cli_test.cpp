@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What commands do to the kernel, and what bad command lines get.
+#include <gmock/gmock.h>
+
+#include "host.h"
+
+namespace pcilend::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CliTest : public HostTest {
+ protected:
+  void SetUp() override {
+    HostTest::SetUp();
+    install("0000:00:05.0");
+    install("0000:00:06.0");
+    kernel_.functions = {nvme(0x40001, PCILEND_FUNCTION_AVAILABLE),
+                         nvme(0x80001, PCILEND_FUNCTION_ADDED)};
+    Link up;
+    up.state = PCILEND_LINK_UP;
+    up.peer = 4;
+    kernel_.links = {up};
+  }
+
+  // A failed command: one line, of that class, and nothing asked of the kernel.
+  void expect_refused(std::vector<std::string> arguments, ErrorClass kind,
+                      const std::string& text) {
+    const Outcome result = run(std::move(arguments));
+    EXPECT_EQ(result.status, static_cast<int>(kind)) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(text));
+    EXPECT_TRUE(result.err.starts_with("pcilend: ")) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(kernel_.log, IsEmpty());
+  }
+};
+
+TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
+      {{}, "subcommand"},
+      {{"lst"}, "no command 'lst': did you mean 'list'?"},
+      {{"avialable"}, "did you mean 'available'?"},
+      {{"frobnicate"}, "no command 'frobnicate': 'pcilend --help' lists them"},
+      {{"list", "extra"}, "extra"},
+      {{"list", "--color"}, "--color"},
+      {{"list", "-o", "id,nonsense"}, "no column 'nonsense': there are id,uuid"},
+      {{"list", "-o", ""}, "no column ''"},
+      {{"list", "-o", "id,"}, "no column ''"},
+      {{"link", "-o", "uuid"}, "no column 'uuid'"},
+      {{"connect"}, "NODE"},
+      {{"connect", "4", "12"}, "NODE"},
+      {{"connect", "0"}, "'0' is not a node id"},
+      {{"connect", "host2"}, "'host2' is not a node id"},
+      {{"connect", "70000"}, "'70000' is not a node id"},
+      {{"disconnect", "-1"}, ""},
+      {{"add", "00:05"}, "'00:05' is not a PCI address"},
+      {{"add", "nvme0"}, "'nvme0' names no function"},
+      {{"show", "zz"}, "'zz' names no function"},
+      {{"show"}, "ID"},
+      {{"borrow", "40001", "--frontend", "magic"}, "magic"},
+      {{"borrow", "40001", "--owner", std::string(64, 'x')}, "63 bytes"},
+      {{"vm-xml", "70636c64-1111-8222-8333-00000004000g"}, "UUID"},
+  };
+  for (const auto& [arguments, text] : cases) expect_refused(arguments, ErrorClass::Usage, text);
+}
+
+TEST_F(CliTest, HelpAndVersionNeedNoKernel) {
+  loaded_ = false;
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"--help"}, {"-h"}, {"--version"}, {"list", "--help"}, {"borrow", "-h"}}) {
+    const Outcome result = run(arguments);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_NE(result.out, "");
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+TEST_F(CliTest, WithoutTheModuleCommandsFail) {
+  loaded_ = false;
+  expect_refused({"list"}, ErrorClass::Unreachable, "not loaded");
+}
+
+TEST_F(CliTest, UnknownThingsAreNotFound) {
+  expect_refused({"add", "0000:00:1f.7"}, ErrorClass::NotFound,
+                 "no PCI function 0000:00:1f.7 on this host: 'lspci -D' lists them");
+  expect_refused({"available", "0000:00:1f.7"}, ErrorClass::NotFound, "lspci");
+  expect_refused({"available", "0000:00:06.0"}, ErrorClass::NotFound,
+                 "0000:00:06.0 is not added: run 'pcilend add 0000:00:06.0' to offer it");
+  expect_refused({"show", "40009"}, ErrorClass::NotFound, "no function 40009 is known here");
+  expect_refused({"borrow", "c0001"}, ErrorClass::NotFound, "no function c0001");
+  expect_refused({"vm-xml", "70636c64-1111-8222-8333-00000000dead"}, ErrorClass::NotFound,
+                 "70636c64-1111-8222-8333-00000000dead");
+}
+
+TEST_F(CliTest, FunctionsOfAnotherHostAreManagedThere) {
+  expect_refused({"available", "40001"}, ErrorClass::State,
+                 "40001 is installed in node 4, not in this host (node 8): run this command there");
+  expect_refused({"borrow", "80001"}, ErrorClass::State, "installed in this host at 0000:00:05.0");
+  expect_refused({"vm-xml", "80001"}, ErrorClass::State, "installed in this host");
+}
+
+TEST_F(CliTest, ConnectTellsTheKernel) {
+  const Outcome result = run({"connect", "4"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out + result.err, "");
+  EXPECT_THAT(kernel_.log, ElementsAre("connect 4"));
+  EXPECT_EQ(run({"disconnect", "4"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("connect 4", "disconnect 4"));
+}
+
+TEST_F(CliTest, ANodeThatNoLinkLeadsToIsRefusedUnlessForced) {
+  expect_refused({"connect", "12"}, ErrorClass::NotFound, "no link leads to node 12");
+  EXPECT_EQ(slept_.count(), 0) << "all links are up: nothing to wait for";
+  EXPECT_EQ(run({"connect", "--force", "12"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("connect 12"));
+}
+
+TEST_F(CliTest, ALinkThatComesUpIsWaitedFor) {
+  kernel_.links.push_back(Link{});
+  kernel_.on_look = [this] {
+    if (slept_ >= std::chrono::seconds(1)) kernel_.links[1].peer = 12;
+  };
+  EXPECT_EQ(run({"connect", "12"}).status, 0);
+  EXPECT_EQ(slept_, std::chrono::seconds(1));
+}
+
+TEST_F(CliTest, ALinkThatStaysDownIsNotWaitedForForever) {
+  kernel_.links.push_back(Link{});
+  expect_refused({"connect", "12"}, ErrorClass::NotFound, "node 12");
+  EXPECT_EQ(slept_, std::chrono::seconds(5));
+}
+
+TEST_F(CliTest, RefusalsOfTheKernelNameTheThing) {
+  kernel_.refuse = [](const std::string&) -> Result<> {
+    return fail(ErrorClass::State, "it is a bridge: name a device behind it");
+  };
+  expect_refused({"add", "00:05.0"}, ErrorClass::State,
+                 "pcilend: 0000:00:05.0: it is a bridge: name a device behind it");
+  expect_refused({"connect", "4"}, ErrorClass::State, "pcilend: node 4: it is");
+  expect_refused({"borrow", "40001"}, ErrorClass::State, "pcilend: 40001: it is");
+  expect_refused({"unavailable", "80001"}, ErrorClass::State, "pcilend: 0000:00:05.0: it is");
+}
+
+TEST_F(CliTest, LendingByAddressOrId) {
+  const Outcome added = run({"add", "00:06.0"});
+  EXPECT_EQ(added.status, 0) << added.err;
+  EXPECT_THAT(added.out, HasSubstr("[added] (0000:00:06.0 of this host)"));
+  const Outcome available = run({"available", "80001"});
+  EXPECT_EQ(available.status, 0) << available.err;
+  EXPECT_THAT(available.out, HasSubstr("80001: Non-Volatile memory controller: Red Hat, Inc. QEMU "
+                                       "NVM Express Controller [available]"));
+  EXPECT_EQ(run({"available", "00:05.0"}).status, 0);
+  EXPECT_EQ(run({"unavailable", "0000:00:05.0"}).status, 0);
+  EXPECT_EQ(run({"remove", "0:5.0"}).status, 0);
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("add 0000:00:06.0", "available 0000:00:05.0", "available 0000:00:05.0",
+                          "unavailable 0000:00:05.0", "remove 0000:00:05.0"));
+}
+
+TEST_F(CliTest, ADiskInUseIsNotTaken) {
+  link("sys/class/block/nvme0n1", "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1");
+  write("sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1/dev", "259:0\n");
+  write("proc/self/mountinfo", "40 22 259:0 / /data rw - ext4 /dev/nvme0n1 rw\n");
+  expect_refused({"available", "0000:00:05.0"}, ErrorClass::State,
+                 "/dev/nvme0n1 is mounted on /data: run 'umount /data', or use --force");
+  const Outcome forced = run({"available", "--force", "0000:00:05.0"});
+  EXPECT_EQ(forced.status, 0);
+  EXPECT_THAT(forced.err, HasSubstr("pcilend: warning: taken by force: /dev/nvme0n1 is mounted"));
+  EXPECT_THAT(kernel_.log, ElementsAre("available 0000:00:05.0"));
+}
+
+TEST_F(CliTest, AnInterfaceThatIsUpIsAWarning) {
+  link("sys/class/net/eth0", "sys/devices/pci0000:00/0000:00:05.0/net/eth0");
+  write("sys/devices/pci0000:00/0000:00:05.0/net/eth0/flags", "0x1003\n");
+  const Outcome result = run({"available", "0000:00:05.0"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "pcilend: warning: network interface eth0 was up and is gone\n");
+}
+
+TEST_F(CliTest, BorrowAndReturn) {
+  const Outcome borrowed = run({"borrow", "--frontend", "mdev", "--owner", "me", "40001"});
+  EXPECT_EQ(borrowed.status, 0) << borrowed.err;
+  EXPECT_THAT(borrowed.out, HasSubstr("[borrowed] by this host for me"));
+  const Outcome refused = run({"return", "40001"});
+  EXPECT_EQ(refused.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(refused.err, HasSubstr("40001 is borrowed by 'me' (mdev)"));
+  EXPECT_EQ(run({"return", "--owner", "me", "40001"}).status, 0);
+  EXPECT_EQ(run({"return", "40001"}).status, 0) << "nothing is borrowed";
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 mdev me", "return 40001 me"));
+}
+
+TEST_F(CliTest, ReturnByForceTakesItFromAnotherOwner) {
+  ASSERT_EQ(run({"borrow", "--owner", "me", "40001"}).status, 0);
+  EXPECT_EQ(run({"return", "--force", "40001"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow me", "return 40001 me"));
+}
+
+TEST_F(CliTest, BorrowIsByUuidToo) {
+  EXPECT_EQ(run({"borrow", "70636c64-1111-8222-8333-000000040001"}).status, 0);
+  EXPECT_EQ(kernel_.log.size(), 1u);
+}
+
+}  // namespace
+}  // namespace pcilend::test

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Holds the manual page and the bash completion against the parser.
+#include <gmock/gmock.h>
+#include <stdio.h>
+
+#include <regex>
+#include <set>
+
+#include "columns.h"
+#include "host.h"
+
+namespace pcilend::test {
+namespace {
+
+using Words = std::set<std::string>;
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
+  return text;
+}
+
+Words matches(const std::string& text, const std::string& pattern) {
+  Words words;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it)
+    words.insert((*it)[1]);
+  return words;
+}
+
+// Long options of a command, without --help.
+Words options_of(const CLI::App& parser) {
+  Words words;
+  for (const CLI::Option* option : parser.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (name != "help") words.insert("--" + name);
+  return words;
+}
+
+Words command_names() {
+  Words words;
+  for (const auto& command : commands()) words.insert(std::string(command.name));
+  return words;
+}
+
+class ManPage : public testing::Test {
+ protected:
+  void SetUp() override {
+    page_ = replaced(file_text(PCILEND_SOURCE_DIR "/tools/pcilend/pcilend.8"), "\\-", "-");
+  }
+  std::string section(const std::string& name) {
+    const size_t start = page_.find(".SH " + name + "\n");
+    EXPECT_NE(start, std::string::npos) << name;
+    return page_.substr(start, page_.find("\n.SH ", start + 1) - start);
+  }
+
+  Options options_;
+  std::unique_ptr<CLI::App> parser_ = make_parser(&options_);
+  std::string page_;
+};
+
+TEST_F(ManPage, DescribesEveryCommandWithItsOptions) {
+  const std::string text = section("COMMANDS");
+  EXPECT_EQ(matches(text, "\n\\.B pcilend ([a-z-]+)"), command_names());
+  for (const auto& command : commands()) {
+    const std::string name(command.name);
+    const size_t at = text.find("\n.B pcilend " + name + (command.target.empty() ? "" : " "));
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::string synopsis = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    EXPECT_EQ(matches(synopsis, "(--[a-z]+)"), options_of(*parser_->get_subcommand(name)))
+        << synopsis;
+    std::string target(command.target);
+    if (target.ends_with("...")) target.resize(target.size() - 3);
+    EXPECT_NE(synopsis.find(target.empty() ? "pcilend" : "\\fI" + target + "\\fR"),
+              std::string::npos)
+        << synopsis;
+  }
+}
+
+TEST_F(ManPage, DescribesEveryOption) {
+  Words all{"--help", "--version"};
+  for (const auto& command : commands())
+    all.merge(options_of(*parser_->get_subcommand(std::string(command.name))));
+  EXPECT_EQ(matches(section("OPTIONS"), "\n\\.BI? [^\n]*(--[a-z]+)"), all);
+}
+
+TEST_F(ManPage, NamesEveryColumn) {
+  const std::string text = section("COLUMNS");
+  const size_t link = text.find(".B link");
+  ASSERT_NE(link, std::string::npos);
+  Words functions;
+  for (const auto& column : function_columns()) functions.insert(std::string(column.name));
+  Words links;
+  for (const auto& column : link_columns()) links.insert(std::string(column.name));
+  const std::string list = text.substr(text.find(".B list") + 7, link - text.find(".B list") - 7);
+  EXPECT_EQ(matches(replaced(list, ".TP", ""), "([a-z_]+)"), functions);
+  EXPECT_EQ(matches(text.substr(link + 7), "([a-z_]+)"), links);
+}
+
+TEST_F(ManPage, DocumentsEveryExitStatus) {
+  EXPECT_EQ(matches(section("EXIT STATUS"), "\n\\.B ([0-9])"),
+            (Words{"0", "1", "2", "3", "4", "5", "6", "7"}));
+}
+
+TEST_F(ManPage, NamesEveryState) {
+  const std::string text = section("STATES");
+  for (uint32_t state = PCILEND_FUNCTION_ADDED; state <= PCILEND_FUNCTION_QUARANTINED; ++state)
+    EXPECT_NE(text.find(function_state_name(state)), std::string::npos);
+}
+
+// Runs the completion in bash on the words, the last one being completed.
+Words complete(const std::vector<std::string>& words) {
+  std::string script =
+      "pcilend() { [ \"$1\" = link ] && echo 4 || printf '40001\\n80002\\n'; }\n"
+      "source " PCILEND_SOURCE_DIR "/tools/pcilend/completion/pcilend\nCOMP_WORDS=(pcilend";
+  for (const auto& word : words) script += " '" + word + "'";
+  script += fmt::format(")\nCOMP_CWORD={}\n_pcilend\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+                        words.size());
+  const fs::path file = fs::path(testing::TempDir()) / "pcilend-completion.bash";
+  std::ofstream(file) << script;
+  FILE* const pipe = ::popen(("bash " + file.native()).c_str(), "r");
+  EXPECT_NE(pipe, nullptr);
+  std::string out;
+  char chunk[4096];
+  while (pipe && ::fgets(chunk, sizeof chunk, pipe)) out += chunk;
+  EXPECT_EQ(::pclose(pipe), 0);
+  fs::remove(file);
+  return matches(out, "([^\n]+)");
+}
+
+TEST(Completion, KnowsEveryCommand) {
+  Words expected = command_names();
+  expected.merge(Words{"--help", "--version"});
+  EXPECT_EQ(complete({""}), expected);
+  EXPECT_EQ(complete({"di"}), Words{"disconnect"});
+}
+
+TEST(Completion, KnowsEveryOption) {
+  Options options;
+  const auto parser = make_parser(&options);
+  for (const auto& command : commands()) {
+    const std::string name(command.name);
+    Words expected = options_of(*parser->get_subcommand(name));
+    expected.insert("--help");
+    EXPECT_EQ(complete({name, "--"}), expected) << name;
+  }
+}
+
+TEST(Completion, KnowsEveryColumn) {
+  Words functions;
+  for (const auto& column : function_columns()) functions.insert(std::string(column.name));
+  EXPECT_EQ(complete({"list", "-o", ""}), functions);
+  Words links;
+  for (const auto& column : link_columns()) links.insert(std::string(column.name));
+  EXPECT_EQ(complete({"link", "--output", ""}), links);
+  EXPECT_EQ(complete({"list", "-o", "id,uu"}), Words{"id,uuid"});
+}
+
+TEST(Completion, OffersWhatIsThere) {
+  EXPECT_EQ(complete({"show", ""}), (Words{"40001", "80002"}));
+  EXPECT_EQ(complete({"borrow", "4"}), Words{"40001"});
+  EXPECT_EQ(complete({"connect", ""}), Words{"4"});
+  EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"mdev", "shadow"}));
+}
+
+}  // namespace
+}  // namespace pcilend::test
