@@ -13,6 +13,8 @@
 #include "borrower.h"
 #include "trace.h"
 
+#define RETURN_TRIES 4		/* of PCILEND_REQUEST_MS each */
+
 static const char *why_refused(int error)
 {
 	switch (error) {
@@ -51,14 +53,24 @@ static int refuse(const char **why, int error, const char *sentence)
 	return error;
 }
 
-static int lease_request(struct remote *r, u16 type, u32 lease)
+/*
+ * Returns a lease. The answer comes when the function has been reset, which may take longer than
+ * other requests; asking again is harmless. Return: 0 once the lender has stopped the function.
+ */
+static int return_lease(struct remote *r, u32 lease)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(r->pub.id),
 		.lease = cpu_to_le32(lease),
 	};
+	int err, try = 0;
 
-	return pcilend_channel_request(r->link, type, &msg, NULL);
+	do {
+		err = pcilend_channel_request(r->link, PCILEND_MSG_RETURN, &msg, NULL);
+	} while (err == -ETIMEDOUT && ++try < RETURN_TRIES);
+
+	/* It knows of no such lease, or function: so it was stopped before. */
+	return err == -ESTALE || err == -ENODEV ? 0 : err;
 }
 
 /* Gives back a lease that we do not want, or not know of; nobody waits. */
@@ -335,14 +347,13 @@ static int give_back(struct remote *r)
 	lease = r->lease;
 	mutex_unlock(&r->lock);
 	if (!fenced)
-		err = lease_request(r, PCILEND_MSG_RETURN, lease);
+		err = return_lease(r, lease);
 	if (!lost)
 		trace_pcilend_lease_end(r->pub.id, lease, pcilend_id_node(r->pub.id),
 					pcilend_node, "returned");
 
 	mutex_lock(&r->lock);
-	/* It knows of no such lease, or function: so it was stopped before. */
-	if (!err || err == -ESTALE || err == -ENODEV)
+	if (!err)
 		forget_lease(r);
 	/* Or a notice has settled it meanwhile. */
 	if (r->state == REMOTE_IDLE)
@@ -448,11 +459,9 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 		return foreign ? -EPERM : 0;
 	}
 	if (state == REMOTE_RETURNING) {
-		err = lease_request(r, PCILEND_MSG_RETURN, r->lease);
-		if (!err || err == -ESTALE || err == -ENODEV) {
+		err = return_lease(r, r->lease);
+		if (!err)
 			remote_settled(r);
-			err = 0;
-		}
 	} else {
 		err = give_back(r);
 	}

@@ -9,6 +9,7 @@
 #include "borrower.h"
 
 #define SYNC_RETRY_MS 1000
+#define REMOTES_MAX 1024	/* of one link: more is not a lender, but a flood */
 
 static LIST_HEAD(remotes);
 static DEFINE_MUTEX(remotes_lock);
@@ -211,12 +212,29 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	return r;
 }
 
+static unsigned int count_remotes(struct pcilend_link *link)
+{
+	unsigned int count = 0;
+	struct remote *r;
+
+	mutex_lock(&remotes_lock);
+	list_for_each_entry(r, &remotes, node)
+		count += r->link == link;
+	mutex_unlock(&remotes_lock);
+	return count;
+}
+
 static void appear(struct pcilend_link *link, const struct pcilend_msg_function *info)
 {
-	struct remote *r = remote_alloc(link, info);
-	struct remote *other;
+	struct remote *r, *other;
 	int err;
 
+	if (count_remotes(link) >= REMOTES_MAX) {
+		pci_warn_once(link->pdev, "more than %u functions are offered over this link: the rest is ignored\n",
+			      REMOTES_MAX);
+		return;
+	}
+	r = remote_alloc(link, info);
 	if (!r)
 		return;
 	err = device_add(&r->pub.dev);
@@ -453,18 +471,6 @@ void pcilend_borrower_peer_dead(struct pcilend_link *link)
 	}
 }
 
-static bool has_remotes(struct pcilend_link *link)
-{
-	struct remote *r;
-	bool found = false;
-
-	mutex_lock(&remotes_lock);
-	list_for_each_entry(r, &remotes, node)
-		found |= r->link == link;
-	mutex_unlock(&remotes_lock);
-	return found;
-}
-
 /* The adapter is going: waits until the frontends have let go of everything behind it. */
 void pcilend_borrower_link_gone(struct pcilend_link *link)
 {
@@ -477,7 +483,7 @@ void pcilend_borrower_link_gone(struct pcilend_link *link)
 		remote_lost(r, PCILEND_LOST_GONE, false);
 		withdraw(r);
 	}
-	while (!wait_event_timeout(link->idle, !has_remotes(link), HZ)) {
+	while (!wait_event_timeout(link->idle, !count_remotes(link), HZ)) {
 		/* A return that nobody acknowledged: there will be no news of it any more. */
 		for (r = remote_next(NULL); r; r = remote_next(r)) {
 			if (r->link == link)
