@@ -67,7 +67,9 @@ static void publish(struct pcilend_link *link)
 	write_spad(link, PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
 	link->published = true;
 	link->published_at = pcilend_now();
-	pcilend_link_kick_peer(link);
+	/* A refresh rings no doorbell: a peer that is up takes no interrupt for it. */
+	if (link->state != PCILEND_LINK_UP)
+		pcilend_link_kick_peer(link);
 }
 
 static void note_heartbeat(struct pcilend_link *link)
