@@ -23,6 +23,20 @@ void print_line(std::string_view line) {
   std::fflush(stdout);
 }
 
+// The transcript without the commands by which the demo looks at states (they ask for JSON).
+class Story {
+ public:
+  void operator()(std::string_view line) {
+    const auto mark = line.find_first_of("$|>=!<", line.find("] ") + 2);
+    if (mark != std::string_view::npos && line[mark] == '$')
+      hidden_ = line.find("--json") != std::string_view::npos;
+    if (!hidden_) print_line(line);
+  }
+
+ private:
+  bool hidden_ = false;
+};
+
 class Demo {
  public:
   // Runs one step, and keeps its time for the closing table.
@@ -59,7 +73,7 @@ Result<> Demo::run() {
         const auto progress = [](double seconds, const std::string& what) {
           print_line(fmt::format("[{:7.3f}] {}", seconds, what));
         };
-        auto up = lab::Lab::up(options, progress, print_line);
+        auto up = lab::Lab::up(options, progress, Story());
         if (!up) return tl::unexpected(up.error());
         lab.emplace(std::move(*up));
         return {};

@@ -107,9 +107,13 @@ Result<> MainJob::start_guest() {
 }
 
 Result<> MainJob::await_guest_disk() {
-  PCILEND_TRY(guest_->boot(90s));
-  const auto disk = guest_->run(
-      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done");
+  return await_disk(*guest_);
+}
+
+Result<> MainJob::await_disk(const lab::Guest& guest) {
+  const auto disk = guest.run(
+      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done",
+      {{}, 90s});
   if (!disk) return tl::unexpected(Error(disk.error()).in("no /dev/nvme0n1 in the guest"));
   return {};
 }
@@ -129,11 +133,12 @@ Result<> MainJob::read_in_guest() {
 }
 
 Result<> MainJob::write_in_guest() {
-  PCILEND_TRY(
-      guest_->run(fmt::format("cd {} && for i in $(seq {}); do dd if=/dev/urandom of=guest$i bs=1M "
-                              "count=1 2>/dev/null; done && "
-                              "sha256sum guest* >GUEST-SUMS && cd / && sync && umount {}",
-                              kGuestMount, kGuestFiles, kGuestMount)));
+  // Small commands: while QEMU's drive reads guest memory across the NTB, its host stands still.
+  PCILEND_TRY(guest_->run(
+      fmt::format("cd {} && for i in $(seq {}); do "
+                  "dd if=/dev/urandom of=guest$i bs=64k count=16 oflag=direct 2>/dev/null; done && "
+                  "sha256sum guest* >GUEST-SUMS && sync",
+                  kGuestMount, kGuestFiles)));
   return {};
 }
 
@@ -191,7 +196,7 @@ Result<LenderEffort> MainJob::lender_effort() const {
     effort.messages +=
         link.at("tx_messages").get<uint64_t>() + link.at("rx_messages").get<uint64_t>();
   const auto interrupts =
-      lender_.run(fmt::format("awk '/ntb|nvme|pcilend|{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n "
+      lender_.run(fmt::format("awk '/ndev_vec_isr|{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n "
                               "+= $i }} END {{ print n + 0 }}' "
                               "/proc/interrupts",
                               address_));

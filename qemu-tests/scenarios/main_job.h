@@ -56,6 +56,7 @@ class MainJob {
                        std::chrono::milliseconds within) const;
   // The guest is up and its nvme driver has made the disk.
   Result<> await_guest_disk();
+  static Result<> await_disk(const lab::Guest& guest);
   // A second guest of the borrower, with the same function.
   Result<lab::Guest> another_guest(const std::string& name) const;
 

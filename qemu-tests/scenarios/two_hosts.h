@@ -15,12 +15,12 @@ namespace pcilend::scenarios {
 // Fails the scenario with the error's text.
 #define EXPECT_OK(expression)                                                                   \
   do {                                                                                          \
-    const auto& expect_ok = (expression);                                                        \
+    const auto& expect_ok = (expression);                                                       \
     EXPECT_TRUE(expect_ok) << #expression ": " << (expect_ok ? "" : expect_ok.error().message); \
   } while (0)
 #define ASSERT_OK(expression)                                                                   \
   do {                                                                                          \
-    const auto& assert_ok = (expression);                                                        \
+    const auto& assert_ok = (expression);                                                       \
     ASSERT_TRUE(assert_ok) << #expression ": " << (assert_ok ? "" : assert_ok.error().message); \
   } while (0)
 
