@@ -12,8 +12,15 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto kFirstSpin = std::chrono::microseconds(10);
+// One look at epoll takes well below this, unless the processor went to somebody else.
+constexpr auto kInterrupted = std::chrono::microseconds(50);
+constexpr auto kFirstPause = std::chrono::milliseconds(250);
+constexpr auto kLongestPause = std::chrono::seconds(8);
 
 }  // namespace
+
+EventLoop::EventLoop(UniqueFd epoll, Timers& timers, Duration spin_limit)
+    : epoll_(std::move(epoll)), timers_(timers), spin_limit_(spin_limit), pause_(kFirstPause) {}
 
 Result<std::unique_ptr<EventLoop>> EventLoop::create(Timers& timers, Duration spin_limit) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -56,6 +63,26 @@ int EventLoop::poll(int timeout_ms) {
   return n;
 }
 
+int EventLoop::spin(TimePoint end) {
+  TimePoint before = steady_clock::now();
+  if (before < paused_until_) return 0;
+  while (before < end) {
+    const int n = poll(0);
+    const TimePoint after = steady_clock::now();
+    if (after - before > kInterrupted) {
+      paused_until_ = after + pause_;
+      pause_ = std::min<Duration>(2 * pause_, kLongestPause);
+      return n;
+    }
+    if (n != 0) {
+      pause_ = std::max<Duration>(pause_ - pause_ / 4096, kFirstPause);
+      return n;
+    }
+    before = after;
+  }
+  return 0;
+}
+
 void EventLoop::adapt(Duration waited) {
   if (waited > spin_limit_)
     spin_ = Duration::zero();
@@ -70,7 +97,7 @@ void EventLoop::wait_once() {
     const auto due = timers_.next();
     TimePoint spin_end = start + spin_;
     if (due) spin_end = std::min(spin_end, *due);
-    while (n == 0 && steady_clock::now() < spin_end) n = poll(0);
+    n = spin(spin_end);
     if (n == 0) {
       int timeout = -1;
       if (due) {

@@ -35,11 +35,11 @@ class EventLoop {
   void stop() { running_ = false; }
 
  private:
-  EventLoop(UniqueFd epoll, Timers& timers, Duration spin_limit)
-      : epoll_(std::move(epoll)), timers_(timers), spin_limit_(spin_limit) {}
+  EventLoop(UniqueFd epoll, Timers& timers, Duration spin_limit);
 
   void wait_once();
   int poll(int timeout_ms);
+  int spin(TimePoint end);
   void adapt(Duration waited);
 
   static constexpr size_t kBatch = 32;
@@ -48,6 +48,8 @@ class EventLoop {
   Timers& timers_;
   Duration spin_limit_;
   Duration spin_{};
+  Duration pause_;          // from spinning, the next time it is interrupted
+  TimePoint paused_until_;  // no spinning before
   bool running_ = true;
   std::function<void()> epilogue_ = [] {};
   struct Watched {

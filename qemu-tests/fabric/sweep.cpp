@@ -14,7 +14,7 @@ namespace {
 // Messages under way at once: enough to hide the latency, few enough to let other traffic pass.
 constexpr size_t kInFlight = 16;
 constexpr auto kStall = std::chrono::seconds(10);
-constexpr uint64_t kCoarse = 1 << 20;
+constexpr uint64_t kCoarse = 256 << 10;
 constexpr uint64_t kEdge = 1 << 20;
 constexpr uint64_t kBottom = 16 << 20;
 constexpr uint64_t kGranule = 2 << 20;
