@@ -52,17 +52,18 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "this host has no node id: load pcilend with node=1..65535");
 		return -ENODEV;
 	}
-	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL) {
-		NL_SET_ERR_MSG(extack, "it is a bridge, only endpoints can be lent: name a device behind it");
-		return -EINVAL;
-	}
 	if (pcilend_link_is_adapter(pdev)) {
 		NL_SET_ERR_MSG(extack, "it is the NTB adapter over which functions are lent: it can't be lent itself");
-		return -EINVAL;
+		return -EOPNOTSUPP;
+	}
+	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL ||
+	    pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE) {
+		NL_SET_ERR_MSG(extack, "it is a bridge, only endpoints can be lent: name a device behind it");
+		return -EOPNOTSUPP;
 	}
 	if (pci_domain_nr(pdev->bus) > 0xffff) {
 		NL_SET_ERR_MSG(extack, "it is not in this host itself (borrowed, or behind VMD): lend it from where it is");
-		return -EINVAL;
+		return -EOPNOTSUPP;
 	}
 	fn = pcilend_function_of(pdev);
 	if (fn) {
@@ -223,6 +224,7 @@ int pcilend_lender_unavailable(const char *bdf, struct netlink_ext_ack *extack)
 {
 	struct pcilend_function *fn = find_bdf(bdf, extack);
 	const char *why = NULL;
+	u32 borrower;
 	int err;
 
 	if (IS_ERR(fn))
@@ -230,7 +232,15 @@ int pcilend_lender_unavailable(const char *bdf, struct netlink_ext_ack *extack)
 	mutex_lock(&pcilend_lender_admin);
 	err = list_empty(&fn->node) ? -ENODEV : make_unavailable(fn, &why);
 	mutex_unlock(&pcilend_lender_admin);
+	mutex_lock(&fn->lock);
+	borrower = fn->lease.node;
+	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
+	if (err == -EBUSY && borrower) {
+		NL_SET_ERR_MSG_FMT(extack, "node %u borrows it: shut down what uses it there, or return it there",
+				   borrower);
+		return err;
+	}
 	return pcilend_refuse(extack, err, why);
 }
 
