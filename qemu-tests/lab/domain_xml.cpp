@@ -59,7 +59,7 @@ std::string domain_xml(const GuestSpec& spec) {
     <type arch='x86_64' machine='{machine}'>hvm</type>
     <kernel>/usr/share/pcilend-lab/guest/vmlinux</kernel>
     <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
-    <cmdline>console=ttyS0 loglevel=5 mitigations=off nokaslr panic=-1</cmdline>
+    <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1</cmdline>
   </os>
   <features>
     <acpi/>

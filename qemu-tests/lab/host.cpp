@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <future>
 #include <mutex>
 
 namespace pcilend::lab {
@@ -71,7 +70,6 @@ struct Running::Shared {
   std::string err;
   UniqueFd interrupts;
   std::atomic<bool> ended = false;
-  std::shared_future<Result<Output>> result;
 };
 
 Running::Running(Running&&) noexcept = default;
@@ -80,11 +78,11 @@ Running::~Running() {
   if (!shared_) return;
   interrupt();
   interrupt();
-  shared_->result.wait();
+  result_.wait();
 }
 
 Result<Output> Running::wait() {
-  return shared_->result.get();
+  return result_.get();
 }
 
 bool Running::ended() const {
@@ -152,8 +150,8 @@ Result<Running> Host::start_as(const std::string& who, const Command& command,
                       fmt::format("exit code {} after {} ms", status->code(), time.count()));
     return Output{status->code(), shared->out, shared->err, time};
   };
-  shared->result = std::async(std::launch::async, std::move(work)).share();
-  return Running(std::move(shared));
+  auto result = std::async(std::launch::async, std::move(work)).share();
+  return Running(std::move(shared), std::move(result));
 }
 
 Result<Output> Host::exec_as(const std::string& who, const Command& command,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -70,9 +71,11 @@ class Running {
  private:
   friend class Host;
   struct Shared;
-  explicit Running(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  Running(std::shared_ptr<Shared> shared, std::shared_future<Result<Output>> result)
+      : shared_(std::move(shared)), result_(std::move(result)) {}
 
   std::shared_ptr<Shared> shared_;
+  std::shared_future<Result<Output>> result_;
 };
 
 class Guest;

@@ -143,11 +143,25 @@ Result<> make_files(const Plan& plan, const Artefacts& artefacts, const Layout& 
   return made ? written : made;
 }
 
-// The first error among those that tasks return; all tasks run to their end.
-Result<> all(std::vector<std::future<Result<>>> tasks) {
+// Waits until all hosts are up. The first that fails takes the others down with it: their boots end
+// at once, and its error is the one that counts.
+Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, const Layout& layout,
+                     Steps& steps) {
+  std::mutex mutex;
   Result<> result;
-  for (auto& task : tasks)
-    if (auto one = task.get(); !one && result) result = one;
+  const auto wait = [&](const Host& host) {
+    const auto up = host.machine().wait_until_up(Deadline(kBoot));
+    if (up) return steps.done(fmt::format("{} (node {}) is up", host.name(), host.node()));
+    const std::lock_guard lock(mutex);
+    if (!result) return;
+    result = up;
+    const Processes processes;
+    (void)processes.kill(processes.in(layout.dir()));
+  };
+  std::vector<std::future<void>> waits;
+  for (const auto& host : hosts)
+    waits.push_back(std::async(std::launch::async, [&wait, &host = *host] { wait(host); }));
+  for (auto& one : waits) one.get();
   return result;
 }
 
@@ -220,14 +234,7 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
           fmt::format("the fabric listens: {} adapters", options.hosts * (options.hosts - 1)));
     }
     for (const auto& host : lab.hosts_) PCILEND_TRY(host->machine().power_on());
-    std::vector<std::future<Result<>>> boots;
-    for (const auto& host : lab.hosts_)
-      boots.push_back(std::async(std::launch::async, [&steps, &host = *host]() -> Result<> {
-        PCILEND_TRY(host.machine().wait_until_up(Deadline(kBoot)));
-        steps.done(fmt::format("{} (node {}) is up", host.name(), host.node()));
-        return {};
-      }));
-    return all(std::move(boots));
+    return await_hosts(lab.hosts_, layout, steps);
   };
   if (auto started = start(); !started) {
     (void)clear(layout);

@@ -9,8 +9,8 @@
 
 namespace pcilend::lab {
 
-// One command at a time changes a lab. Processes that are being started share the lock until they
-// run their own program, so whoever has it sees all of them.
+// One command at a time changes a lab (or a host's power). Processes that are being started share
+// the lock until they run their own program, so whoever has it sees all of them.
 class LabLock {
  public:
   // State if another command has it until the deadline.

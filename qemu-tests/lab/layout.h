@@ -34,6 +34,7 @@ class Layout {
   [[nodiscard]] std::string qemu_pid(int host) const { return of_host(host, "pid"); }
   // Where in the console's log the present boot begins.
   [[nodiscard]] std::string boot(int host) const { return of_host(host, "boot"); }
+  [[nodiscard]] std::string power_lock(int host) const { return of_host(host, "power.lock"); }
   [[nodiscard]] std::string qmp(int host) const { return of_host(host, "qmp"); }
   // The agent's ports: this, and this with ".1", ".2"… behind it.
   [[nodiscard]] std::string agent(int host) const { return of_host(host, "agent"); }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "lab/lab_lock.h"
 #include "lab/qemu_command.h"
 #include "lab/qmp.h"
 #include "lab/unix_socket.h"
@@ -143,6 +144,9 @@ Result<> Machine::off_error() const {
 }
 
 Result<> Machine::power_on() const {
+  // Two commands must not both find it off.
+  const auto lock = LabLock::take(layout_.power_lock(number_), Deadline(kQmp));
+  if (!lock) return tl::unexpected(lock.error());
   if (process()) return fail(ErrorClass::State, "{} is on already", name());
   PCILEND_TRY(begin_boot());
   PCILEND_TRY(

@@ -63,20 +63,40 @@ WindowSize window_size() {
   return {size.ws_row, size.ws_col};
 }
 
-std::function<void(std::string_view)> to(int fd) {
-  return [fd](std::string_view bytes) {
-    // A closed pipe ends this process by SIGPIPE, and that ends the command.
-    (void)write_all(fd, std::as_bytes(std::span(bytes)));
-  };
-}
+// Writes what comes to a descriptor of this process, which may be non-blocking. (A closed pipe ends
+// this process by SIGPIPE, and that ends the command.)
+class Writer {
+ public:
+  explicit Writer(int fd) : fd_(fd) {}
+
+  void operator()(std::string_view bytes) {
+    while (!bytes.empty() && error_ == 0) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n > 0)
+        bytes.remove_prefix(static_cast<size_t>(n));
+      else if (errno == EAGAIN)
+        wait_for(fd_, POLLOUT, Deadline(std::chrono::hours(1)));
+      else if (errno != EINTR)
+        error_ = errno;
+    }
+  }
+  [[nodiscard]] int error() const { return error_; }
+
+ private:
+  int fd_;
+  int error_ = 0;
+};
 
 }  // namespace
 
 Result<ExitStatus> run_in_foreground(Session& session, std::vector<std::string> argv,
                                      const Foreground& how, const Limits& limits) {
+  Writer output(STDOUT_FILENO);
+  Writer errors(STDERR_FILENO);
   RunStreams streams;
-  streams.output = to(STDOUT_FILENO);
-  streams.errors = to(STDERR_FILENO);
+  streams.output = std::ref(output);
+  streams.errors = std::ref(errors);
+  Result<ExitStatus> status;
   if (how.terminal) {
     const SignalFd resized(SIGWINCH);
     streams.terminal = true;
@@ -84,12 +104,17 @@ Result<ExitStatus> run_in_foreground(Session& session, std::vector<std::string> 
     streams.resized = resized.get();
     streams.window = window_size;
     const RawTerminal raw;
-    return session.run(std::move(argv), streams, limits);
+    status = session.run(std::move(argv), streams, limits);
+  } else {
+    if (how.input && has_input()) streams.input = STDIN_FILENO;
+    const SignalFd interrupted(SIGINT);
+    streams.interrupt = interrupted.get();
+    status = session.run(std::move(argv), streams, limits);
   }
-  if (how.input && has_input()) streams.input = STDIN_FILENO;
-  const SignalFd interrupted(SIGINT);
-  streams.interrupt = interrupted.get();
-  return session.run(std::move(argv), streams, limits);
+  for (const Writer* writer : {&output, &errors})
+    if (status && writer->error() != 0)
+      return fail(ErrorClass::Failure, "write: {}", std::strerror(writer->error()));
+  return status;
 }
 
 std::vector<std::string> command_line(std::vector<std::string> arguments) {

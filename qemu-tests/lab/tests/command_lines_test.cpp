@@ -55,7 +55,7 @@ TEST(QemuCommand, WithoutIommuThereIsNone) {
   options.hosts = 1;
   const std::string text = lines(command(options, 1));
   EXPECT_THAT(text, Not(HasSubstr("-iommu,")));
-  EXPECT_THAT(text, HasSubstr("intel_iommu=off amd_iommu=off"));
+  EXPECT_THAT(text, Not(HasSubstr("iommu=on")));
   EXPECT_THAT(text, Not(HasSubstr("vfio-user-pci")));
 }
 

@@ -179,7 +179,7 @@ TEST_F(PayloadTest, WhatIsMissingIsNamed) {
 }
 
 TEST_F(PayloadTest, ArtefactsAreFoundBesideTheProgram) {
-  for (const char* file : {"qemu-system-x86_64", "qemu-img", "root-6.12.ext4"})
+  for (const char* file : {"qemu-system-x86_64", "qemu-img", "root-6.12.ext4", "vmlinuz-6.12"})
     write(artefacts_.image / file, "");
   const auto beside = Artefacts::find(dir_ / "bin/pcilend-lab", "6.12");
   ASSERT_TRUE(beside) << beside.error().message;
