@@ -106,6 +106,12 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 				 PCILEND_MSI_IOVA);
 			return -ENOSPC;
 		}
+		if (layout->dma_window || layout->interrupts.window) {
+			snprintf(why, bytes,
+				 "only memory window %u reaches DMA area and interrupts, and peers look behind window 0: make window 0 of the NTB the largest",
+				 layout->dma_window ?: layout->interrupts.window);
+			return -EOPNOTSUPP;
+		}
 		err = pcilend_range_init(&ap->exports, layout->exports.iova, layout->exports.size,
 					 ap->entries, PCILEND_EXPORTS) ?:
 		      pcilend_range_init(&ap->slots, layout->slots.iova, layout->slots.size,
