@@ -19,7 +19,7 @@ build/build.ninja: CMakeLists.txt CMakePresets.json | deps
 	@cmake --preset release >/dev/null
 
 build: build/build.ninja ## programs in build/bin
-	@cmake --build --preset release -- --quiet
+	@cmake --build --preset release
 
 image: deps ## the lab's QEMU, kernels and file systems
 	@qemu-tests/image/build --kernel $(KERNEL)
