@@ -86,8 +86,8 @@ std::optional<ProcessId> Machine::process() const {
 
 Condition Machine::condition() const {
   if (!process()) return Condition::Off;
-  const Deadline deadline(kStatus);
-  auto session = open_session(deadline);
+  // Whatever the console says, an agent that answers is believed.
+  const auto session = open_session(Deadline(kStatus), {});
   // All ports in use: it runs so well that it is busy.
   if (session || session.error().kind == ErrorClass::State) return Condition::Running;
   return panic_line(this_boots_console()).empty() ? Condition::Silent : Condition::Panicked;
@@ -204,11 +204,15 @@ Result<> Machine::panic() const {
 }
 
 Result<agent::Session> Machine::open_session(const Deadline& deadline) const {
+  return open_session(deadline, [this] { return obituary(); });
+}
+
+Result<agent::Session> Machine::open_session(const Deadline& deadline,
+                                             const std::function<std::string()>& obituary) const {
   if (!process()) return tl::unexpected(off_error().error());
   auto connection = agent::connect(layout_.agent(number_), deadline);
   if (!connection) return tl::unexpected(std::move(connection).error().in(name()));
-  auto session =
-      agent::Session::open(std::move(*connection), deadline, [this] { return obituary(); });
+  auto session = agent::Session::open(std::move(*connection), deadline, obituary);
   if (!session) return tl::unexpected(std::move(session).error().in(name()));
   return session;
 }

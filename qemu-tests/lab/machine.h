@@ -2,6 +2,7 @@
 // One host VM: its QEMU, its power, its console, and the way to its agent.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -63,6 +64,9 @@ class Machine {
 
  private:
   [[nodiscard]] Result<> begin_boot() const;
+  // Gives up early where `obituary` says something.
+  [[nodiscard]] Result<agent::Session> open_session(
+      const Deadline& deadline, const std::function<std::string()>& obituary) const;
   [[nodiscard]] std::string this_boots_console() const;
   [[nodiscard]] std::string panic_line(std::string_view log) const;
   [[nodiscard]] Error with_console(Error error) const;

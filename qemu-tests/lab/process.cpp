@@ -112,6 +112,10 @@ Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
   if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
   const UniqueFd permission(ends[0]);
   UniqueFd permit(ends[1]);
+  // Closed by the child's exec: until then it can't be told from this process by its environment.
+  if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
+  const UniqueFd began(ends[0]);
+  UniqueFd beginning(ends[1]);
   const int output = request.output >= 0 ? request.output : log.get();
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
@@ -124,6 +128,9 @@ Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
   const std::string line = fmt::format("{} {}\n", id->pid, id->start);
   PCILEND_TRY(environment_.replace_file(request.pid_file, line));
   PCILEND_TRY(write_all(permit.get(), std::as_bytes(std::span("g", 1))));
+  beginning.reset();
+  char byte = 0;
+  while (::read(began.get(), &byte, 1) < 0 && errno == EINTR) continue;
   return *id;
 }
 
