@@ -10,6 +10,7 @@
  * lock for a step at a time.
  */
 
+#include <linux/delay.h>
 #include <linux/iommu.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -22,6 +23,14 @@
 
 /* Nothing tells of memory that is plugged in: it is looked for this often. */
 #define WATCH_MS 1000
+
+/*
+ * While memory is being unmapped it can still be pinned, and type1 asks again and again to unpin
+ * it, and BUGs at the eleventh time (vfio_dma_do_unmap()). So nothing is pinned for a while after
+ * it asked, and longer if it asks for the same again.
+ */
+#define HOLD_MS 20
+#define HOLD_MAX_MS 2000
 
 static int op_pin(void *context, u64 gpa, u32 pages, u64 *pfn)
 {
@@ -110,18 +119,40 @@ static const struct pcilend_guestmem_ops memory_ops = {
 	.slot_get = op_slot_get,
 };
 
+/* Somebody unmaps memory: no pinning until it is gone. */
+static void hold(struct mdev_memory *memory, u64 gpa, u64 size)
+{
+	bool again = memory->held_gpa == gpa && memory->held_size == size &&
+		     time_before(jiffies, memory->held_until + msecs_to_jiffies(HOLD_MAX_MS));
+
+	lockdep_assert_held(&memory->lock);
+	memory->hold_ms = again ? min(2 * memory->hold_ms, (unsigned int)HOLD_MAX_MS) : HOLD_MS;
+	memory->held_gpa = gpa;
+	memory->held_size = size;
+	memory->held_until = jiffies + msecs_to_jiffies(memory->hold_ms);
+}
+
 static int find_memory(struct mdev_memory *memory)
 {
+	bool held;
 	int ret = 1;
 
 	scoped_guard(mutex, &memory->lock) {
-		if (memory->open)
+		if (!memory->stopping)
 			pcilend_guestmem_begin(memory->state);
 	}
 	while (ret > 0) {
-		scoped_guard(mutex, &memory->lock)
-			ret = memory->open ? pcilend_guestmem_step(memory->state) : -ESTALE;
-		cond_resched();
+		scoped_guard(mutex, &memory->lock) {
+			held = time_before(jiffies, memory->held_until);
+			if (memory->stopping)
+				ret = -ESTALE;
+			else if (!held)
+				ret = pcilend_guestmem_step(memory->state);
+		}
+		if (held)
+			msleep(HOLD_MS);
+		else
+			cond_resched();
 	}
 	return ret;
 }
@@ -140,7 +171,7 @@ static int mirror_segments(struct mdev_device_state *state)
 		scoped_guard(mutex, &memory->lock) {
 			while (i < memory->state->segments && memory->state->segment[i].mirrored)
 				i++;
-			if (!memory->open)
+			if (memory->stopping)
 				return -ESTALE;
 			if (i == memory->state->segments)
 				return 0;
@@ -216,7 +247,7 @@ static void plan(struct mdev_device_state *state)
 	unsigned int ms = WATCH_MS;
 
 	lockdep_assert_held(&memory->lock);
-	if (!memory->open || !memory->watching)
+	if (memory->stopping || !memory->watching)
 		return;
 	if (!pcilend_guestmem_stable(memory->state))
 		ms = pcilend_guestmem_delay(memory->state);
@@ -321,6 +352,7 @@ void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length)
 	guard(mutex)(&memory->lock);
 	if (!memory->open)
 		return;
+	hold(memory, iova, length);
 	unpinned = pcilend_guestmem_forget(memory->state, iova, length);
 	trace_pcilend_mdev_forget(state->remote->id, iova, length, unpinned);
 	plan(state);
@@ -332,6 +364,7 @@ void mdev_memory_init(struct mdev_device_state *state)
 
 	mutex_init(&memory->pass_lock);
 	mutex_init(&memory->lock);
+	memory->stopping = true;
 	INIT_DELAYED_WORK(&memory->work, memory_work);
 }
 
@@ -359,6 +392,8 @@ int mdev_memory_open(struct mdev_device_state *state)
 	memory->granted = false;
 	memory->watching = false;
 	memory->spent_ns = 0;
+	memory->held_until = jiffies;
+	memory->stopping = false;
 	memory->open = true;
 	return 0;
 
@@ -370,20 +405,24 @@ err_free:
 }
 
 /*
- * Everything is unmapped and unpinned, and stays so, and the lender is asked for nothing any more.
- * The slots are kept: the function may still write to them.
+ * The function is stopped if that is still possible, then everything is unmapped and unpinned, and
+ * stays so, and the lender is asked for nothing any more. The slots are kept: if it could not be
+ * stopped, the function may still write to them.
  */
 void mdev_memory_revoke(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
 
-	scoped_guard(mutex, &memory->lock) {
-		if (memory->open)
-			pcilend_guestmem_release(memory->state);
-		memory->open = false;
-	}
 	/* A pass under way ends at its next step. */
+	scoped_guard(mutex, &memory->lock)
+		memory->stopping = true;
 	guard(mutex)(&memory->pass_lock);
+	memory->wanted = false;
+	grant(state, false);
+	guard(mutex)(&memory->lock);
+	if (memory->open)
+		pcilend_guestmem_release(memory->state);
+	memory->open = false;
 	memory->granted = false;
 }
 
@@ -391,11 +430,6 @@ void mdev_memory_close(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
 
-	scoped_guard(mutex, &memory->pass_lock) {
-		memory->wanted = false;
-		/* Also if this fails, nothing is reached any more after the next line. */
-		grant(state, false);
-	}
 	mdev_memory_revoke(state);
 	cancel_delayed_work_sync(&memory->work);
 }

@@ -93,11 +93,15 @@ struct mdev_memory {
 
 	struct mutex lock;		/* taken for a step of a pass, and by VFIO's callback */
 	bool open;			/* lock: pages may be pinned */
+	bool stopping;			/* lock: soon they may not */
 	bool watching;			/* lock: unmaps call for a pass */
 	struct pcilend_guestmem *state;	/* lock */
 	struct page **page;		/* lock: PCILEND_GUEST_BLOCK_PAGES each */
 	struct scatterlist *sg;
 	struct iommu_domain *domain;	/* constant while open */
+	u64 held_gpa, held_size;	/* lock: unmapped last */
+	unsigned int hold_ms;		/* lock: nothing is pinned for so long after that, */
+	unsigned long held_until;	/* lock: and until then, in jiffies */
 
 	struct delayed_work work;
 };

@@ -101,7 +101,7 @@ static struct pcilend_guest_segment *segment_at(struct pcilend_guestmem *memory,
 	return NULL;
 }
 
-/* Start of the next segment behind @gpa, which is in none. */
+/* Start of the next segment behind @gpa. */
 static u64 segment_after(const struct pcilend_guestmem *memory, u64 gpa)
 {
 	u64 start = NOWHERE;
@@ -286,22 +286,16 @@ unpin:
 /* The page at memory->at is a hole: where to look next. */
 static void skip(struct pcilend_guestmem *memory)
 {
-	u64 at = memory->at, next, base;
+	u64 at = memory->at, base = area_start(at);
+	u64 next = round_up_to(at + 1, PCILEND_GUEST_STRIDE);
 	const struct pcilend_guest_segment *segment = segment_at(memory, at);
-	u32 range;
+	u32 range = range_from(memory, at);
 
-	memory->missed = at;
-	if (at < PCILEND_GUEST_LEGACY_END) {
-		memory->at += PCILEND_GUEST_PAGE;
-		return;
-	}
-	if (segment) {
-		memory->at = lesser(round_up_to(at + 1, PCILEND_GUEST_GRAIN), segment->end);
-		return;
-	}
-	base = area_start(at);
-	next = round_up_to(at + 1, PCILEND_GUEST_STRIDE);
-	if (at < PCILEND_GUEST_LOW_END)
+	if (at < PCILEND_GUEST_LEGACY_END)
+		next = at + PCILEND_GUEST_PAGE;
+	else if (segment)
+		next = lesser(round_up_to(at + 1, PCILEND_GUEST_GRAIN), segment->end);
+	else if (at < PCILEND_GUEST_LOW_END)
 		next = PCILEND_GUEST_HIGH_START;
 	else if (base == PCILEND_GUEST_MOVED_START && memory->found <= base)
 		next = PCILEND_GUEST_ADDRESS_END;
@@ -309,9 +303,10 @@ static void skip(struct pcilend_guestmem *memory)
 		next = at < PCILEND_GUEST_MOVED_START ? PCILEND_GUEST_MOVED_START :
 							PCILEND_GUEST_ADDRESS_END;
 
-	range = range_from(memory, at);
+	/* Nothing known is jumped over. */
 	if (range < memory->ranges)
 		next = lesser(next, memory->range[range].start);
+	memory->missed = at;
 	memory->at = lesser(next, segment_after(memory, at));
 }
 
@@ -380,7 +375,7 @@ static int advance(struct pcilend_guestmem *memory)
 
 	for (pages = room(memory, segment); ; pages /= 2) {
 		ret = take(memory, segment, memory->at, pages);
-		if (!is_hole(ret) || pages == 1)
+		if (!is_hole(ret) || pages <= 1)
 			break;
 	}
 	if (is_hole(ret)) {

@@ -509,6 +509,35 @@ TEST_F(Guest, HolesInASegmentAreFoundAgain) {
   expect_all_mapped();
 }
 
+// Islands smaller than the grain, known from when they touched other memory, then more around them.
+TEST_F(Guest, KnownIslandsAreNotJumpedOver) {
+  q35(64 * MiB);
+  settle();
+  for (u64 at = 4 * MiB; at < 60 * MiB; at += 2 * MiB) {
+    unmap(at, at + 2 * MiB);
+    ram(at, at + kPage);
+    ram(at + 60 * KiB, at + 72 * KiB);
+  }
+  settle();
+  expect_all_mapped();
+  std::mt19937 random(3);
+  for (int round = 0; round < 400; round++) {
+    u64 at = 4 * MiB + (random() % (50 * 256)) * kPage;
+    u64 end = at + (1 + random() % 40) * kPage;
+    if (random() % 3) {
+      if (!ram_.touches(at, end)) ram(at, end);
+    } else {
+      unmap(at, end);
+    }
+    if (random() % 4 == 0) {
+      ASSERT_EQ(pass(), 0);
+    }
+  }
+  ram(1 * MiB, 64 * MiB);
+  settle();
+  expect_all_mapped();
+}
+
 TEST_F(Guest, MappedBarsAreNoMemory) {
   q35(16 * MiB);
   bar_.add(16 * MiB, 17 * MiB);
