@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::string_view kFrontend = "mdev";
 
+// Advice for steps that do not end.
+constexpr std::string_view kSeeKernelLog = "see dmesg";
+constexpr std::string_view kSeeLink = "see 'pcilend link' and dmesg";
+
 // A function that was given up a moment ago is stopped and reset first; that takes its time.
 constexpr std::chrono::milliseconds kSettleLimit{10000};
 constexpr std::chrono::milliseconds kSettlePoll{100};
@@ -81,7 +85,7 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
 // The function, once it may be borrowed by `owner`.
 Result<Function> wait_until_free(HookContext& context, Client& client, const Uuid& uuid,
                                  uint32_t this_node, const std::string& owner) {
-  context.steps.begin(fmt::format("looking up function {}", to_string(uuid)));
+  context.steps.begin(fmt::format("looking up function {}", to_string(uuid)), kSeeKernelLog);
   auto function = find(client, uuid, this_node);
   for (auto waited = kSettleLimit.zero();
        function && in_transition(*function) && waited < kSettleLimit; waited += kSettlePoll) {
@@ -97,14 +101,16 @@ Result<> take(HookContext& context, Client& client, const Function& f, Record* r
   const Environment& environment = context.environment;
   record->functions.push_back({f.id, f.uuid});
   PCILEND_TRY(save_record(environment, *record));
-  context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender));
+  context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender),
+                      kSeeLink);
   auto borrowed = client.borrow(f.id, kFrontend, to_string(record->domain));
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
   if (mdev_exists(environment, f.uuid)) return {};
 
   record->functions.back().created = true;
   PCILEND_TRY(save_record(environment, *record));
-  context.steps.begin(fmt::format("creating the mediated device of {}", to_string(f.id)));
+  context.steps.begin(fmt::format("creating the mediated device of {}", to_string(f.id)),
+                      kSeeKernelLog);
   auto created = create_mdev(environment, f.id, f.uuid);
   if (created) return {};
   // Not made by us: not ours to remove.
@@ -117,11 +123,11 @@ Result<> take(HookContext& context, Client& client, const Function& f, Record* r
 Result<> undo(HookContext& context, Client& client, const FunctionRecord& f,
               const std::string& owner) {
   if (f.created) {
-    context.steps.begin(fmt::format("removing mediated device {}, which something may still use,",
-                                    to_string(f.uuid)));
+    context.steps.begin(fmt::format("removing mediated device {}", to_string(f.uuid)),
+                        "a process still has it open, see dmesg");
     PCILEND_TRY(remove_mdev(context.environment, f.uuid));
   }
-  context.steps.begin(fmt::format("returning {}", to_string(f.id)));
+  context.steps.begin(fmt::format("returning {}", to_string(f.id)), kSeeLink);
   const auto function = client.function(f.id);
   if (!function && function.error().kind == ErrorClass::NotFound) return {};  // withdrawn
   if (!function) return tl::unexpected(function.error());
@@ -161,7 +167,7 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
   const auto former = load_record(context.environment, domain.uuid);
   if (!former) return tl::unexpected(former.error());
   if (domain.functions.empty() && !*former) return {};
-  context.steps.begin("asking pcilend.ko");
+  context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
   // The domain is about to start, so it does not run: what is recorded was left behind.
@@ -192,7 +198,7 @@ Result<> release_domain(HookContext& context, const Domain& domain) {
   // Without the module there are no leases and no mediated devices.
   if (!context.environment.exists("/sys/bus/pcilend"))
     return save_record(context.environment, Record{domain.name, domain.uuid, {}});
-  context.steps.begin("asking pcilend.ko");
+  context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
   return undo_all(context, **client, **record);

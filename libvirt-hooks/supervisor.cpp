@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Lines from the child to the parent: a kind, and text behind it.
-constexpr char kStep = 's';
+constexpr char kStep = 's';   // what it does, a tab, advice
 constexpr char kError = 'e';  // then the error's class as a digit
 constexpr char kDone = 'd';
 
@@ -33,7 +33,9 @@ void send_line(int pipe, std::string line) {
 class PipeSteps final : public Steps {
  public:
   explicit PipeSteps(int pipe) : pipe_(pipe) {}
-  void begin(std::string_view what) override { send_line(pipe_, kStep + std::string(what)); }
+  void begin(std::string_view what, std::string_view advice) override {
+    send_line(pipe_, fmt::format("{}{}\t{}", kStep, what, advice));
+  }
 
  private:
   int pipe_;
@@ -88,17 +90,22 @@ class Lines {
 
 Result<> watch(Lines& lines, std::chrono::milliseconds limit, bool* late) {
   std::string step = "starting";
+  std::string advice = "is this host overloaded?";
   std::string line;
   while (lines.next(Clock::now() + limit, &line, late)) {
     if (line.empty()) break;
-    if (line[0] == kStep) step = line.substr(1);
+    if (line[0] == kStep) {
+      const size_t tab = line.find('\t');
+      step = line.substr(1, tab - 1);
+      advice = line.substr(tab + 1);
+    }
     if (line[0] == kDone) return {};
     if (line[0] == kError && line.size() > 1)
       return tl::unexpected(Error{static_cast<ErrorClass>(line[1] - '0'), line.substr(2)});
   }
   if (*late)
-    return fail(ErrorClass::Unreachable, "{} took more than {:g} s: see 'pcilend link' and dmesg",
-                step, std::chrono::duration<double>(limit).count());
+    return fail(ErrorClass::Unreachable, "{} took more than {:g} s: {}", step,
+                std::chrono::duration<double>(limit).count(), advice);
   return fail(ErrorClass::Failure, "{} ended unexpectedly: see dmesg", step);
 }
 

@@ -10,12 +10,12 @@
 
 namespace pcilend {
 
-// Told by the work what it does next: "borrowing 40001 from node 4". Each step has the time limit
-// for itself.
+// Told by the work what it does next ("borrowing 40001 from node 4"), and what to look at if that
+// does not end. Each step has the time limit for itself.
 class Steps {
  public:
   virtual ~Steps() = default;
-  virtual void begin(std::string_view what) = 0;
+  virtual void begin(std::string_view what, std::string_view advice) = 0;
 };
 
 // Runs `work` in a child process without standard streams, and returns what it returns. If a step

@@ -45,6 +45,19 @@ TEST(DomainXml, FindsTheFunctionsAmongOtherDevices) {
   EXPECT_EQ(to_string(domain->functions[0]), kOurs);
 }
 
+// What libvirt 11.3 gave its hook on Debian trixie.
+TEST(DomainXml, IsReadInEveryPhase) {
+  for (const char* phase :
+       {"prepare-begin", "started-begin", "reconnect-begin", "stopped-end", "release-end"}) {
+    const auto domain = parse_domain_xml(testdata(std::string(phase) + ".xml"));
+    ASSERT_TRUE(domain) << phase << ": " << domain.error().message;
+    EXPECT_EQ(domain->name, "vm1") << phase;
+    EXPECT_EQ(to_string(domain->uuid), "6eb61858-c9a4-47b5-991f-31aae14f91c5") << phase;
+    ASSERT_EQ(domain->functions.size(), 1u) << phase;
+    EXPECT_EQ(to_string(domain->functions[0]), "70636c64-9a83-8129-b2cc-fbad277ec083") << phase;
+  }
+}
+
 TEST(DomainXml, OtherPlacesForAUuidDoNotCount) {
   for (const std::string& devices : std::vector<std::string>{
            hostdev("pci", kOurs),

@@ -47,6 +47,13 @@ Result<Answer> command_borrow(Session& session, const Options& options) {
   const auto function = find_remote_function(session, options.targets.front(), &answer.this_node);
   if (!function) return tl::unexpected(function.error());
   auto borrowed = session.client.borrow(function->id, options.frontend, *owner);
+  if (!borrowed && borrowed.error().kind == ErrorClass::Unsupported &&
+      !session.environment.exists("/sys/module/pcilend_" + options.frontend))
+    return fail(
+        ErrorClass::Unsupported,
+        "{}: frontend '{}' is not loaded: run 'modprobe pcilend_{}', or choose another with "
+        "--frontend",
+        to_string(function->id), options.frontend, options.frontend);
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(to_string(function->id)));
   answer.functions.push_back(std::move(*borrowed));
   return answer;

@@ -125,7 +125,7 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
     const size_t colon = text.find(": ");
     row(text.substr(0, colon), text.substr(colon + 2));
   }
-  if (f.guest_bytes)
+  if (f.guest_bytes.value_or(0) > 0)
     row("guest memory",
         size_text(*f.guest_bytes) +
             (f.guest_map_us

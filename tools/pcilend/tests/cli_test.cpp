@@ -198,6 +198,16 @@ TEST_F(CliTest, ReturnByForceTakesItFromAnotherOwner) {
   EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow me", "return 40001 me"));
 }
 
+TEST_F(CliTest, AFrontendThatIsNotLoadedIsNamed) {
+  kernel_.refuse = [](const std::string&) -> Result<> {
+    return fail(ErrorClass::Unsupported, "it can't be used so");
+  };
+  expect_refused({"borrow", "40001"}, ErrorClass::Unsupported,
+                 "40001: frontend 'shadow' is not loaded: run 'modprobe pcilend_shadow'");
+  fs::create_directories(root_ / "sys/module/pcilend_shadow");
+  expect_refused({"borrow", "40001"}, ErrorClass::Unsupported, "40001: it can't be used so");
+}
+
 TEST_F(CliTest, BorrowIsByUuidToo) {
   EXPECT_EQ(run({"borrow", "70636c64-1111-8222-8333-000000040001"}).status, 0);
   EXPECT_EQ(kernel_.log.size(), 1u);
