@@ -55,6 +55,7 @@
 extern u16 pcilend_node;		/* 0: not set, links are refused */
 extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
+extern bool pcilend_unsafe_interrupts;
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
 
 /* A boot id; neither half is 0. */

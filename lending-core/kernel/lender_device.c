@@ -61,8 +61,8 @@ int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG_FMT(extack, "it shares its IOMMU group with %s: lend one from its own group",
 				   pci_name(found.other));
 		err = -EXDEV;
-	} else if (!iommu_group_has_isolated_msi(group)) {
-		NL_SET_ERR_MSG(extack, "interrupt remapping is off, so a borrower could raise any interrupt here: enable it in the firmware, and boot without intremap=off");
+	} else if (!pcilend_unsafe_interrupts && !iommu_group_has_isolated_msi(group)) {
+		NL_SET_ERR_MSG(extack, "interrupt remapping is off, so a borrower could raise any interrupt here: enable it in the firmware and boot without intremap=off, or load pcilend with unsafe_interrupts=1");
 		err = -EPERM;
 	}
 	iommu_group_put(group);

@@ -180,6 +180,18 @@ static const struct ntb_ctx_ops link_ops = {
 	.db_event = db_event,
 };
 
+/* The peer reaches the interrupt range; remapping limits it to interrupts of the NTB itself. */
+static bool interrupts_are_safe(struct pcilend_link *link)
+{
+	struct iommu_group *group = iommu_group_get(&link->pdev->dev);
+	bool safe = group && iommu_group_has_isolated_msi(group);
+
+	iommu_group_put(group);
+	if (!safe && pcilend_unsafe_interrupts)
+		pci_warn(link->pdev, "pcilend: interrupt remapping is off: the peer can raise any interrupt on this host\n");
+	return safe || pcilend_unsafe_interrupts;
+}
+
 /* What is missing for good, with its cure; NULL if nothing is. */
 static const char *missing(struct pcilend_link *link)
 {
@@ -191,6 +203,8 @@ static const char *missing(struct pcilend_link *link)
 		return "the NTB is not behind an IOMMU: boot with intel_iommu=on or amd_iommu=on";
 	if (!(ap->domain->type & __IOMMU_DOMAIN_PAGING))
 		return "its IOMMU passes addresses through: boot without iommu=pt";
+	if (!interrupts_are_safe(link))
+		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
 	if (!ap->windows)

@@ -18,6 +18,7 @@
 u16 pcilend_node;
 u64 pcilend_boot;
 unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
+bool pcilend_unsafe_interrupts;
 struct workqueue_struct *pcilend_wq;
 
 static atomic_t generation = ATOMIC_INIT(1);
@@ -27,6 +28,9 @@ MODULE_PARM_DESC(node, "id of this host in the fabric, 1 to 65535, different on 
 
 module_param_named(lease_ms, pcilend_lease_ms, uint, 0444);
 MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (2000 to 3600000, default 10000)");
+
+module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
+MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
 
 void pcilend_changed(void)
 {
