@@ -121,7 +121,8 @@ static void device_close(struct vfio_device *vdev)
 	if (pcilend_remote_lease(state->remote, NULL) == state->lease)
 		err = pcilend_return(state->remote, state->owner);
 	if (err)
-		dev_err(&state->remote->dev, "can't be returned: error %d\n", err);
+		dev_notice(&state->remote->dev, "returned as soon as the lender answers (error %d)\n",
+			   err);
 	mdev_memory_free(state);
 	trace_pcilend_mdev_state(state->remote->id, "close", err);
 }

@@ -20,6 +20,8 @@
 
 #define DRIVER_NAME "pcilend_mdev"
 
+struct workqueue_struct *mdev_wq;
+
 /* The lease was lost without having been returned. */
 static void function_lost(struct pcilend_remote *remote, enum pcilend_lost_reason reason)
 {
@@ -174,9 +176,12 @@ static int __init pcilend_mdev_init(void)
 {
 	int err;
 
+	mdev_wq = alloc_workqueue("pcilend_mdev", WQ_UNBOUND, 0);
+	if (!mdev_wq)
+		return -ENOMEM;
 	err = mdev_register_driver(&mdev_pcilend_driver);
 	if (err)
-		return err;
+		goto err_workqueue;
 	err = pci_register_driver(&virtual_driver);
 	if (err)
 		goto err_mdev;
@@ -189,6 +194,8 @@ err_pci:
 	pci_unregister_driver(&virtual_driver);
 err_mdev:
 	mdev_unregister_driver(&mdev_pcilend_driver);
+err_workqueue:
+	destroy_workqueue(mdev_wq);
 	return err;
 }
 
@@ -197,6 +204,7 @@ static void __exit pcilend_mdev_exit(void)
 	pcilend_frontend_unregister(&mdev_frontend);
 	pci_unregister_driver(&virtual_driver);
 	mdev_unregister_driver(&mdev_pcilend_driver);
+	destroy_workqueue(mdev_wq);
 }
 
 module_init(pcilend_mdev_init);

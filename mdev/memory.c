@@ -197,6 +197,8 @@ static const char *explain(int error)
 		return "the VMM must use a type1v2 container or iommufd";
 	case -ETIMEDOUT:
 		return "the lender does not answer";
+	case -ENETDOWN:
+		return "the link to the lender is down";
 	default:
 		return "see the error number";
 	}
@@ -251,7 +253,7 @@ static void plan(struct mdev_device_state *state)
 		return;
 	if (!pcilend_guestmem_stable(memory->state))
 		ms = pcilend_guestmem_delay(memory->state);
-	mod_delayed_work(system_unbound_wq, &memory->work, msecs_to_jiffies(ms));
+	mod_delayed_work(mdev_wq, &memory->work, msecs_to_jiffies(ms));
 }
 
 /* Passes until one was not disturbed. */

@@ -128,6 +128,7 @@ static inline struct mdev_device_state *to_state(struct vfio_device *vdev)
 }
 
 /* main.c */
+extern struct workqueue_struct *mdev_wq;	/* unbound: passes may take long */
 extern struct pcilend_frontend mdev_frontend;
 extern struct mdev_driver mdev_pcilend_driver;
 

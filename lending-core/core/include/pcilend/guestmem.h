@@ -41,7 +41,7 @@ __BEGIN_DECLS
 #define PCILEND_GUEST_REACH (64ULL << 30)
 #define PCILEND_GUEST_GRAIN (64ULL << 10)
 
-#define PCILEND_GUEST_SEGMENTS 16
+#define PCILEND_GUEST_SEGMENTS 64	/* as many as a lender maps for a lease */
 #define PCILEND_GUEST_RANGES 1024
 
 /* Unchanged passes after which memory that was unmapped is taken for gone. */
