@@ -255,8 +255,8 @@ void Fabric::arrive_write(Adapter& from, unsigned window, uint64_t offset,
         break;
       case Adapter::Where::Nowhere:
         path.count_lost_write(Loss::Unmapped);
-        log_.artefact("unmapped write", "{}: {} bytes at window {} + {:#x} (bus {:#x})",
-                      from.name(), part.size(), window, offset, landing.address);
+        log_.fault("unmapped write", "{}: {} bytes at window {} + {:#x} (bus {:#x})", from.name(),
+                   part.size(), window, offset, landing.address);
         break;
       case Adapter::Where::Interrupt:
       case Adapter::Where::Message:
@@ -315,8 +315,8 @@ void Fabric::arrive_read(Adapter& from, unsigned window, const ReadTicket& ticke
       case Adapter::Where::Interrupt:  // nothing answers reads there
       case Adapter::Where::Nowhere:
         path.count_lost_read(Loss::Unmapped);
-        log_.artefact("unmapped read", "{}: {} bytes at window {} + {:#x} (bus {:#x})", from.name(),
-                      landing.size, window, offset, landing.address);
+        log_.fault("unmapped read", "{}: {} bytes at window {} + {:#x} (bus {:#x})", from.name(),
+                   landing.size, window, offset, landing.address);
         break;
     }
     done += landing.size;
@@ -372,8 +372,8 @@ void Fabric::on_read_answer(uint64_t sequence, size_t position, uint64_t address
     if (target == Target::Bar) note_answer(*read.from, address);
   } else {
     path_of(*read.from).count_lost_read(Loss::Unmapped);
-    log_.artefact("unmapped read", "{}: bus {:#x}: {}", read.from->name(), address,
-                  std::strerror(answer.error()));
+    log_.fault("unmapped read", "{}: bus {:#x}: {}", read.from->name(), address,
+               std::strerror(answer.error()));
   }
   if (--read.unanswered == 0) finish_read(sequence, std::nullopt);
 }
@@ -436,8 +436,8 @@ void Fabric::answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss) {
 
 void Fabric::dma_write_failed(Adapter& adapter, int error) {
   path_of(peer_of(adapter)).count_lost_write(Loss::Unmapped);
-  log_.artefact("refused write", "{}: the host's bus refused a posted write: {}", adapter.name(),
-                std::strerror(error));
+  log_.fault("refused write", "{}: the host's bus refused a posted write: {}", adapter.name(),
+             std::strerror(error));
 }
 
 void Fabric::bad_map(Adapter& adapter, const DmaMap& map, int error) {

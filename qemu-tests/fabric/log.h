@@ -22,14 +22,23 @@ class Log {
 
   template <class... Args>
   void info(fmt::format_string<Args...> text, Args&&... args) {
-    write("", fmt::format(text, std::forward<Args>(args)...));
+    write("", "", fmt::format(text, std::forward<Args>(args)...));
   }
 
-  // Something that would not have happened on hardware, or that a guest should not do. At most
-  // kPerSecond lines of one `kind` a second; what was left out is counted in the next line.
+  // Something that hardware does too, but a guest seldom wants: a closed window, an unmapped
+  // address. At most kPerSecond lines of one `kind` a second; what was left out is counted in the
+  // next line.
+  template <class... Args>
+  void fault(std::string_view kind, fmt::format_string<Args...> text, Args&&... args) {
+    if (admit("FAULT", kind)) write("FAULT", kind, fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // Something that would not have happened on hardware: look here first when a guest behaves
+  // strangely. Limited as faults are.
   template <class... Args>
   void artefact(std::string_view kind, fmt::format_string<Args...> text, Args&&... args) {
-    if (admit(kind)) write(kind, fmt::format(text, std::forward<Args>(args)...));
+    if (admit("ARTEFACT", kind))
+      write("ARTEFACT", kind, fmt::format(text, std::forward<Args>(args)...));
   }
 
  private:
@@ -41,8 +50,8 @@ class Log {
     unsigned omitted = 0;
   };
 
-  bool admit(std::string_view kind);
-  void write(std::string_view kind, const std::string& text);
+  bool admit(std::string_view level, std::string_view kind);
+  void write(std::string_view level, std::string_view kind, const std::string& text);
 
   Clock clock_;
   Sink sink_;

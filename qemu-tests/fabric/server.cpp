@@ -14,6 +14,8 @@ namespace pcilend::fabric {
 namespace {
 
 constexpr size_t kMaxRequest = 1 << 20;
+// Buffers read from a host that seems to be replaced; more than a socket holds.
+constexpr int kDrainRounds = 64;
 
 Result<sockaddr_un> address_of(const std::filesystem::path& path) {
   sockaddr_un address{};
@@ -156,8 +158,9 @@ Result<> Server::listen(const std::filesystem::path& path, std::function<void(Un
 }
 
 void Server::connect_host(Adapter& adapter, UniqueFd socket) {
-  // The one before may be gone already, and its end still unread.
-  if (adapter.session() != nullptr) on_host(adapter, EPOLLIN);
+  // The one before may be gone already, and its end still unread behind what it sent.
+  for (int round = 0; adapter.session() != nullptr && round < kDrainRounds; round++)
+    on_host(adapter, EPOLLIN);
   if (adapter.session() != nullptr) {
     log_.artefact("second client", "{}: refused, one is connected", adapter.name());
     return;

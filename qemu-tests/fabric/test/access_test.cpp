@@ -80,7 +80,7 @@ TEST_F(AccessTest, AClosedWindowAnswersAllOnes) {
   EXPECT_EQ(b->ram.get<uint32_t>(0), 0u);
   EXPECT_EQ(lost_reads(1, 2, Loss::Unmapped), 1u);
   EXPECT_EQ(lost_writes(1, 2, Loss::Unmapped), 1u);
-  EXPECT_TRUE(logged("ARTEFACT unmapped read: host1-host2"));
+  EXPECT_TRUE(logged("FAULT unmapped read: host1-host2"));
 }
 
 TEST_F(AccessTest, ATranslationToBusAddress0IsOpen) {
