@@ -268,7 +268,7 @@ Result<std::unique_ptr<Work>> begin_sweep(Fabric& fabric, const json& request, R
 
 }  // namespace
 
-std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, Respond respond) {
+std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Respond& respond) {
   const json request = json::parse(line, nullptr, false);
   if (!request.is_object()) {
     respond(refusal("the request is not a JSON object"));

@@ -22,6 +22,6 @@ class Work {
 
 // Carries out one request line. Calls `respond` once, at once or later; in the latter case what is
 // returned must be kept until then.
-std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, Respond respond);
+std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Respond& respond);
 
 }  // namespace pcilend::fabric

@@ -449,7 +449,7 @@ void Fabric::bad_map(Adapter& adapter, const DmaMap& map, int error) {
 }
 
 void Fabric::probe(size_t from, size_t victim, unsigned window, uint64_t offset,
-                   std::function<void(Probe)> done) {
+                   const std::function<void(Probe)>& done) {
   Adapter& to = adapter(victim, from);
   if (!link(from, victim).up) return done(Probe::NoAnswer);
   constexpr uint64_t kProbeSize = 4;

@@ -69,7 +69,7 @@ class Fabric final : private Bridge {
   // One read of an attacker at `from`, not counted as traffic.
   enum class Probe { NoAnswer, Memory, Bar, Interrupt };
   void probe(size_t from, size_t victim, unsigned window, uint64_t offset,
-             std::function<void(Probe)> done);
+             const std::function<void(Probe)>& done);
 
   Timers& timers() { return timers_; }
   [[nodiscard]] TimePoint now() const { return clock_(); }
