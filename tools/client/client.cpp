@@ -23,7 +23,7 @@ class NetlinkClient final : public Client {
     auto functions = all(Request(PCILEND_CMD_FUNCTION_GET, Request::Kind::Dump), decode_function);
     if (functions)
       std::sort(functions->begin(), functions->end(),
-                [](const Function& a, const Function& b) { return a.id < b.id; });
+                [](const Function& a, const Function& b) { return a.id.value < b.id.value; });
     return functions;
   }
 
@@ -75,7 +75,7 @@ class NetlinkClient final : public Client {
     Request request(PCILEND_CMD_RETURN);
     request.put(PCILEND_A_ID, id.value);
     if (!owner.empty()) request.put(PCILEND_A_OWNER, owner);
-    return change(std::move(request));
+    return change(request);
   }
 
  private:

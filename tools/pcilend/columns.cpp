@@ -107,6 +107,7 @@ Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
                                     [&](const Column<T>& column) { return column.name == name; });
     if (found == all.end()) {
       std::vector<std::string_view> names;
+      names.reserve(all.size());
       for (const auto& column : all) names.push_back(column.name);
       return fail(ErrorClass::Usage, "no column '{}': there are {}", name, fmt::join(names, ","));
     }

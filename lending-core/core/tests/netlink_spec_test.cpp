@@ -125,7 +125,7 @@ std::string Underscored(std::string name) {
 
 // What the header's comment says an attribute is.
 std::string CommentType(const std::string& comment) {
-  for (const char* type : {"u16", "u32", "u64", "string", "flag", "binary", "nest"}) {
+  for (const char* type : {"u16", "u32", "u64", "s32", "string", "flag", "binary", "nest"}) {
     if (comment.rfind(type, 0) == 0) return type;
   }
   return comment.rfind("multi: nest", 0) == 0 ? "nest" : comment.empty() ? "pad" : comment;

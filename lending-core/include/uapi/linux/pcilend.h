@@ -33,6 +33,16 @@ enum pcilend_event {
 	PCILEND_EVENT_FUNCTION = 2,	/* a function's state changed, or it appeared: FUNCTION */
 	PCILEND_EVENT_FUNCTION_GONE = 3, /* a remote function is no longer offered: FUNCTION (id) */
 	PCILEND_EVENT_LEASE_LOST = 4,	/* a lease ended that we had not returned: FUNCTION */
+	PCILEND_EVENT_RECALL = 5,	/* its lender wants a function back: FUNCTION */
+	PCILEND_EVENT_AUDIT = 6,	/* somebody changed something, or was refused: AUDIT */
+};
+
+/* What a range of this host's aperture is for. */
+enum pcilend_region_kind {
+	PCILEND_REGION_DMA = 0,		/* DMA API of the adapter: control area, DMA buffers */
+	PCILEND_REGION_INTERRUPTS = 1,	/* the interrupt controller */
+	PCILEND_REGION_EXPORTS = 2,	/* BARs lent to the peer */
+	PCILEND_REGION_SLOTS = 3,	/* memory of VMs */
 };
 
 enum pcilend_cmd {
@@ -45,10 +55,18 @@ enum pcilend_cmd {
 	PCILEND_CMD_ADD = 6,		/* admin: BDF -> FUNCTION */
 	PCILEND_CMD_REMOVE = 7,		/* admin: BDF */
 	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
-	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF; -EBUSY while borrowed */
+	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF, FORCE; -EBUSY while borrowed, unless forced */
 	PCILEND_CMD_BORROW = 10,	/* admin: ID, FRONTEND, OWNER -> FUNCTION */
 	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (may be left out); 0 if not borrowed */
 	PCILEND_CMD_EVENT = 12,		/* multicast: EVENT and what it says */
+	PCILEND_CMD_ALLOW = 13,		/* admin: BDF, NODES (left out: all connected nodes) */
+	PCILEND_CMD_LABEL = 14,		/* admin: BDF, LABEL (empty: none) */
+	PCILEND_CMD_RESERVE = 15,	/* admin: ID, RESERVED_NODE or RESERVED_UUID, TTL_MS */
+	PCILEND_CMD_RECALL = 16,	/* admin: BDF, GRACE_MS: unavailable, after asking */
+	PCILEND_CMD_RELEASE_QUARANTINE = 17, /* admin: BDF -> FUNCTION */
+	PCILEND_CMD_CONFIG_GET = 18,	/* admin: ID, EMULATED -> CONFIG */
+	PCILEND_CMD_CHECK = 19,		/* BDF: 0 if it can be lent, or why not */
+	PCILEND_CMD_COUNTERS_GET = 20,	/* do: -> COUNTERS */
 	__PCILEND_CMD_MAX,
 };
 
@@ -68,6 +86,17 @@ enum pcilend_attr {
 	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain */
 	PCILEND_A_EVENT = 10,		/* u32: enum pcilend_event */
 	PCILEND_A_PAD = 11,
+	PCILEND_A_NODES = 12,		/* binary: u32 each; empty: nobody */
+	PCILEND_A_LABEL = 13,		/* string, at most 63 bytes: whose function it is */
+	PCILEND_A_RESERVED_NODE = 14,	/* u32: node id */
+	PCILEND_A_RESERVED_UUID = 15,	/* binary, 16 bytes: of a domain */
+	PCILEND_A_TTL_MS = 16,		/* u32: how long a reservation holds */
+	PCILEND_A_GRACE_MS = 17,	/* u32: how long a borrower may take to return */
+	PCILEND_A_FORCE = 18,		/* flag: though it is borrowed */
+	PCILEND_A_EMULATED = 19,	/* flag: as the borrower sees it */
+	PCILEND_A_CONFIG = 20,		/* binary: 256 or 4096 bytes of configuration space */
+	PCILEND_A_COUNTERS = 21,	/* nest of pcilend_counter_attr */
+	PCILEND_A_AUDIT = 22,		/* nest of pcilend_audit_attr */
 	__PCILEND_A_MAX,
 };
 
@@ -91,10 +120,45 @@ enum pcilend_link_attr {
 	PCILEND_LINK_A_EXPORT_BYTES = 14, /* u64: bytes of local BARs the peer can reach */
 	PCILEND_LINK_A_SLOT_BYTES = 15,	/* u64: bytes of guest memory the peer can reach */
 	PCILEND_LINK_A_PAD = 16,
+	PCILEND_LINK_A_LEASE_MS = 17,	/* u32: silence that ends the leases of this host */
+	PCILEND_LINK_A_WINDOW = 18,	/* multi: nest of pcilend_window_attr */
+	PCILEND_LINK_A_REGION = 19,	/* multi: nest of pcilend_region_attr; once planned */
+	PCILEND_LINK_A_DEGRADED = 20,	/* string, multi: what the windows are too small for */
+	PCILEND_LINK_A_HOLE = 21,	/* u64: start of this host's lowest PCI hole */
+	PCILEND_LINK_A_PEER_HOLE = 22,	/* u64: the peer's; absent until it told */
+	PCILEND_LINK_A_DOWNS = 23,	/* u64: times the link was lost */
 	__PCILEND_LINK_A_MAX,
 };
 
 #define PCILEND_LINK_A_MAX (__PCILEND_LINK_A_MAX - 1)
+
+/* A memory window of the adapter. */
+enum pcilend_window_attr {
+	PCILEND_WINDOW_A_UNSPEC = 0,
+	PCILEND_WINDOW_A_INDEX = 1,	/* u32 */
+	PCILEND_WINDOW_A_SIZE = 2,	/* u64: bytes that this host sees of the peer */
+	PCILEND_WINDOW_A_SIZE_MAX = 3,	/* u64: largest inbound translation, bytes */
+	PCILEND_WINDOW_A_ADDRESS_ALIGN = 4, /* u64: of an inbound translation, bytes */
+	PCILEND_WINDOW_A_SIZE_ALIGN = 5, /* u64: of its size, bytes */
+	PCILEND_WINDOW_A_PAD = 6,
+	__PCILEND_WINDOW_A_MAX,
+};
+
+#define PCILEND_WINDOW_A_MAX (__PCILEND_WINDOW_A_MAX - 1)
+
+/* A range of this host's aperture. */
+enum pcilend_region_attr {
+	PCILEND_REGION_A_UNSPEC = 0,
+	PCILEND_REGION_A_KIND = 1,	/* u32: enum pcilend_region_kind */
+	PCILEND_REGION_A_IOVA = 2,	/* u64 */
+	PCILEND_REGION_A_SIZE = 3,	/* u64: bytes */
+	PCILEND_REGION_A_WINDOW = 4,	/* u32: of the peer's windows, the one that reaches it */
+	PCILEND_REGION_A_USED = 5,	/* u64: bytes in use; exports and slots only */
+	PCILEND_REGION_A_PAD = 6,
+	__PCILEND_REGION_A_MAX,
+};
+
+#define PCILEND_REGION_A_MAX (__PCILEND_REGION_A_MAX - 1)
 
 enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_UNSPEC = 0,
@@ -121,6 +185,14 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_RESETS = 21,	/* u32: resets since added (lender) */
 	PCILEND_FUNCTION_A_FAULTS = 22,	/* u64: DMA faults since borrowed (lender) */
 	PCILEND_FUNCTION_A_PAD = 23,
+	PCILEND_FUNCTION_A_LABEL = 24,	/* string: whose function it is */
+	PCILEND_FUNCTION_A_ALLOWED = 25, /* binary: u32 each, nodes that see it; absent: all */
+	PCILEND_FUNCTION_A_RESERVED_NODE = 26, /* u32; absent unless reserved for a node */
+	PCILEND_FUNCTION_A_RESERVED_UUID = 27, /* binary; absent unless reserved for a domain */
+	PCILEND_FUNCTION_A_RESERVED_MS = 28, /* u32: how long it is still reserved (lender) */
+	PCILEND_FUNCTION_A_LEASE_MS = 29, /* u32: silence that ends the lease (lender) */
+	PCILEND_FUNCTION_A_RECALL_MS = 30, /* u32: time left until it is taken back */
+	PCILEND_FUNCTION_A_GROUP = 31,	/* u32: IOMMU group (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
@@ -136,5 +208,41 @@ enum pcilend_bar_attr {
 };
 
 #define PCILEND_BAR_A_MAX (__PCILEND_BAR_A_MAX - 1)
+
+/* Counts since pcilend was loaded. */
+enum pcilend_counter_attr {
+	PCILEND_COUNTER_A_UNSPEC = 0,
+	PCILEND_COUNTER_A_GRANTED = 1,	/* u64: leases granted to borrowers */
+	PCILEND_COUNTER_A_RETURNED = 2,	/* u64: leases that borrowers ended */
+	PCILEND_COUNTER_A_EXPIRED = 3,	/* u64: leases that ended for want of a heartbeat */
+	PCILEND_COUNTER_A_REVOKED = 4,	/* u64: leases that this host took back */
+	PCILEND_COUNTER_A_REFUSED = 5,	/* u64: requests of borrowers that were refused */
+	PCILEND_COUNTER_A_RESETS = 6,	/* u64: resets of local functions */
+	PCILEND_COUNTER_A_RESET_FAILURES = 7, /* u64: resets after which a function was quarantined */
+	PCILEND_COUNTER_A_FAULTS = 8,	/* u64: DMA faults of lent functions */
+	PCILEND_COUNTER_A_BORROWED = 9,	/* u64: functions of peers that this host borrowed */
+	PCILEND_COUNTER_A_LOST = 10,	/* u64: leases of this host that ended without its doing */
+	PCILEND_COUNTER_A_RELAYED = 11,	/* u64: interrupts that this host relayed to borrowers */
+	PCILEND_COUNTER_A_PAD = 12,
+	__PCILEND_COUNTER_A_MAX,
+};
+
+#define PCILEND_COUNTER_A_MAX (__PCILEND_COUNTER_A_MAX - 1)
+
+/* Who changed what. */
+enum pcilend_audit_attr {
+	PCILEND_AUDIT_A_UNSPEC = 0,
+	PCILEND_AUDIT_A_TIME = 1,	/* u64: ns since 1970 */
+	PCILEND_AUDIT_A_UID = 2,	/* u32: user of this host who asked; or else */
+	PCILEND_AUDIT_A_NODE = 3,	/* u32: node that asked */
+	PCILEND_AUDIT_A_ACTION = 4,	/* string: name of the operation, such as "borrow" */
+	PCILEND_AUDIT_A_FUNCTION = 5,	/* u32: function id; absent if it is about none */
+	PCILEND_AUDIT_A_TARGET_NODE = 6, /* u32: node it is about; absent if it is about none */
+	PCILEND_AUDIT_A_RESULT = 7,	/* s32: 0 or a negative errno */
+	PCILEND_AUDIT_A_PAD = 8,
+	__PCILEND_AUDIT_A_MAX,
+};
+
+#define PCILEND_AUDIT_A_MAX (__PCILEND_AUDIT_A_MAX - 1)
 
 #endif /* _UAPI_LINUX_PCILEND_H */

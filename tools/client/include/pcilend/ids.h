@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,14 +16,14 @@ struct FunctionId {
   uint32_t value = 0;
 
   [[nodiscard]] uint32_t node() const { return value >> 16; }
-  auto operator<=>(const FunctionId&) const = default;
+  bool operator==(const FunctionId&) const = default;
 };
 
 // 16 bytes in the order of RFC 9562's text form.
 struct Uuid {
   std::array<uint8_t, 16> bytes{};
 
-  auto operator<=>(const Uuid&) const = default;
+  bool operator==(const Uuid&) const = default;
 
   // True for UUIDs of functions (70636c64-…, "pcld"), so that one is recognised while no host
   // offers it.
@@ -38,7 +37,7 @@ struct PciAddress {
   uint8_t device = 0;    // 0 to 1f
   uint8_t function = 0;  // 0 to 7
 
-  auto operator<=>(const PciAddress&) const = default;
+  bool operator==(const PciAddress&) const = default;
 };
 
 // Each fails with ErrorClass::Usage and a line that says what the text should look like.
