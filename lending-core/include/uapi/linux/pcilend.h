@@ -52,7 +52,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID: offer functions to that node */
 	PCILEND_CMD_DISCONNECT = 4,	/* admin: NODE_ID; -EBUSY while it borrows */
 	PCILEND_CMD_FUNCTION_GET = 5,	/* dump, or do with ID or BDF: -> FUNCTION */
-	PCILEND_CMD_ADD = 6,		/* admin: BDF -> FUNCTION */
+	PCILEND_CMD_ADD = 6,		/* admin: BDF; may have ID, LABEL, NODES -> FUNCTION */
 	PCILEND_CMD_REMOVE = 7,		/* admin: BDF */
 	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
 	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF, FORCE; -EBUSY while borrowed, unless forced */
