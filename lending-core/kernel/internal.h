@@ -334,11 +334,16 @@ extern const struct bus_type pcilend_bus;
 int pcilend_bus_register(void);
 void pcilend_bus_unregister(void);
 
-/* netlink.c */
+/* netlink.c, netlink_admin.c */
+struct genl_info;
+
 int pcilend_netlink_init(void);
 void pcilend_netlink_exit(void);
 void pcilend_event_link(struct pcilend_link *link);
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
+int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report);
+int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
+int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);

@@ -11,26 +11,26 @@
 static struct genl_family family;
 static bool family_ready;	/* no events before and after */
 
-static const struct nla_policy node_policy[] = {
+static const struct nla_policy node_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
 };
 
-static const struct nla_policy bdf_policy[] = {
+static const struct nla_policy bdf_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 };
 
-static const struct nla_policy get_policy[] = {
+static const struct nla_policy get_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ID] = { .type = NLA_U32 },
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 };
 
-static const struct nla_policy borrow_policy[] = {
+static const struct nla_policy borrow_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ID] = { .type = NLA_U32 },
 	[PCILEND_A_FRONTEND] = { .type = NLA_NUL_STRING, .len = 15 },
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
 };
 
-static const struct nla_policy return_policy[] = {
+static const struct nla_policy return_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ID] = { .type = NLA_U32 },
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
 };
@@ -49,7 +49,7 @@ static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header
 	return skb;
 }
 
-static int reply_function(struct genl_info *info, const struct pcilend_report *report)
+int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report)
 {
 	struct sk_buff *skb;
 	void *header;
@@ -143,28 +143,8 @@ static int function_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	return skb->len;
 }
 
-static int get_node(struct genl_info *info, u32 *node)
-{
-	if (!info->attrs[PCILEND_A_NODE_ID]) {
-		NL_SET_ERR_MSG(info->extack, "no node named: give its node id");
-		return -EINVAL;
-	}
-	*node = nla_get_u32(info->attrs[PCILEND_A_NODE_ID]);
-	return 0;
-}
-
-static int get_bdf(struct genl_info *info, const char **bdf)
-{
-	if (!info->attrs[PCILEND_A_BDF]) {
-		NL_SET_ERR_MSG(info->extack, "no function named: give its PCI address, dddd:bb:dd.f");
-		return -EINVAL;
-	}
-	*bdf = nla_data(info->attrs[PCILEND_A_BDF]);
-	return 0;
-}
-
 /* The remote function that ID names, with a reference. */
-static int get_remote(struct genl_info *info, struct pcilend_remote **remote)
+int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote)
 {
 	u32 id;
 
@@ -181,20 +161,6 @@ static int get_remote(struct genl_info *info, struct pcilend_remote **remote)
 	else
 		NL_SET_ERR_MSG(info->extack, "no lender offers a function with that id to this host: see 'pcilend list'");
 	return -ENODEV;
-}
-
-static int connect_node(struct sk_buff *skb, struct genl_info *info)
-{
-	u32 node;
-
-	return get_node(info, &node) ?: pcilend_lender_connect(node, info->extack);
-}
-
-static int disconnect_node(struct sk_buff *skb, struct genl_info *info)
-{
-	u32 node;
-
-	return get_node(info, &node) ?: pcilend_lender_disconnect(node, info->extack);
 }
 
 static int function_get(struct sk_buff *skb, struct genl_info *info)
@@ -216,104 +182,22 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 		if (err && !bdf)
 			NL_SET_ERR_MSG(info->extack, "this host has no function with that id: see 'pcilend list'");
 	} else {
-		err = get_remote(info, &remote);
+		err = pcilend_get_remote(info, &remote);
 		if (!err) {
 			pcilend_remote_report(remote, report);
 			pcilend_remote_put(remote);
 		}
 	}
-	return err ?: reply_function(info, report);
+	return err ?: pcilend_reply_function(info, report);
 }
 
-static int function_add(struct sk_buff *skb, struct genl_info *info)
-{
-	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
-	const char *bdf;
-
-	if (!report)
-		return -ENOMEM;
-	return get_bdf(info, &bdf) ?: pcilend_lender_add(bdf, info->extack, report) ?:
-	       reply_function(info, report);
-}
-
-static int function_remove(struct sk_buff *skb, struct genl_info *info)
-{
-	const char *bdf;
-
-	return get_bdf(info, &bdf) ?: pcilend_lender_remove(bdf, info->extack);
-}
-
-static int function_available(struct sk_buff *skb, struct genl_info *info)
-{
-	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
-	const char *bdf;
-
-	if (!report)
-		return -ENOMEM;
-	return get_bdf(info, &bdf) ?: pcilend_lender_available(bdf, info->extack, report) ?:
-	       reply_function(info, report);
-}
-
-static int function_unavailable(struct sk_buff *skb, struct genl_info *info)
-{
-	const char *bdf;
-
-	return get_bdf(info, &bdf) ?: pcilend_lender_unavailable(bdf, info->extack);
-}
-
-static int function_borrow(struct sk_buff *skb, struct genl_info *info)
-{
-	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
-	struct pcilend_frontend *frontend;
-	struct pcilend_remote *remote;
-	const char *why = NULL;
-	int err;
-
-	if (!report)
-		return -ENOMEM;
-	if (!info->attrs[PCILEND_A_FRONTEND] || !info->attrs[PCILEND_A_OWNER]) {
-		NL_SET_ERR_MSG(info->extack, "give the frontend (such as mdev) and an owner to borrow for");
-		return -EINVAL;
+#define ADMIN(command, attributes) {			\
+		.cmd = PCILEND_CMD_##command,		\
+		.doit = pcilend_admin,			\
+		.policy = attributes,			\
+		.maxattr = PCILEND_A_MAX,		\
+		.flags = GENL_CMD_CAP_DO,		\
 	}
-	err = get_remote(info, &remote);
-	if (err)
-		return err;
-	frontend = pcilend_frontend_get(nla_data(info->attrs[PCILEND_A_FRONTEND]));
-	if (!frontend) {
-		NL_SET_ERR_MSG(info->extack, "no such frontend is loaded: run 'modprobe pcilend_mdev' for mdev");
-		err = -EOPNOTSUPP;
-		goto out;
-	}
-	err = pcilend_borrow(remote, frontend, nla_data(info->attrs[PCILEND_A_OWNER]), &why);
-	pcilend_frontend_put(frontend);
-	if (err) {
-		pcilend_refuse(info->extack, err, why);
-		goto out;
-	}
-	pcilend_remote_report(remote, report);
-	err = reply_function(info, report);
-out:
-	pcilend_remote_put(remote);
-	return err;
-}
-
-static int function_return(struct sk_buff *skb, struct genl_info *info)
-{
-	const struct nlattr *owner = info->attrs[PCILEND_A_OWNER];
-	struct pcilend_remote *remote;
-	int err;
-
-	err = get_remote(info, &remote);
-	if (err)
-		return err;
-	err = pcilend_return(remote, owner ? nla_data(owner) : NULL);
-	pcilend_remote_put(remote);
-	if (err == -EPERM)
-		NL_SET_ERR_MSG(info->extack, "another owner has borrowed it: see 'pcilend list', or return it without naming an owner");
-	else if (err)
-		NL_SET_ERR_MSG(info->extack, "it is given up here, but its lender has not confirmed that it stopped: see 'pcilend link'; it is returned when the lender answers");
-	return err;
-}
 
 static const struct genl_split_ops ops[] = {
 	{
@@ -324,65 +208,26 @@ static const struct genl_split_ops ops[] = {
 		.cmd = PCILEND_CMD_LINK_GET,
 		.dumpit = link_dump,
 		.flags = GENL_CMD_CAP_DUMP,
-	}, {
-		.cmd = PCILEND_CMD_CONNECT,
-		.doit = connect_node,
-		.policy = node_policy,
-		.maxattr = ARRAY_SIZE(node_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_DISCONNECT,
-		.doit = disconnect_node,
-		.policy = node_policy,
-		.maxattr = ARRAY_SIZE(node_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
+	},
+	ADMIN(CONNECT, node_policy),
+	ADMIN(DISCONNECT, node_policy),
+	{
 		.cmd = PCILEND_CMD_FUNCTION_GET,
 		.doit = function_get,
 		.policy = get_policy,
-		.maxattr = ARRAY_SIZE(get_policy) - 1,
+		.maxattr = PCILEND_A_MAX,
 		.flags = GENL_CMD_CAP_DO,
 	}, {
 		.cmd = PCILEND_CMD_FUNCTION_GET,
 		.dumpit = function_dump,
 		.flags = GENL_CMD_CAP_DUMP,
-	}, {
-		.cmd = PCILEND_CMD_ADD,
-		.doit = function_add,
-		.policy = bdf_policy,
-		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_REMOVE,
-		.doit = function_remove,
-		.policy = bdf_policy,
-		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_AVAILABLE,
-		.doit = function_available,
-		.policy = bdf_policy,
-		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_UNAVAILABLE,
-		.doit = function_unavailable,
-		.policy = bdf_policy,
-		.maxattr = ARRAY_SIZE(bdf_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_BORROW,
-		.doit = function_borrow,
-		.policy = borrow_policy,
-		.maxattr = ARRAY_SIZE(borrow_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
-	}, {
-		.cmd = PCILEND_CMD_RETURN,
-		.doit = function_return,
-		.policy = return_policy,
-		.maxattr = ARRAY_SIZE(return_policy) - 1,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DO,
 	},
+	ADMIN(ADD, bdf_policy),
+	ADMIN(REMOVE, bdf_policy),
+	ADMIN(AVAILABLE, bdf_policy),
+	ADMIN(UNAVAILABLE, bdf_policy),
+	ADMIN(BORROW, borrow_policy),
+	ADMIN(RETURN, return_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

@@ -69,7 +69,7 @@ std::string extended_text(std::span<const std::byte> attributes) {
 Refusal kernel_refusal(int number, std::span<const std::byte> extended) {
   std::string text = extended_text(extended);
   if (text.empty() && classify(number) == ErrorClass::Permission)
-    text = "this needs root (CAP_NET_ADMIN)";
+    text = "this needs root (CAP_SYS_ADMIN)";
   if (text.empty()) text = std::strerror(number);
   return refusal(number, classify(number), std::move(text));
 }

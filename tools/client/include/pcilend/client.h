@@ -11,7 +11,7 @@
 
 namespace pcilend {
 
-// Refusals carry the kernel's own sentence. Changes need CAP_NET_ADMIN; asking for what is so
+// Refusals carry the kernel's own sentence. Changes need CAP_SYS_ADMIN; asking for what is so
 // already succeeds.
 class Client {
  public:
