@@ -132,7 +132,9 @@ Result<Running> Host::start_as(const std::string& who, const Command& command,
     agent::Limits limits;
     limits.total = options.timeout;
     limits.obituary = [this] { return machine_.obituary(); };
-    auto status = session.run(command.argv(), streams, limits);
+    // Not for as long as the result is kept: the session holds a port of the agent.
+    agent::Session used = std::move(session);
+    auto status = used.run(command.argv(), streams, limits);
 
     const std::lock_guard lock(shared->mutex);
     const auto time =

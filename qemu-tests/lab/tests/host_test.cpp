@@ -164,6 +164,14 @@ TEST_F(HostTest, ACommandInTheBackgroundCanBeWatchedAndInterrupted) {
   EXPECT_TRUE(running->ended());
 }
 
+TEST_F(HostTest, AnEndedCommandKeepsNoPort) {
+  auto one = host().start("true");
+  auto two = host().start("true");
+  ASSERT_TRUE(one && two);
+  EXPECT_TRUE(one->wait() && two->wait());
+  EXPECT_TRUE(host().machine().open_session(Deadline(20s)));
+}
+
 TEST_F(HostTest, ACommandInTheBackgroundEndsWithItsHandle) {
   std::string pid;
   {
