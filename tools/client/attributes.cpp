@@ -46,6 +46,13 @@ Result<> Attribute::read(std::span<uint8_t> bytes) const {
   return {};
 }
 
+Result<> Attribute::read(std::vector<uint32_t>* values) const {
+  if (payload.size() % sizeof(uint32_t) != 0) return wrong_length(*this);
+  values->resize(payload.size() / sizeof(uint32_t));
+  if (!payload.empty()) std::memcpy(values->data(), payload.data(), payload.size());
+  return {};
+}
+
 Result<> for_each_attribute(std::span<const std::byte> bytes,
                             const std::function<Result<>(const Attribute&)>& visit) {
   while (!bytes.empty()) {

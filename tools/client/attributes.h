@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "pcilend/result.h"
 
@@ -24,6 +25,8 @@ struct Attribute {
   // NUL-terminated text; unprintable bytes become '?', so that it can go to a terminal.
   Result<> read(std::string* text) const;
   Result<> read(std::span<uint8_t> bytes) const;
+  // However many there are.
+  Result<> read(std::vector<uint32_t>* values) const;
 };
 
 // Calls `visit` for each attribute in `bytes` (4-byte aligned); stops at its first error. Fails if

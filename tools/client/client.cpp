@@ -44,8 +44,13 @@ class NetlinkClient final : public Client {
     return change(Request(PCILEND_CMD_DISCONNECT).put(PCILEND_A_NODE_ID, node));
   }
 
-  Result<Function> add(const PciAddress& local) override {
-    PCILEND_TRY(change(Request(PCILEND_CMD_ADD).put(PCILEND_A_BDF, to_string(local))));
+  Result<Function> add(const PciAddress& local, const AddOptions& options) override {
+    Request request(PCILEND_CMD_ADD);
+    request.put(PCILEND_A_BDF, to_string(local));
+    if (options.id) request.put(PCILEND_A_ID, options.id->value);
+    if (!options.label.empty()) request.put(PCILEND_A_LABEL, options.label);
+    if (options.nodes) request.put(PCILEND_A_NODES, *options.nodes);
+    PCILEND_TRY(change(request));
     return function(local);
   }
 
@@ -60,6 +65,19 @@ class NetlinkClient final : public Client {
 
   Result<> make_unavailable(const PciAddress& local) override {
     return change(Request(PCILEND_CMD_UNAVAILABLE).put(PCILEND_A_BDF, to_string(local)));
+  }
+
+  Result<> allow(const PciAddress& local,
+                 const std::optional<std::vector<uint32_t>>& nodes) override {
+    Request request(PCILEND_CMD_ALLOW);
+    request.put(PCILEND_A_BDF, to_string(local));
+    if (nodes) request.put(PCILEND_A_NODES, *nodes);
+    return change(request);
+  }
+
+  Result<> label(const PciAddress& local, std::string_view text) override {
+    return change(
+        Request(PCILEND_CMD_LABEL).put(PCILEND_A_BDF, to_string(local)).put(PCILEND_A_LABEL, text));
   }
 
   Result<Function> borrow(FunctionId id, std::string_view frontend,

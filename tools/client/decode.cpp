@@ -88,6 +88,10 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return read_optional(a, &function->resets);
     case PCILEND_FUNCTION_A_FAULTS:
       return read_optional(a, &function->faults);
+    case PCILEND_FUNCTION_A_LABEL:
+      return a.read(&function->label);
+    case PCILEND_FUNCTION_A_ALLOWED:
+      return a.read(&function->allowed.emplace());
     default:
       return {};
   }

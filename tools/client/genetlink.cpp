@@ -135,6 +135,12 @@ Request& Request::put(uint16_t type, uint32_t value) {
   return *this;
 }
 
+Request& Request::put(uint16_t type, std::span<const uint32_t> values) {
+  if (!mnl_attr_put_check(header(), buffer_.size(), type, values.size_bytes(), values.data()))
+    overflow_ = true;
+  return *this;
+}
+
 Request& Request::put(uint16_t type, std::string_view text) {
   if (!mnl_attr_put_strz_check(header(), buffer_.size(), type, std::string(text).c_str()))
     overflow_ = true;

@@ -32,6 +32,7 @@ class Request {
 
   Request& put(uint16_t type, uint32_t value);
   Request& put(uint16_t type, std::string_view text);
+  Request& put(uint16_t type, std::span<const uint32_t> values);
 
   [[nodiscard]] Kind kind() const { return kind_; }
 

@@ -13,6 +13,7 @@ using ::testing::HasSubstr;
 
 Attributes function_nest() {
   const std::array<uint8_t, 16> uuid{'p', 'c', 'l', 'd', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const std::array<uint32_t, 2> allowed{8, 12};
   Attributes bar;
   bar.u32(PCILEND_BAR_A_INDEX, 0).u64(PCILEND_BAR_A_SIZE, 0x4000).u32(PCILEND_BAR_A_FLAGS, 1);
   Attributes function;
@@ -26,6 +27,8 @@ Attributes function_nest() {
       .u32(PCILEND_FUNCTION_A_CLASS, 0x01080202)
       .u32(PCILEND_FUNCTION_A_BORROWER, 8)
       .text(PCILEND_FUNCTION_A_OWNER, "guest")
+      .text(PCILEND_FUNCTION_A_LABEL, "lab")
+      .raw(PCILEND_FUNCTION_A_ALLOWED, allowed.data(), sizeof allowed)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .u64(PCILEND_FUNCTION_A_GUEST_BYTES, 1u << 28)
@@ -109,6 +112,9 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_EQ(f.borrower, 8u);
   EXPECT_EQ(f.lease, std::nullopt);
   EXPECT_EQ(f.owner, "guest");
+  EXPECT_EQ(f.label, "lab");
+  EXPECT_EQ(f.allowed, (std::vector<uint32_t>{8, 12}));
+  EXPECT_EQ(functions->front().allowed, std::nullopt);
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
   EXPECT_EQ(f.guest_bytes, 1u << 28);
@@ -243,6 +249,33 @@ TEST_F(ClientTest, ReturnWithoutOwnerNamesNone) {
   auto c = client({acknowledge(2)});
   ASSERT_TRUE(c->give_back(FunctionId{0x40001}, ""));
   EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "absent");
+}
+
+TEST_F(ClientTest, AddSaysWhatTheFunctionIsFromTheStart) {
+  const auto function = [] {
+    return reply(3, PCILEND_CMD_FUNCTION_GET,
+                 Attributes().nest(PCILEND_A_FUNCTION, function_nest()));
+  };
+  auto c = client({acknowledge(2), join({function(), acknowledge(3)})});
+  const PciAddress address{0, 0, 5, 0};
+  const AddOptions options{FunctionId{0x40001}, "lab", std::vector<uint32_t>{8}};
+  const auto added = c->add(address, options);
+  ASSERT_TRUE(added) << added.error().message;
+  EXPECT_EQ(text_in_request(1, PCILEND_A_BDF), "0000:00:05.0");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_LABEL), "lab");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_ID), "\x01");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_NODES), "\x08");
+}
+
+TEST_F(ClientTest, NobodyIsNotEverybody) {
+  auto c = client({acknowledge(2), acknowledge(3), acknowledge(4)});
+  const PciAddress address{0, 0, 5, 0};
+  ASSERT_TRUE(c->allow(address, std::nullopt));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_NODES), "absent");
+  ASSERT_TRUE(c->allow(address, std::vector<uint32_t>{8}));
+  EXPECT_EQ(text_in_request(2, PCILEND_A_NODES), "\x08");
+  ASSERT_TRUE(c->label(address, ""));
+  EXPECT_EQ(text_in_request(3, PCILEND_A_LABEL), "");
 }
 
 TEST_F(ClientTest, AnArgumentTooLongIsNotSent) {

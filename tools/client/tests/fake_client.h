@@ -2,6 +2,8 @@
 // A host's pcilend.ko as its users see it, in memory.
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -67,12 +69,18 @@ class FakeClient final : public Client {
     kernel_.connected.erase(node);
     return {};
   }
-  Result<Function> add(const PciAddress& local) override {
-    PCILEND_TRY(enter("add " + to_string(local)));
+  Result<Function> add(const PciAddress& local, const AddOptions& options) override {
+    PCILEND_TRY(
+        enter("add " + to_string(local) + (options.id ? " as " + to_string(*options.id) : "") +
+              (options.label.empty() ? "" : " label " + options.label) +
+              (options.nodes ? fmt::format(" allow {}", fmt::join(*options.nodes, ",")) : "")));
     if (!kernel_.find(local)) {
       Function f;
       f.lender = kernel_.node_value.id;
       f.id.value = f.lender << 16 | static_cast<uint32_t>(kernel_.functions.size() + 1);
+      if (options.id) f.id = *options.id;
+      f.label = options.label;
+      f.allowed = options.nodes;
       f.bdf = to_string(local);
       f.state = PCILEND_FUNCTION_ADDED;
       kernel_.functions.push_back(f);
@@ -90,6 +98,22 @@ class FakeClient final : public Client {
   Result<> make_unavailable(const PciAddress& local) override {
     auto f = set_state("unavailable", local, PCILEND_FUNCTION_ADDED);
     if (!f) return tl::unexpected(f.error());
+    return {};
+  }
+  Result<> allow(const PciAddress& local,
+                 const std::optional<std::vector<uint32_t>>& nodes) override {
+    PCILEND_TRY(enter(fmt::format("allow {} {}", to_string(local),
+                                  nodes ? fmt::format("{}", fmt::join(*nodes, ",")) : "all")));
+    Function* f = kernel_.find(local);
+    if (!f) return tl::unexpected(missing().error());
+    f->allowed = nodes;
+    return {};
+  }
+  Result<> label(const PciAddress& local, std::string_view text) override {
+    PCILEND_TRY(enter(fmt::format("label {} {}", to_string(local), text)));
+    Function* f = kernel_.find(local);
+    if (!f) return tl::unexpected(missing().error());
+    f->label = text;
     return {};
   }
   Result<Function> borrow(FunctionId id, std::string_view frontend,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +12,13 @@
 #include "pcilend/transport.h"
 
 namespace pcilend {
+
+// What a function is from the moment that others see it.
+struct AddOptions {
+  std::optional<FunctionId> id;  // else the lowest that is free
+  std::string label;
+  std::optional<std::vector<uint32_t>> nodes;  // as in Client::allow()
+};
 
 // Refusals carry the kernel's own sentence. Changes need CAP_SYS_ADMIN; asking for what is so
 // already succeeds.
@@ -25,10 +34,14 @@ class Client {
 
   virtual Result<> connect(uint32_t node) = 0;
   virtual Result<> disconnect(uint32_t node) = 0;
-  virtual Result<Function> add(const PciAddress& local) = 0;
+  virtual Result<Function> add(const PciAddress& local, const AddOptions& options = {}) = 0;
   virtual Result<> remove(const PciAddress& local) = 0;
   virtual Result<Function> make_available(const PciAddress& local) = 0;
   virtual Result<> make_unavailable(const PciAddress& local) = 0;
+  // Only these nodes see it; without a list, all that are connected.
+  virtual Result<> allow(const PciAddress& local,
+                         const std::optional<std::vector<uint32_t>>& nodes) = 0;
+  virtual Result<> label(const PciAddress& local, std::string_view text) = 0;
   // `frontend`: "mdev" or "shadow"; `owner`: at most 63 bytes, who uses it.
   virtual Result<Function> borrow(FunctionId id, std::string_view frontend,
                                   std::string_view owner) = 0;

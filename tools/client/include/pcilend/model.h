@@ -75,6 +75,8 @@ struct Function {
   std::optional<uint64_t> guest_map_us;
   std::optional<uint32_t> resets;
   std::optional<uint64_t> faults;
+  std::string label;                             // whose function it is
+  std::optional<std::vector<uint32_t>> allowed;  // nodes that see it; absent: all connected ones
 };
 
 // One word, as listings print them; "unknown" for a state newer than this program.
