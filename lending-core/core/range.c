@@ -33,7 +33,8 @@ static u64 gap_end(const struct pcilend_range *range, u32 i)
 	return i < range->count ? range->entry[i].start : range->start + range->size;
 }
 
-int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *start)
+/* The lowest gap that takes the range: its index, and where in it; or a refusal. */
+static int find_gap(const struct pcilend_range *range, u64 size, u64 align, u64 *start, u32 *index)
 {
 	u32 i;
 
@@ -48,16 +49,34 @@ int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *s
 
 		if (at < from || at > end || end - at < size)
 			continue;
-		memmove(&range->entry[i + 1], &range->entry[i],
-			(range->count - i) * sizeof(range->entry[0]));
-		range->entry[i].start = at;
-		range->entry[i].size = size;
-		range->count++;
-		range->allocated += size;
 		*start = at;
+		*index = i;
 		return 0;
 	}
 	return -ENOSPC;
+}
+
+int pcilend_range_find(const struct pcilend_range *range, u64 size, u64 align, u64 *start)
+{
+	u32 index;
+
+	return find_gap(range, size, align, start, &index);
+}
+
+int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *start)
+{
+	u32 i;
+	int error = find_gap(range, size, align, start, &i);
+
+	if (error)
+		return error;
+	memmove(&range->entry[i + 1], &range->entry[i],
+		(range->count - i) * sizeof(range->entry[0]));
+	range->entry[i].start = *start;
+	range->entry[i].size = size;
+	range->count++;
+	range->allocated += size;
+	return 0;
 }
 
 /* Index of the first entry that starts behind @address. */

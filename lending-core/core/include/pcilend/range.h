@@ -51,6 +51,9 @@ int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
  */
 int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *start);
 
+/* Where pcilend_range_alloc() would put it, without taking it; returns the same. */
+int pcilend_range_find(const struct pcilend_range *range, u64 size, u64 align, u64 *start);
+
 /**
  * pcilend_range_free - give a range back
  * @start, @size: exactly as allocated
