@@ -8,9 +8,11 @@ static const char not_added[] = "it is not added: run 'pcilend add' on its lende
 static const char being_reset[] =
 	"it is being stopped and reset after its last use: try again in a few seconds";
 static const char quarantined[] =
-	"its reset failed: run 'pcilend unavailable', then 'pcilend available' on its lender";
+	"its reset failed: see 'pcilend show', and run 'pcilend release-quarantine' on its lender";
 static const char still_borrowed[] =
 	"it is borrowed: stop what uses it on its borrower, or run 'pcilend return' there";
+static const char being_recalled[] =
+	"it is being taken back from its borrower: try again when that is over";
 
 static int refuse(struct pcilend_lease_result *result, int error, const char *why)
 {
@@ -67,6 +69,8 @@ static int remove_function(struct pcilend_lease *lease, struct pcilend_lease_res
 
 static int make_available(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
+	if (lease->state == PCILEND_FUNCTION_BORROWED && lease->take_back)
+		return refuse(result, -EBUSY, being_recalled);
 	if (lease->state == PCILEND_FUNCTION_AVAILABLE ||
 	    lease->state == PCILEND_FUNCTION_BORROWED)
 		return refuse(result, -EALREADY, "it is available already: see 'pcilend list'");
@@ -185,6 +189,27 @@ static int peer_dead(struct pcilend_lease *lease, const struct pcilend_lease_eve
 	return end_lease(lease, result, 0);
 }
 
+static int recall(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+		  struct pcilend_lease_result *result)
+{
+	if (event->grace_ms > PCILEND_GRACE_MS_MAX)
+		return refuse(result, -ERANGE, "the grace time must be at most 24 hours");
+	switch (lease->state) {
+	case PCILEND_FUNCTION_BORROWED:
+		lease->take_back = true;
+		lease->recall_at = event->now + event->grace_ms;
+		name_lease(lease, result);
+		return move(lease, PCILEND_FUNCTION_BORROWED, result,
+			    PCILEND_DO_RECALL | PCILEND_DO_ANNOUNCE);
+	case PCILEND_FUNCTION_FENCING:
+	case PCILEND_FUNCTION_RESETTING:
+		lease->take_back = true;
+		return 0;
+	default:
+		return make_unavailable(lease, result);
+	}
+}
+
 /* Forgets the lease on record, with what its end still asks for. */
 static u32 settle(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
@@ -196,6 +221,7 @@ static u32 settle(struct pcilend_lease *lease, struct pcilend_lease_result *resu
 	lease->number = 0;
 	lease->lease_ms = 0;
 	lease->granted = 0;
+	lease->recall_at = 0;
 	return todo;
 }
 
@@ -291,6 +317,8 @@ int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_
 		return expire(lease, event, result);
 	case PCILEND_LEASE_REVOKE:
 		return take_back(lease, result);
+	case PCILEND_LEASE_RECALL:
+		return recall(lease, event, result);
 	case PCILEND_LEASE_PEER_DEAD:
 		return peer_dead(lease, event, result);
 	case PCILEND_LEASE_UNPLUGGED:
@@ -304,6 +332,13 @@ int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_
 		return release_quarantine(lease, result);
 	}
 	return refuse(result, -EINVAL, "unknown event");
+}
+
+u64 pcilend_lease_recall_in(const struct pcilend_lease *lease, u64 now)
+{
+	if (lease->state != PCILEND_FUNCTION_BORROWED || !lease->take_back)
+		return U64_MAX;
+	return lease->recall_at > now ? lease->recall_at - now : 0;
 }
 
 int pcilend_lease_allows(const struct pcilend_lease *lease,
@@ -379,6 +414,8 @@ const char *pcilend_lease_event_name(enum pcilend_lease_event_type type)
 		return "expire";
 	case PCILEND_LEASE_REVOKE:
 		return "revoke";
+	case PCILEND_LEASE_RECALL:
+		return "recall";
 	case PCILEND_LEASE_PEER_DEAD:
 		return "peer-dead";
 	case PCILEND_LEASE_UNPLUGGED:

@@ -7,7 +7,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
-#define LAST_STATUS PCILEND_STATUS_OVERLOAD
+#define LAST_STATUS PCILEND_STATUS_RESERVED
 
 struct msg_kind {
 	const char *name;
@@ -22,6 +22,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "withdraw", PCILEND_MSG_WITHDRAW, sizeof(struct pcilend_msg_id), 0, false },
 	{ "lost", PCILEND_MSG_LOST, sizeof(struct pcilend_msg_lease), 0, false },
 	{ "connected", PCILEND_MSG_CONNECTED, sizeof(struct pcilend_msg_connected), 0, false },
+	{ "recall", PCILEND_MSG_RECALL, sizeof(struct pcilend_msg_recall), 0, false },
 	{ "borrow", PCILEND_MSG_BORROW, sizeof(struct pcilend_msg_borrow),
 	  sizeof(struct pcilend_msg_borrowed), true },
 	{ "return", PCILEND_MSG_RETURN, sizeof(struct pcilend_msg_lease), 0, true },
@@ -33,6 +34,7 @@ static const struct msg_kind msg_kinds[] = {
 	  sizeof(struct pcilend_msg_config), true },
 	{ "config-write", PCILEND_MSG_CONFIG_WRITE, sizeof(struct pcilend_msg_config), 0, true },
 	{ "sync", PCILEND_MSG_SYNC, 0, 0, true },
+	{ "reserve", PCILEND_MSG_RESERVE, sizeof(struct pcilend_msg_reserve), 0, true },
 };
 
 struct status_kind {
@@ -52,6 +54,7 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_FAILED] = { "failed", -EIO },
 	[PCILEND_STATUS_QUARANTINED] = { "quarantined", -EUCLEAN },
 	[PCILEND_STATUS_OVERLOAD] = { "overload", -EBUSY },
+	[PCILEND_STATUS_RESERVED] = { "reserved", -EACCES },
 };
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
@@ -81,6 +84,23 @@ static bool page_aligned(u64 value)
 static bool page_range(u64 start, u64 size)
 {
 	return size && page_aligned(start) && page_aligned(size) && start + size > start;
+}
+
+static bool all_zero(const u8 *bytes, size_t size)
+{
+	while (size && !bytes[size - 1])
+		size--;
+	return !size;
+}
+
+bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES])
+{
+	size_t length = 0;
+
+	while (length < PCILEND_LABEL_BYTES && label[length] >= 0x20 && label[length] < 0x7f)
+		length++;
+	return length < PCILEND_LABEL_BYTES &&
+	       all_zero(label + length, PCILEND_LABEL_BYTES - length);
 }
 
 static const char *check_id(__le32 id)
@@ -143,6 +163,10 @@ static const char *check_function(const struct pcilend_msg_function *msg)
 		return "borrower is not a node id";
 	if (!pcilend_uuid_is_ours(msg->uuid))
 		return "UUID is not one of a lent function";
+	if (!pcilend_label_valid(msg->label))
+		return "label is not printable ASCII";
+	if (le32_to_cpu(msg->reserved_node) > PCILEND_NODE_MAX)
+		return "reserved for what is not a node id";
 	return check_id(msg->id) ?: check_bars(msg->bar);
 }
 
@@ -158,6 +182,24 @@ static const char *check_borrow(const struct pcilend_msg_borrow *msg)
 	/* The function would reach the lender's own interrupt controller. */
 	if (alias == 0xfee00000)
 		return "interrupt alias on the lender's interrupt range";
+	return check_id(msg->id);
+}
+
+static const char *check_reserve(const struct pcilend_msg_reserve *msg)
+{
+	u32 ttl_ms = le32_to_cpu(msg->ttl_ms);
+	bool uuid = !all_zero(msg->uuid, sizeof(msg->uuid));
+
+	if (le32_to_cpu(msg->node) > PCILEND_NODE_MAX)
+		return "reserved for what is not a node id";
+	if (msg->node && uuid)
+		return "reserved for two";
+	if (!msg->node && !uuid) {
+		if (ttl_ms)
+			return "reserved for nobody";
+	} else if (ttl_ms < PCILEND_RESERVE_MS_MIN || ttl_ms > PCILEND_RESERVE_MS_MAX) {
+		return "reserved for an impossible time";
+	}
 	return check_id(msg->id);
 }
 
@@ -216,6 +258,7 @@ static const char *check_flag(__le32 flag)
 static const char *check_request(u16 type, const void *payload)
 {
 	const struct pcilend_msg_lease *lease = payload;
+	const struct pcilend_msg_recall *recall = payload;
 	const struct pcilend_msg_bus_master *bus_master = payload;
 
 	switch (type) {
@@ -228,6 +271,12 @@ static const char *check_request(u16 type, const void *payload)
 		    le32_to_cpu(lease->reason) > PCILEND_LOST_GONE)
 			return "unknown reason of a lost lease";
 		return check_lease(lease->id, lease->lease);
+	case PCILEND_MSG_RECALL:
+		if (le32_to_cpu(recall->grace_ms) > PCILEND_GRACE_MS_MAX)
+			return "grace time out of range";
+		return check_lease(recall->id, recall->lease);
+	case PCILEND_MSG_RESERVE:
+		return check_reserve(payload);
 	case PCILEND_MSG_CONNECTED:
 		return check_flag(((const struct pcilend_msg_connected *)payload)->connected);
 	case PCILEND_MSG_BORROW:
@@ -362,6 +411,8 @@ __u16 pcilend_status_from_errno(int error)
 		return PCILEND_STATUS_NO_SPACE;
 	case -EUCLEAN:
 		return PCILEND_STATUS_QUARANTINED;
+	case -EACCES:
+		return PCILEND_STATUS_RESERVED;
 	default:
 		return PCILEND_STATUS_FAILED;
 	}

@@ -26,6 +26,9 @@ Payload Body(const u8* slot) {
 
 void DemandFunction(const pcilend_msg_function& f) {
   Demand(pcilend_uuid_is_ours(f.uuid), "our UUID");
+  Demand(f.label[PCILEND_LABEL_BYTES - 1] == 0, "a label that ends");
+  for (const u8 c : f.label) Demand(c == 0 || (c >= 0x20 && c < 0x7f), "a printable label");
+  Demand(f.reserved_node <= PCILEND_NODE_MAX, "reserved for a node");
   for (unsigned i = 0; i < PCILEND_BARS; ++i) {
     Demand((f.bar[i].size & (f.bar[i].size - 1)) == 0, "BAR sizes are powers of two");
     if ((f.bar[i].flags & PCILEND_BAR_MEM64) == 0) {
@@ -47,6 +50,14 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     case PCILEND_MSG_FUNCTION:
       DemandFunction(Body<pcilend_msg_function>(slot));
       return;
+    case PCILEND_MSG_RECALL:
+      Demand(Body<pcilend_msg_recall>(slot).grace_ms <= PCILEND_GRACE_MS_MAX, "grace time");
+      break;
+    case PCILEND_MSG_RESERVE: {
+      const auto m = Body<pcilend_msg_reserve>(slot);
+      Demand(m.node <= PCILEND_NODE_MAX && m.ttl_ms <= PCILEND_RESERVE_MS_MAX, "reservation");
+      return;
+    }
     case PCILEND_MSG_WITHDRAW:
     case PCILEND_MSG_CONNECTED:
     case PCILEND_MSG_SYNC:

@@ -43,6 +43,8 @@ inline pcilend_msg_function Function() {
   function.bar[2] = {0x100, 0};
   function.bar[3] = {0x20, PCILEND_BAR_IO};
   function.bar[6] = {0x10000, 0};
+  std::memcpy(function.label, "rack 4", 6);
+  function.reserved_node = 8;
   return function;
 }
 
@@ -89,6 +91,7 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_WITHDRAW, false, pcilend_msg_id{0x40001}),
       Make(PCILEND_MSG_LOST, false, pcilend_msg_lease{0x40001, 3, PCILEND_LOST_EXPIRED}),
       Make(PCILEND_MSG_CONNECTED, false, pcilend_msg_connected{1}),
+      Make(PCILEND_MSG_RECALL, false, pcilend_msg_recall{0x40001, 3, 30000}),
       Make(PCILEND_MSG_BORROW, false,
            pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000}),
       Make(PCILEND_MSG_BORROW, true, Borrowed()),
@@ -108,6 +111,8 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_CONFIG_WRITE, true),
       MakeEmpty(PCILEND_MSG_SYNC, false),
       MakeEmpty(PCILEND_MSG_SYNC, true),
+      Make(PCILEND_MSG_RESERVE, false, pcilend_msg_reserve{0x40001, 8, {}, 60000}),
+      MakeEmpty(PCILEND_MSG_RESERVE, true),
   };
 }
 

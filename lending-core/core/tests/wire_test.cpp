@@ -75,7 +75,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 13u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 15u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -83,7 +83,7 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 4 && answer == 0) || (type >= 16 && type <= 24);
+      const bool known = (type >= 1 && type <= 5 && answer == 0) || (type >= 16 && type <= 25);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -99,8 +99,8 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   };
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
-      {"unknown type", [](auto& h) { h.type = 5; }},
-      {"unknown type", [](auto& h) { h.type = 25; }},
+      {"unknown type", [](auto& h) { h.type = 6; }},
+      {"unknown type", [](auto& h) { h.type = 26; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -118,7 +118,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
     Slot slot = sample.slot;
     Header(slot).status = PCILEND_STATUS_BUSY;
     EXPECT_EQ(Check(slot), sample.answer ? "" : "status outside an answer");
-    Header(slot).status = 11;
+    Header(slot).status = 12;
     EXPECT_EQ(Check(slot), sample.answer ? "unknown status" : "status outside an answer");
     slot = sample.slot;
     Header(slot).request = Header(slot).request == 0 ? 1 : 0;
@@ -193,6 +193,52 @@ TEST(Wire, FunctionNotice) {
   EXPECT_EQ(check([](auto& f) { f.bar[6].size = 0x2000000; }), "impossible expansion ROM");
   EXPECT_EQ(check([](auto& f) { f.bar[6].flags = PCILEND_BAR_PREFETCH; }),
             "impossible expansion ROM");
+}
+
+TEST(Wire, LabelsDoNothingToATerminal) {
+  const auto check = [](const std::function<void(pcilend_msg_function&)>& change) {
+    return CheckChanged<pcilend_msg_function>(PCILEND_MSG_FUNCTION, false, change);
+  };
+  const char* label = "label is not printable ASCII";
+  EXPECT_EQ(check([](auto& f) { std::memset(f.label, 0, sizeof(f.label)); }), "");
+  EXPECT_EQ(check([](auto& f) { std::memset(f.label, '~', sizeof(f.label) - 1); }), "");
+  EXPECT_EQ(check([](auto& f) { std::memset(f.label, '~', sizeof(f.label)); }), label);
+  EXPECT_EQ(check([](auto& f) { f.label[0] = '\033'; }), label);
+  EXPECT_EQ(check([](auto& f) { f.label[1] = 0x7f; }), label);
+  EXPECT_EQ(check([](auto& f) { f.label[1] = 0xc3; }), label);
+  EXPECT_EQ(check([](auto& f) { f.label[1] = 0; }), label) << "something behind the end";
+  EXPECT_EQ(check([](auto& f) { f.reserved_node = 65536; }), "reserved for what is not a node id");
+}
+
+TEST(Wire, Recall) {
+  const auto check = [](const std::function<void(pcilend_msg_recall&)>& change) {
+    return CheckChanged<pcilend_msg_recall>(PCILEND_MSG_RECALL, false, change);
+  };
+  EXPECT_EQ(check([](auto& m) { m.grace_ms = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.grace_ms = PCILEND_GRACE_MS_MAX + 1; }),
+            "grace time out of range");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+}
+
+TEST(Wire, Reserve) {
+  const auto check = [](const std::function<void(pcilend_msg_reserve&)>& change) {
+    return CheckChanged<pcilend_msg_reserve>(PCILEND_MSG_RESERVE, false, change);
+  };
+  const char* time = "reserved for an impossible time";
+  EXPECT_EQ(check([](auto& m) { m.ttl_ms = 0; }), time);
+  EXPECT_EQ(check([](auto& m) { m.ttl_ms = PCILEND_RESERVE_MS_MIN - 1; }), time);
+  EXPECT_EQ(check([](auto& m) { m.ttl_ms = PCILEND_RESERVE_MS_MAX + 1; }), time);
+  EXPECT_EQ(check([](auto& m) { m.node = 65536; }), "reserved for what is not a node id");
+  EXPECT_EQ(check([](auto& m) { m.uuid[15] = 1; }), "reserved for two");
+  EXPECT_EQ(check([](auto& m) { m.node = 0; }), "reserved for nobody");
+  EXPECT_EQ(check([](auto& m) {
+              m.node = 0;
+              m.uuid[15] = 1;
+            }),
+            "");
+  EXPECT_EQ(check([](auto& m) { m.node = m.ttl_ms = 0; }), "") << "ends it";
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
 }
 
 TEST(Wire, SmallNotices) {
@@ -339,7 +385,7 @@ TEST(Wire, FlippedBits) {
 
 TEST(Status, ErrnoBothWays) {
   const std::vector<int> errors = {0,       -EPROTO, -ENODEV, -EAGAIN,  -EBUSY, -ESTALE,
-                                   -ERANGE, -ENOSPC, -EIO,    -EUCLEAN, -EBUSY};
+                                   -ERANGE, -ENOSPC, -EIO,    -EUCLEAN, -EBUSY, -EACCES};
   std::set<std::string> names;
   for (u16 status = 0; status < errors.size(); ++status) {
     EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
@@ -350,7 +396,7 @@ TEST(Status, ErrnoBothWays) {
   }
   EXPECT_EQ(names.size(), errors.size());
   EXPECT_EQ(names.count("unknown"), 0u);
-  for (const u16 status : {11, 255, 0xffff}) {
+  for (const u16 status : {12, 255, 0xffff}) {
     EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
     EXPECT_STREQ(pcilend_status_name(status), "unknown");
   }

@@ -5,6 +5,7 @@
  *	ADD			local -> added
  *	MAKE_AVAILABLE		added -> resetting
  *	BORROW			available -> borrowed
+ *	RECALL			borrowed, and to be given back: ends in `added`
  *	any end of a lease	borrowed -> fencing
  *	FENCED			fencing -> resetting
  *	RESET_OK, RESET_FAILED	resetting -> available, quarantined
@@ -39,6 +40,11 @@ enum pcilend_lease_event_type {
 	PCILEND_LEASE_RETURN,		/* uses node, boot, lease */
 	PCILEND_LEASE_EXPIRE,		/* no heartbeat for lease_ms; uses lease, 0: any */
 	PCILEND_LEASE_REVOKE,		/* the lender wants it back: ends in `added` */
+	/*
+	 * The lender wants it back, and lets the borrower have grace_ms to return it; then REVOKE
+	 * is due. Repeated, the last one counts. What is not borrowed is made unavailable.
+	 */
+	PCILEND_LEASE_RECALL,		/* uses grace_ms, now */
 	PCILEND_LEASE_PEER_DEAD,	/* uses node, boot: that boot of that node is over */
 	PCILEND_LEASE_UNPLUGGED,	/* the function is going: ends in `local` */
 	PCILEND_LEASE_FENCED,		/* PCILEND_DO_FENCE is done */
@@ -53,6 +59,7 @@ struct pcilend_lease_event {
 	u64 boot;		/* boot id of that peer */
 	u32 lease;		/* lease number named by the peer */
 	u32 lease_ms;		/* PCILEND_LEASE_MS_MIN to PCILEND_LEASE_MS_MAX */
+	u32 grace_ms;		/* up to PCILEND_GRACE_MS_MAX */
 	u64 now;		/* ms */
 	const char *reason;	/* constant sentence: why the reset failed */
 };
@@ -67,10 +74,11 @@ struct pcilend_lease_event {
 					/* with PCILEND_STATUS_OK */
 #define PCILEND_DO_ANNOUNCE	0x20	/* tell nodes and listeners the new state */
 #define PCILEND_DO_WITHDRAW	0x40	/* tell nodes that it is no longer offered */
+#define PCILEND_DO_RECALL	0x80	/* while it is borrowed: send MSG_RECALL to the borrower */
 
 struct pcilend_lease_result {
 	u32 todo;			/* PCILEND_DO_* */
-	u32 node;			/* for DO_LOST and DO_ANSWER: whose lease ended */
+	u32 node;			/* for DO_LOST, DO_ANSWER, DO_RECALL: whose lease it is */
 	u64 boot;
 	u32 lease;			/* the lease that ended, or was granted by BORROW */
 	enum pcilend_lost_reason lost;	/* for DO_LOST */
@@ -90,6 +98,7 @@ struct pcilend_lease {
 	u32 number;		/* lease number; kept until the lease is settled, else 0 */
 	u32 lease_ms;
 	u64 granted;		/* ms */
+	u64 recall_at;		/* ms: REVOKE is due; 0: not recalled */
 	const char *quarantine;	/* why quarantined, else NULL */
 	u32 resets;		/* that succeeded or failed since ADD */
 	bool take_back;		/* after this reset: `added`, not `available` */
@@ -115,11 +124,17 @@ struct pcilend_lease_numbers {
  *
  * Return: 0, or a refusal with nothing changed and @result->why set: -EINVAL (event makes no sense
  * in this state), -EALREADY, -EBUSY (borrowed or being reset), -EAGAIN (not available), -ENODEV
- * (not added), -EUCLEAN (quarantined), -ESTALE (no such lease), -ERANGE (lease time), -EOVERFLOW
- * (no lease numbers left).
+ * (not added), -EUCLEAN (quarantined), -ESTALE (no such lease), -ERANGE (lease or grace time),
+ * -EOVERFLOW (no lease numbers left).
  */
 int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
 			struct pcilend_lease_numbers *numbers, struct pcilend_lease_result *result);
+
+/*
+ * Milliseconds until REVOKE is due after a RECALL; 0: now; U64_MAX if nothing is borrowed, or it
+ * is not recalled.
+ */
+u64 pcilend_lease_recall_in(const struct pcilend_lease *lease, u64 now);
 
 /* What pcilend_lease_apply() would return; changes nothing. *why (optional) is set on refusal. */
 int pcilend_lease_allows(const struct pcilend_lease *lease,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 1.
+ * The wire protocol between the pcilend.ko of two hosts, version 2.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 1
+#define PCILEND_WIRE_VERSION 2
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -66,6 +66,9 @@ struct pcilend_wire_area {
 #define PCILEND_LEASE_MS_DEFAULT 10000	/* no heartbeat for this long ends every lease */
 #define PCILEND_LEASE_MS_MIN 2000
 #define PCILEND_LEASE_MS_MAX 3600000
+#define PCILEND_GRACE_MS_MAX 86400000u	/* 24 hours for a borrower to return a function */
+#define PCILEND_RESERVE_MS_MIN 1000u
+#define PCILEND_RESERVE_MS_MAX 86400000u
 #define PCILEND_REQUEST_MS 5000		/* a request without an answer fails with -ETIMEDOUT */
 
 enum pcilend_msg_type {
@@ -74,6 +77,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_WITHDRAW = 2,	/* struct pcilend_msg_id: no longer offered */
 	PCILEND_MSG_LOST = 3,		/* struct pcilend_msg_lease: the lease is over */
 	PCILEND_MSG_CONNECTED = 4,	/* struct pcilend_msg_connected */
+	PCILEND_MSG_RECALL = 5,		/* struct pcilend_msg_recall: please return it */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
@@ -88,6 +92,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_CONFIG_READ = 22,	/* struct pcilend_msg_config -> the same with data */
 	PCILEND_MSG_CONFIG_WRITE = 23,	/* struct pcilend_msg_config with data */
 	PCILEND_MSG_SYNC = 24,		/* no payload: asks for all PCILEND_MSG_FUNCTION notices */
+	PCILEND_MSG_RESERVE = 25,	/* struct pcilend_msg_reserve */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -105,6 +110,7 @@ enum pcilend_status {
 	PCILEND_STATUS_FAILED = 8,	/* -EIO: the device or IOMMU refused */
 	PCILEND_STATUS_QUARANTINED = 9,	/* -EUCLEAN */
 	PCILEND_STATUS_OVERLOAD = 10,	/* -EBUSY: too many requests at once */
+	PCILEND_STATUS_RESERVED = 11,	/* -EACCES: reserved for somebody else */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
@@ -120,6 +126,8 @@ struct pcilend_msg_header {
 } __packed;
 
 #define PCILEND_PAYLOAD_BYTES (PCILEND_SLOT_BYTES - 24)
+
+#define PCILEND_LABEL_BYTES 64		/* with the NUL */
 
 #define PCILEND_BARS 7			/* 0 to 5, 6 = expansion ROM */
 #define PCILEND_BAR_MEM64 0x01
@@ -148,6 +156,12 @@ struct pcilend_msg_function {
 	__u8 devfn;
 	__le64 serial;		/* PCIe device serial number, 0: none */
 	struct pcilend_msg_bar bar[PCILEND_BARS];
+	__u8 label[PCILEND_LABEL_BYTES]; /* for people: pcilend_label_valid() */
+	/*
+	 * Only this node may borrow it now; 0: not reserved for a node. That it is reserved for a
+	 * domain is not told: its UUID is what the domain is known by.
+	 */
+	__le32 reserved_node;
 } __packed;
 
 struct pcilend_msg_id {
@@ -165,6 +179,23 @@ enum pcilend_lost_reason {
 	PCILEND_LOST_EXPIRED = 2,	/* no heartbeat */
 	PCILEND_LOST_GONE = 3,		/* the function was unplugged or failed */
 };
+
+struct pcilend_msg_recall {
+	__le32 id;
+	__le32 lease;
+	__le32 grace_ms;	/* then the lender takes it; up to PCILEND_GRACE_MS_MAX */
+} __packed;
+
+/*
+ * For `ttl_ms` only that node, or that domain on any node, may borrow the function; neither of
+ * them and no time: the reservation ends. reservation.h says whom the lender grants this.
+ */
+struct pcilend_msg_reserve {
+	__le32 id;
+	__le32 node;		/* 0: none */
+	__u8 uuid[16];		/* zeroes: none */
+	__le32 ttl_ms;		/* PCILEND_RESERVE_MS_MIN to PCILEND_RESERVE_MS_MAX */
+} __packed;
 
 struct pcilend_msg_connected {
 	__le32 connected;	/* 1: the sender offers its functions to the receiver */
@@ -229,7 +260,8 @@ struct pcilend_msg_config {
 
 static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
 static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
-static_assert(sizeof(struct pcilend_msg_function) == 140, "function notice");
+static_assert(sizeof(struct pcilend_msg_function) == 208, "function notice");
+static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 
@@ -253,6 +285,9 @@ int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char 
 int pcilend_wire_length(__u16 type, int answer);
 void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32 request,
 			 __u32 sequence, __u64 boot);
+
+/* Printable ASCII and a NUL, zeroes behind: nothing that a peer's label could do to a terminal. */
+bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES]);
 
 /* The negative errno a refusal becomes on the requester's side; -EPROTO for unknown ones. */
 int pcilend_status_to_errno(__u16 status);
