@@ -27,10 +27,11 @@ std::string escaped(std::string_view value) {
 
 std::string kernel_line(const Options& options, int host) {
   // A panicked host stays so: its devices go on, and a scenario decides when it comes back.
-  std::string line = "console=ttyS0 loglevel=5 mitigations=off nokaslr unknown_nmi_panic";
+  // no_timer_check: the emulated timer's interrupt is lost under AMD's interrupt remapping, and
+  // comes too late on a busy machine.
+  std::string line =
+      "console=ttyS0 loglevel=5 mitigations=off nokaslr no_timer_check unknown_nmi_panic";
   if (options.iommu == Iommu::Intel) line += " intel_iommu=on";
-  // The emulated timer's interrupt is lost under AMD's interrupt remapping.
-  if (options.iommu == Iommu::Amd) line += " no_timer_check";
   // A device model that waits for the NTB keeps its host's CPU from everything else, heartbeats
   // too: leases must outlast the longest command of a lent device.
   line += fmt::format(" tsc=reliable lab.host={} lab.node={} pcilend.lease_ms=30000",
