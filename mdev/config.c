@@ -109,6 +109,20 @@ int mdev_reset(struct mdev_device_state *state)
 	return state->config.lost ? -ENODEV : reset(state);
 }
 
+int mdev_was_reset(struct mdev_device_state *state)
+{
+	int err;
+
+	guard(mutex)(&state->config.lock);
+	if (state->config.lost)
+		return 0;
+	err = mdev_irqs_restore(state);
+	if (!err)
+		err = mdev_memory_regrant(state);
+	trace_pcilend_mdev_state(state->remote->id, "was reset", err);
+	return err;
+}
+
 int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u32 value)
 {
 	struct mdev_config *config = &state->config;

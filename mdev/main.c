@@ -40,6 +40,24 @@ static void function_lost(struct pcilend_remote *remote, enum pcilend_lost_reaso
 	pcilend_return(remote, NULL);
 }
 
+/* The lender has reset it, because the link was lost. */
+static void function_was_reset(struct pcilend_remote *remote)
+{
+	struct mdev_function *function = pcilend_remote_data(remote, &mdev_frontend);
+	int err = 0;
+
+	if (!function)
+		return;
+	scoped_guard(mutex, &function->lock) {
+		if (function->device)
+			err = mdev_was_reset(function->device);
+	}
+	dev_warn(&remote->dev, "was reset by its lender, because the link was lost during DMA: the guest's driver has to start it anew\n");
+	if (err)
+		dev_warn(&remote->dev, "its interrupts and bus mastering could not be restored (error %d): reset it in the guest\n",
+			 err);
+}
+
 static ssize_t type_description(struct mdev_type *type, char *buffer)
 {
 	struct mdev_function *function = container_of(type, struct mdev_function, type);
@@ -119,6 +137,7 @@ struct pcilend_frontend mdev_frontend = {
 	.added = function_added,
 	.removed = function_removed,
 	.lost = function_lost,
+	.was_reset = function_was_reset,
 };
 
 /* Bound by driver_override alone: the ID table is empty. */

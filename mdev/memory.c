@@ -313,6 +313,17 @@ int mdev_memory_bus_master(struct mdev_device_state *state, bool on)
 	return err ?: grant(state, true);
 }
 
+int mdev_memory_regrant(struct mdev_device_state *state)
+{
+	struct mdev_memory *memory = &state->memory;
+
+	guard(mutex)(&memory->pass_lock);
+	if (!memory->granted)
+		return 0;
+	memory->granted = false;
+	return grant(state, true);
+}
+
 void mdev_memory_settle(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;

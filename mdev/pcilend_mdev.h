@@ -149,6 +149,8 @@ u32 mdev_config_read(struct mdev_device_state *state, u32 offset, u32 length);
 int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u32 value);
 u32 mdev_config_size(const struct mdev_device_state *state);
 int mdev_reset(struct mdev_device_state *state);
+/* The lender has reset the function, and the guest does not know: its registers stay as they are. */
+int mdev_was_reset(struct mdev_device_state *state);
 
 /* region.c: VFIO's regions */
 void mdev_regions_init(struct mdev_device_state *state);
@@ -185,6 +187,8 @@ void mdev_memory_free(struct mdev_device_state *state);
  * when the lender has acknowledged. May take as long as pinning the guest takes.
  */
 int mdev_memory_bus_master(struct mdev_device_state *state, bool on);
+/* The lender has switched bus mastering off by itself: asks for it again, if the guest wants it. */
+int mdev_memory_regrant(struct mdev_device_state *state);
 /* Before something that may start DMA: if memory was unmapped, find it again first. */
 void mdev_memory_settle(struct mdev_device_state *state);
 void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length);

@@ -23,6 +23,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "lost", PCILEND_MSG_LOST, sizeof(struct pcilend_msg_lease), 0, false },
 	{ "connected", PCILEND_MSG_CONNECTED, sizeof(struct pcilend_msg_connected), 0, false },
 	{ "recall", PCILEND_MSG_RECALL, sizeof(struct pcilend_msg_recall), 0, false },
+	{ "was-reset", PCILEND_MSG_WAS_RESET, sizeof(struct pcilend_msg_lease), 0, false },
 	{ "borrow", PCILEND_MSG_BORROW, sizeof(struct pcilend_msg_borrow),
 	  sizeof(struct pcilend_msg_borrowed), true },
 	{ "return", PCILEND_MSG_RETURN, sizeof(struct pcilend_msg_lease), 0, true },
@@ -281,6 +282,7 @@ static const char *check_request(u16 type, const void *payload)
 		return check_flag(((const struct pcilend_msg_connected *)payload)->connected);
 	case PCILEND_MSG_BORROW:
 		return check_borrow(payload);
+	case PCILEND_MSG_WAS_RESET:
 	case PCILEND_MSG_RETURN:
 	case PCILEND_MSG_RESET:
 		if (lease->reason)

@@ -153,6 +153,40 @@ void remote_lost_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
+void remote_reset_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, reset_work);
+	struct pcilend_frontend *frontend = NULL;
+
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_HELD && try_module_get(r->frontend->owner))
+		frontend = r->frontend;
+	mutex_unlock(&r->lock);
+
+	if (frontend) {
+		if (frontend->was_reset)
+			frontend->was_reset(&r->pub);
+		module_put(frontend->owner);
+		remote_event(r, PCILEND_EVENT_WAS_RESET);
+	}
+	put_device(&r->pub.dev);
+}
+
+/* The lender has reset it without being asked to; @lease 0: or may have. */
+void remote_was_reset(struct remote *r, u32 lease)
+{
+	bool ours;
+
+	mutex_lock(&r->lock);
+	ours = r->state == REMOTE_HELD && (!lease || r->lease == lease);
+	mutex_unlock(&r->lock);
+	if (!ours)
+		return;
+	get_device(&r->pub.dev);
+	if (!queue_work(pcilend_wq, &r->reset_work))
+		put_device(&r->pub.dev);
+}
+
 /* The lease ended without our doing; its user is told from a work item. No-op if none is held. */
 void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 {

@@ -134,6 +134,7 @@ static void remote_work(struct work_struct *work)
 	}
 	remote_detach_frontends(r);
 	flush_work(&r->lost_work);
+	flush_work(&r->reset_work);
 	device_del(&r->pub.dev);
 	remote_event(r, PCILEND_EVENT_FUNCTION_GONE);
 
@@ -205,6 +206,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	INIT_LIST_HEAD(&r->slots);
 	INIT_WORK(&r->work, remote_work);
 	INIT_WORK(&r->lost_work, remote_lost_work);
+	INIT_WORK(&r->reset_work, remote_reset_work);
 	if (dev_set_name(&r->pub.dev, "%x", r->pub.id)) {
 		put_device(&r->pub.dev);
 		return NULL;
@@ -355,6 +357,16 @@ static void handle_lost(const struct pcilend_msg_lease *msg)
 	remote_put(r);
 }
 
+static void handle_was_reset(const struct pcilend_msg_lease *msg)
+{
+	struct remote *r = remote_find(le32_to_cpu(msg->id));
+
+	if (!r)
+		return;
+	remote_was_reset(r, le32_to_cpu(msg->lease));
+	remote_put(r);
+}
+
 static void withdraw_all(struct pcilend_link *link)
 {
 	struct remote *r;
@@ -402,6 +414,9 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 	case PCILEND_MSG_LOST:
 		handle_lost(payload);
 		break;
+	case PCILEND_MSG_WAS_RESET:
+		handle_was_reset(payload);
+		break;
 	}
 }
 
@@ -438,6 +453,18 @@ static void sync_work(struct work_struct *work)
 void pcilend_borrower_resync(struct pcilend_link *link)
 {
 	mod_delayed_work(pcilend_wq, &link->sync, 0);
+}
+
+/* One of them may have told of a reset. */
+void pcilend_borrower_notices_lost(struct pcilend_link *link)
+{
+	struct remote *r;
+
+	for (r = remote_next(NULL); r; r = remote_next(r)) {
+		if (r->link == link)
+			remote_was_reset(r, 0);
+	}
+	pcilend_borrower_resync(link);
 }
 
 void pcilend_borrower_link_up(struct pcilend_link *link)

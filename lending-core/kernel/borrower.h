@@ -60,6 +60,7 @@ struct remote {
 	u64 guest_bytes;
 	u64 guest_map_us;
 	struct work_struct lost_work;
+	struct work_struct reset_work;	/* as lost_work with a reference */
 };
 
 #define to_remote(p) container_of(p, struct remote, pub)
@@ -85,6 +86,8 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 void remote_settled(struct remote *r);
 void remote_return_async(struct remote *r, u32 lease);
 void remote_lost_work(struct work_struct *work);
+void remote_was_reset(struct remote *r, u32 lease);
+void remote_reset_work(struct work_struct *work);
 void remote_drop_slots(struct remote *r, bool all);
 
 /* frontend.c */

@@ -118,7 +118,7 @@ static void notice_work(struct work_struct *work)
 	ch->notices_lost = false;
 	spin_unlock(&ch->lock);
 	if (lost)
-		pcilend_borrower_resync(link);
+		pcilend_borrower_notices_lost(link);
 }
 
 static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)

@@ -194,6 +194,7 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		detach(r, frontend);
 		flush_work(&r->lost_work);
+		flush_work(&r->reset_work);
 	}
 }
 EXPORT_SYMBOL_GPL(pcilend_frontend_unregister);

@@ -206,11 +206,12 @@ static void go_down(struct pcilend_link *link)
 {
 	if (link->state == PCILEND_LINK_DOWN)
 		return;
+	/* Not every driver signals it. */
+	pcilend_link_lost(link);
+	pcilend_link_take_lost(link);
 	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
-	if (link->peer_boot) {
+	if (link->peer_boot)
 		pcilend_channel_suspend(link);
-		pcilend_lender_link_down(link);
-	}
 }
 
 static void go_handshake(struct pcilend_link *link, const char *reason)
@@ -226,6 +227,7 @@ static void go_handshake(struct pcilend_link *link, const char *reason)
 
 static void go_up(struct pcilend_link *link)
 {
+	pcilend_link_carries(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_lender_link_up(link);
 	pcilend_borrower_link_up(link);
@@ -321,6 +323,9 @@ static unsigned int step(struct pcilend_link *link)
 	if (silent)
 		pcilend_borrower_silent(link);
 
+	/* However short it was: what was under way is gone. */
+	if (pcilend_link_take_lost(link))
+		go_down(link);
 	if (!ntb_link_is_up(link->ntb, NULL, NULL)) {
 		go_down(link);
 		return SLOW_MS;

@@ -17,7 +17,8 @@
  *	pcilend_aperture.lock	ranges of one link
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
- *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock
+ *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
+ *				pcilend_link.dma_lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * remote.frontends, remote.operation and the lender's first three may be held while waiting for a
@@ -240,6 +241,13 @@ struct pcilend_link {
 	bool silent;			/* none for lease_ms: everything from this peer is over */
 	bool restart;			/* the channel is stuck: handshake again */
 
+	spinlock_t dma_lock;		/* taken in interrupts: DMA over this link (lender_dma.c) */
+	struct list_head lent;		/* dma_lock: of struct pcilend_function */
+	bool carries;			/* dma_lock: up, and not lost since */
+	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
+	bool was_up;			/* dma_lock: at the last event */
+	u64 losses;			/* dma_lock: since it was taken into use */
+
 	/* borrower's side */
 	struct delayed_work sync;
 	u32 sync_generation;		/* of the last SYNC that was asked for */
@@ -303,8 +311,14 @@ int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report
 bool pcilend_lender_next(u32 after, struct pcilend_report *report);
 void pcilend_lender_sync(struct pcilend_link *link);
 void pcilend_lender_link_up(struct pcilend_link *link);
-void pcilend_lender_link_down(struct pcilend_link *link);
 void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot);
+
+/* lender_dma.c */
+void pcilend_link_event(struct pcilend_link *link);
+void pcilend_link_lost(struct pcilend_link *link);
+bool pcilend_link_take_lost(struct pcilend_link *link);
+void pcilend_link_carries(struct pcilend_link *link);
+void pcilend_dma_init(struct pcilend_link *link);
 
 /* lender_request.c */
 void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg);
@@ -314,6 +328,7 @@ void pcilend_borrower_link_init(struct pcilend_link *link);
 void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
 void pcilend_borrower_link_up(struct pcilend_link *link);
 void pcilend_borrower_resync(struct pcilend_link *link);
+void pcilend_borrower_notices_lost(struct pcilend_link *link);
 void pcilend_borrower_silent(struct pcilend_link *link);
 void pcilend_borrower_peer_dead(struct pcilend_link *link);
 void pcilend_borrower_link_gone(struct pcilend_link *link);

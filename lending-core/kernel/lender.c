@@ -386,6 +386,8 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	kref_init(&fn->ref);
 	mutex_init(&fn->lock);
 	INIT_LIST_HEAD(&fn->node);
+	INIT_LIST_HEAD(&fn->lent);
+	INIT_WORK(&fn->recover, pcilend_dma_recover_work);
 	INIT_WORK(&fn->settle, settle_work);
 	INIT_WORK(&fn->gone, gone_work);
 	INIT_DELAYED_WORK(&fn->expiry, expiry_work);

@@ -56,6 +56,10 @@ struct pcilend_function {
 	struct iommu_domain *domain;
 	bool attached;
 	bool bus_master;		/* wanted by the borrower */
+	struct list_head lent;		/* link.dma_lock, as the next two: in link.lent */
+	bool masters;			/* bus mastering is on */
+	bool stale;			/* the link was lost meanwhile: to be reset first */
+	bool untold;			/* was reset for that, nothing heard from the borrower yet */
 	u64 alias;			/* device-side address of its interrupt range, 0: none */
 	u64 mapped;			/* bytes */
 	struct pcilend_map_entry map[PCILEND_MAPS];
@@ -63,6 +67,7 @@ struct pcilend_function {
 	atomic64_t faults;
 	u32 resets;			/* asked for by borrowers, since added */
 
+	struct work_struct recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
 	struct work_struct gone;
 	struct delayed_work expiry;
@@ -106,11 +111,18 @@ const char *pcilend_device_reset(struct pcilend_function *fn);
 int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias);
 void pcilend_device_fence(struct pcilend_function *fn);
 void pcilend_device_open(struct pcilend_function *fn);
-void pcilend_device_bus_master(struct pcilend_function *fn, bool on);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
 				u32 length);
+
+/* lender_dma.c: bus mastering, and lost links */
+void pcilend_device_bus_master(struct pcilend_function *fn, bool on);
+void pcilend_dma_attach(struct pcilend_function *fn);
+void pcilend_dma_detach(struct pcilend_function *fn);
+void pcilend_dma_was_reset(struct pcilend_function *fn);
+void pcilend_dma_resume(struct pcilend_link *link);
+void pcilend_dma_recover_work(struct work_struct *work);
 
 #endif /* PCILEND_LENDER_H */

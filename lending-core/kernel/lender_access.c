@@ -29,6 +29,7 @@ void pcilend_device_open(struct pcilend_function *fn)
 
 	lockdep_assert_held(&fn->lock);
 	set_command(pdev, PCI_COMMAND_MASTER, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	pcilend_dma_was_reset(fn);
 	if (!pdev->msix_cap)
 		return;
 	/* Each vector is masked in the table after a reset (PCIe 5.0 §7.7.2.8). */
@@ -116,6 +117,7 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, 
 	atomic64_set(&fn->faults, 0);
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
+	pcilend_dma_attach(fn);
 
 	return make_domain(fn) ?: export_bars(fn);
 }
@@ -162,23 +164,9 @@ void pcilend_device_fence(struct pcilend_function *fn)
 		iommu_domain_free(fn->domain);
 	fn->domain = NULL;
 	withdraw_bars(fn);
+	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
 	fn->link = NULL;
-}
-
-/* Switching off returns when the function's own pending transactions have drained. */
-void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
-{
-	struct pci_dev *pdev = fn->pdev;
-
-	lockdep_assert_held(&fn->lock);
-	if (on) {
-		set_command(pdev, 0, PCI_COMMAND_MASTER);
-		return;
-	}
-	set_command(pdev, PCI_COMMAND_MASTER, 0);
-	if (!pci_wait_for_pending_transaction(pdev))
-		pci_warn(pdev, "transactions are still pending after bus mastering was switched off\n");
 }
 
 static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)

@@ -101,39 +101,17 @@ void pcilend_lender_sync(struct pcilend_link *link)
 	}
 }
 
-static void allow_bus_master(struct pcilend_link *link, bool allow)
-{
-	struct pcilend_function *fn;
-
-	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
-		mutex_lock(&fn->lock);
-		if (fn->link == link && fn->lease.state == PCILEND_FUNCTION_BORROWED &&
-		    fn->bus_master)
-			pcilend_device_bus_master(fn, allow);
-		mutex_unlock(&fn->lock);
-	}
-}
-
 /* The same boot of the peer is there (again): its leases go on. */
 void pcilend_lender_link_up(struct pcilend_link *link)
 {
 	struct pcilend_msg_connected msg;
 	u16 node;
 
-	allow_bus_master(link, true);
+	pcilend_dma_resume(link);
 	if (!pcilend_link_is_up(link, &node))
 		return;
 	msg.connected = cpu_to_le32(pcilend_lender_connected(node));
 	pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
-}
-
-/*
- * The link is down, perhaps for a moment. The functions stay lent, but stop DMA: the next to
- * appear behind the link may be another boot, whose memory is not theirs to write to.
- */
-void pcilend_lender_link_down(struct pcilend_link *link)
-{
-	allow_bus_master(link, false);
 }
 
 /* That boot of the peer is over: on return, all it had borrowed is fenced and reset. */

@@ -158,8 +158,10 @@ void pcilend_link_kick_peer(struct pcilend_link *link)
 	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 }
 
+/* In an interrupt, with most drivers. */
 static void link_event(void *context)
 {
+	pcilend_link_event(context);
 	pcilend_handshake_event(context);
 }
 
@@ -293,6 +295,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	link->boot = pcilend_new_boot();
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
+	pcilend_dma_init(link);
 	pcilend_handshake_init(link);
 	pcilend_borrower_link_init(link);
 

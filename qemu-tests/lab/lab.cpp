@@ -297,8 +297,8 @@ Result<> Lab::update(const Progress& progress) {
     PCILEND_TRY(
         host->run("depmod -a && for m in pcilend_shadow pcilend_mdev pcilend; do "
                   "if [ -d /sys/module/$m ]; then rmmod $m || exit 1; fi; done && "
-                  "modprobe pcilend && if modinfo pcilend_mdev >/dev/null 2>&1; then modprobe "
-                  "pcilend_mdev; fi"));
+                  "modprobe pcilend node=$(sed 's/.*lab.node=//; s/ .*//' /proc/cmdline) && "
+                  "if modinfo pcilend_mdev >/dev/null 2>&1; then modprobe pcilend_mdev; fi"));
     steps.done(fmt::format("{} has the new programs and modules", host->name()));
   }
   return {};

@@ -92,6 +92,7 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_LOST, false, pcilend_msg_lease{0x40001, 3, PCILEND_LOST_EXPIRED}),
       Make(PCILEND_MSG_CONNECTED, false, pcilend_msg_connected{1}),
       Make(PCILEND_MSG_RECALL, false, pcilend_msg_recall{0x40001, 3, 30000}),
+      Make(PCILEND_MSG_WAS_RESET, false, lease),
       Make(PCILEND_MSG_BORROW, false,
            pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000}),
       Make(PCILEND_MSG_BORROW, true, Borrowed()),

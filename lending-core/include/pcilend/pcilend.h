@@ -46,6 +46,10 @@ struct pcilend_remote {
  * @lost: the lease of a function this frontend uses is over and was not returned: stop using
  *	BARs (they read all-ones), release what is held, call pcilend_return(). May sleep; called
  *	from a work item without locks.
+ * @was_reset: the lender has reset the function, as pcilend_reset() does, because the link was lost
+ *	while it did DMA; what came through meanwhile may be wrong, and its driver does not know.
+ *	Write again what the reset wiped out (MSI, MSI-X), then call pcilend_bus_master(). May be
+ *	called though nothing was wiped out. May sleep; called from a work item without locks.
  */
 struct pcilend_frontend {
 	const char *name;
@@ -54,6 +58,7 @@ struct pcilend_frontend {
 	int (*added)(struct pcilend_remote *remote);
 	void (*removed)(struct pcilend_remote *remote);
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
+	void (*was_reset)(struct pcilend_remote *remote);
 	/* private: */
 	struct list_head node;
 };

@@ -78,6 +78,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_LOST = 3,		/* struct pcilend_msg_lease: the lease is over */
 	PCILEND_MSG_CONNECTED = 4,	/* struct pcilend_msg_connected */
 	PCILEND_MSG_RECALL = 5,		/* struct pcilend_msg_recall: please return it */
+	PCILEND_MSG_WAS_RESET = 6,	/* struct pcilend_msg_lease: reset without being asked to, */
+					/* after a loss of the link; bus mastering is off */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
