@@ -10,12 +10,6 @@
 namespace pcilend {
 namespace {
 
-constexpr std::string_view kLender = "On the lender";
-constexpr std::string_view kBorrower = "On the borrower";
-constexpr std::string_view kBoth = "On any host";
-constexpr std::string_view kAddressOrId = "PCI address (0000:00:05.0) or id (40001)";
-constexpr std::string_view kId = "id (40001), UUID or PCI address, as in 'pcilend list'";
-
 // Single-character edits between two words (Levenshtein).
 size_t edits(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -43,32 +37,31 @@ Error unknown_command(std::string_view word) {
   return {ErrorClass::Usage, fmt::format("no command '{}': 'pcilend --help' lists them", word)};
 }
 
-void add_options(CLI::App& parser, const Command& command, Options* options) {
-  if (!command.target.empty()) {
-    auto* const target = parser.add_option(std::string(command.target), options->targets,
-                                           std::string(command.target_help));
-    const bool several = command.target.ends_with("...");
-    target->required()->expected(1, several ? CLI::detail::expected_max_vector_size : 1);
-    target->type_name("");
-  }
-  if (command.options & kJson) parser.add_flag("-j,--json", options->json, "print JSON");
-  if (command.options & kColumns) {
-    parser.add_option("-o,--output", options->columns, "print these columns, separated by commas")
-        ->type_name("COL,...");
-    parser.add_flag("-n,--noheadings", options->no_headings, "print no heading line");
-  }
-  if (command.options & kForce)
-    parser.add_flag("-f,--force", options->force, std::string(command.force_help));
-  if (command.options & kFrontend)
-    parser
-        .add_option("--frontend", options->frontend,
-                    "shadow (a device of this host; default) or mdev (for a VM)")
-        ->type_name("NAME")
-        ->check(CLI::IsMember({"shadow", "mdev"}))
-        ->default_val("shadow");
-  if (command.options & kOwner)
-    parser.add_option("--owner", options->owner, "who borrows; default: the calling user")
-        ->type_name("NAME");
+void add_argument(CLI::App& parser, const CommandArgument& argument, Options* options) {
+  auto* const added = parser.add_option(std::string(argument.name), options->*argument.slot,
+                                        std::string(argument.help));
+  const bool several = argument.name.ends_with("...");
+  added->required(argument.required)
+      ->expected(argument.required ? 1 : 0, several ? CLI::detail::expected_max_vector_size : 1)
+      ->type_name("");
+}
+
+void add_option(CLI::App& parser, const CommandOption& option, Options* options) {
+  const std::string names(option.names);
+  const std::string help(option.help);
+  std::visit(
+      [&](auto slot) {
+        auto& value = options->*slot;
+        if constexpr (std::is_same_v<decltype(slot), bool Options::*>) {
+          parser.add_flag(names, value, help);
+        } else {
+          auto* const added = parser.add_option(names, value, help);
+          added->type_name(std::string(option.value));
+          if (!option.choices.empty())
+            added->check(CLI::IsMember(option.choices))->default_val(option.choices.front());
+        }
+      },
+      option.slot);
 }
 
 int report(std::ostream& err, const Error& error) {
@@ -83,36 +76,6 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-const std::vector<Command>& commands() {
-  static const std::vector<Command> table{
-      {kLender, "connect", "offer this host's functions to a node", "NODE",
-       "node id of the borrower", kForce, "also if no link leads to that node now",
-       command_connect},
-      {kLender, "disconnect", "stop offering functions to a node", "NODE",
-       "node id of the borrower", 0, "", command_disconnect},
-      {kLender, "add", "show a function of this host to connected nodes", "BDF", kAddressOrId,
-       kJson, "", command_add},
-      {kLender, "remove", "undo add", "BDF", kAddressOrId, 0, "", command_remove},
-      {kLender, "available", "take a function from its driver and let it be borrowed", "BDF",
-       kAddressOrId, kJson | kForce, "take it though its disks are in use", command_available},
-      {kLender, "unavailable", "give a function back to its driver on this host", "BDF",
-       kAddressOrId, kJson, "", command_unavailable},
-      {kBoth, "list", "list functions of this host and of its peers", "", "", kJson | kColumns, "",
-       command_list},
-      {kBoth, "show", "show all about functions", "ID...", kId, kJson, "", command_show},
-      {kBoth, "link", "list NTB adapters and the nodes behind them", "", "", kJson | kColumns, "",
-       command_link},
-      {kBoth, "node", "show this node", "", "", kJson, "", command_node},
-      {kBorrower, "borrow", "borrow a function", "ID", kId, kJson | kFrontend | kOwner, "",
-       command_borrow},
-      {kBorrower, "return", "return a borrowed function", "ID", kId, kForce | kOwner,
-       "take it from another owner", command_return},
-      {kBorrower, "vm-xml", "print the libvirt <hostdev> elements for functions", "ID...", kId, 0,
-       "", command_vm_xml},
-  };
-  return table;
-}
-
 std::unique_ptr<CLI::App> make_parser(Options* options) {
   auto parser = std::make_unique<CLI::App>(
       "Lends PCIe functions to other hosts over NTB, and borrows theirs.", "pcilend");
@@ -122,7 +85,8 @@ std::unique_ptr<CLI::App> make_parser(Options* options) {
     auto* const sub =
         parser->add_subcommand(std::string(command.name), std::string(command.summary));
     sub->group(std::string(command.group));
-    add_options(*sub, command, options);
+    for (const auto& argument : command.arguments) add_argument(*sub, argument, options);
+    for (const auto& option : command.options) add_option(*sub, option, options);
   }
   return parser;
 }

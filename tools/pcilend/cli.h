@@ -1,41 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The command line: the table of commands, its parser, and what ties a run together.
+// The command line: its parser, and what ties a run together.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
 #include <memory>
-#include <string_view>
 #include <vector>
 
-#include "commands.h"
+#include "command_table.h"
 #include "pcilend/pci_names.h"
 
 namespace pcilend {
-
-// Which options a command takes besides --help.
-enum CommandOption : unsigned {
-  kJson = 1u << 0,
-  kColumns = 1u << 1,
-  kForce = 1u << 2,
-  kFrontend = 1u << 3,
-  kOwner = 1u << 4,
-};
-
-struct Command {
-  std::string_view group;  // heading in --help
-  std::string_view name;
-  std::string_view summary;
-  // What it is given: "NODE", "ID"; "ID..." takes several; empty: nothing.
-  std::string_view target;
-  std::string_view target_help;
-  unsigned options;
-  std::string_view force_help;
-  Result<Answer> (*run)(Session&, const Options&);
-};
-
-const std::vector<Command>& commands();
 
 // The parser of the whole command line; it writes into `options`.
 std::unique_ptr<CLI::App> make_parser(Options* options);

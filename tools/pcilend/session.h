@@ -16,7 +16,7 @@ namespace pcilend {
 
 // The command line after parsing; a command uses what its entry in the command table offers.
 struct Options {
-  std::vector<std::string> targets;
+  std::vector<std::string> targets;  // functions or nodes
   bool json = false;
   std::optional<std::string> columns;
   bool no_headings = false;
