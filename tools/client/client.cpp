@@ -63,8 +63,33 @@ class NetlinkClient final : public Client {
     return function(local);
   }
 
-  Result<> make_unavailable(const PciAddress& local) override {
-    return change(Request(PCILEND_CMD_UNAVAILABLE).put(PCILEND_A_BDF, to_string(local)));
+  Result<> make_unavailable(const PciAddress& local, bool force) override {
+    Request request(PCILEND_CMD_UNAVAILABLE);
+    request.put(PCILEND_A_BDF, to_string(local));
+    if (force) request.flag(PCILEND_A_FORCE);
+    return change(request);
+  }
+
+  Result<> recall(const PciAddress& local, uint32_t grace_ms) override {
+    return change(Request(PCILEND_CMD_RECALL)
+                      .put(PCILEND_A_BDF, to_string(local))
+                      .put(PCILEND_A_GRACE_MS, grace_ms));
+  }
+
+  Result<Function> release_quarantine(const PciAddress& local) override {
+    PCILEND_TRY(
+        change(Request(PCILEND_CMD_RELEASE_QUARANTINE).put(PCILEND_A_BDF, to_string(local))));
+    return function(local);
+  }
+
+  Result<> reserve(FunctionId id, const Reservation& reservation) override {
+    Request request(PCILEND_CMD_RESERVE);
+    request.put(PCILEND_A_ID, id.value);
+    if (reservation.node) request.put(PCILEND_A_RESERVED_NODE, *reservation.node);
+    if (reservation.uuid)
+      request.put(PCILEND_A_RESERVED_UUID, std::as_bytes(std::span(reservation.uuid->bytes)));
+    if (reservation.node || reservation.uuid) request.put(PCILEND_A_TTL_MS, reservation.ttl_ms);
+    return change(request);
   }
 
   Result<> allow(const PciAddress& local,
@@ -94,6 +119,21 @@ class NetlinkClient final : public Client {
     request.put(PCILEND_A_ID, id.value);
     if (!owner.empty()) request.put(PCILEND_A_OWNER, owner);
     return change(request);
+  }
+
+  Result<> check(const PciAddress& local) override {
+    return change(Request(PCILEND_CMD_CHECK).put(PCILEND_A_BDF, to_string(local)));
+  }
+
+  Result<std::vector<uint8_t>> config(FunctionId id, bool emulated) override {
+    Request request(PCILEND_CMD_CONFIG_GET);
+    request.put(PCILEND_A_ID, id.value);
+    if (emulated) request.flag(PCILEND_A_EMULATED);
+    return one(request, decode_config);
+  }
+
+  Result<Counters> counters() override {
+    return one(Request(PCILEND_CMD_COUNTERS_GET), decode_counters);
   }
 
  private:

@@ -92,9 +92,71 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return a.read(&function->label);
     case PCILEND_FUNCTION_A_ALLOWED:
       return a.read(&function->allowed.emplace());
+    case PCILEND_FUNCTION_A_RESERVED_NODE:
+      return read_optional(a, &function->reserved_node);
+    case PCILEND_FUNCTION_A_RESERVED_UUID:
+      return a.read(std::span<uint8_t>(function->reserved_uuid.emplace().bytes));
+    case PCILEND_FUNCTION_A_RESERVED_MS:
+      return read_optional(a, &function->reserved_ms);
+    case PCILEND_FUNCTION_A_LEASE_MS:
+      return read_optional(a, &function->lease_ms);
+    case PCILEND_FUNCTION_A_RECALL_MS:
+      return read_optional(a, &function->recall_ms);
+    case PCILEND_FUNCTION_A_GROUP:
+      return read_optional(a, &function->group);
     default:
       return {};
   }
+}
+
+Result<> decode_window(const Attribute& nest, std::vector<Window>* windows) {
+  Window window;
+  bool has_index = false;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_WINDOW_A_INDEX:
+        has_index = true;
+        return a.read(&window.index);
+      case PCILEND_WINDOW_A_SIZE:
+        return a.read(&window.size);
+      case PCILEND_WINDOW_A_SIZE_MAX:
+        return a.read(&window.size_max);
+      case PCILEND_WINDOW_A_ADDRESS_ALIGN:
+        return a.read(&window.address_align);
+      case PCILEND_WINDOW_A_SIZE_ALIGN:
+        return a.read(&window.size_align);
+      default:
+        return {};
+    }
+  }));
+  if (!has_index) return missing("window number");
+  windows->push_back(window);
+  return {};
+}
+
+Result<> decode_region(const Attribute& nest, std::vector<Region>* regions) {
+  Region region;
+  bool has_kind = false;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_REGION_A_KIND:
+        has_kind = true;
+        return a.read(&region.kind);
+      case PCILEND_REGION_A_IOVA:
+        return a.read(&region.iova);
+      case PCILEND_REGION_A_SIZE:
+        return a.read(&region.size);
+      case PCILEND_REGION_A_WINDOW:
+        return a.read(&region.window);
+      case PCILEND_REGION_A_USED:
+        return read_optional(a, &region.used);
+      default:
+        return {};
+    }
+  }));
+  if (!has_kind) return missing("region kind");
+  regions->push_back(region);
+  return {};
 }
 
 Result<> read_link_attribute(const Attribute& a, Link* link) {
@@ -131,9 +193,114 @@ Result<> read_link_attribute(const Attribute& a, Link* link) {
       return a.read(&link->export_bytes);
     case PCILEND_LINK_A_SLOT_BYTES:
       return a.read(&link->slot_bytes);
+    case PCILEND_LINK_A_LEASE_MS:
+      return read_optional(a, &link->lease_ms);
+    case PCILEND_LINK_A_WINDOW:
+      return decode_window(a, &link->windows);
+    case PCILEND_LINK_A_REGION:
+      return decode_region(a, &link->regions);
+    case PCILEND_LINK_A_DEGRADED:
+      return a.read(&link->degraded.emplace_back());
+    case PCILEND_LINK_A_HOLE:
+      return read_optional(a, &link->hole);
+    case PCILEND_LINK_A_PEER_HOLE:
+      return read_optional(a, &link->peer_hole);
+    case PCILEND_LINK_A_DOWNS:
+      return a.read(&link->downs);
     default:
       return {};
   }
+}
+
+Result<Link> link_of(const Attribute& nest) {
+  Link link;
+  PCILEND_TRY(for_each_attribute(
+      nest.payload, [&](const Attribute& a) { return read_link_attribute(a, &link); }));
+  return link;
+}
+
+Result<Function> function_of(const Attribute& nest) {
+  Function function;
+  PCILEND_TRY(for_each_attribute(
+      nest.payload, [&](const Attribute& a) { return read_function_attribute(a, &function); }));
+  if (function.id.value == 0) PCILEND_TRY(missing("function id"));
+  return function;
+}
+
+Result<Counters> counters_of(const Attribute& nest) {
+  Counters counters;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_COUNTER_A_GRANTED:
+        return a.read(&counters.granted);
+      case PCILEND_COUNTER_A_RETURNED:
+        return a.read(&counters.returned);
+      case PCILEND_COUNTER_A_EXPIRED:
+        return a.read(&counters.expired);
+      case PCILEND_COUNTER_A_REVOKED:
+        return a.read(&counters.revoked);
+      case PCILEND_COUNTER_A_REFUSED:
+        return a.read(&counters.refused);
+      case PCILEND_COUNTER_A_RESETS:
+        return a.read(&counters.resets);
+      case PCILEND_COUNTER_A_RESET_FAILURES:
+        return a.read(&counters.reset_failures);
+      case PCILEND_COUNTER_A_FAULTS:
+        return a.read(&counters.faults);
+      case PCILEND_COUNTER_A_BORROWED:
+        return a.read(&counters.borrowed);
+      case PCILEND_COUNTER_A_LOST:
+        return a.read(&counters.lost);
+      case PCILEND_COUNTER_A_RELAYED:
+        return a.read(&counters.relayed);
+      default:
+        return {};
+    }
+  }));
+  return counters;
+}
+
+Result<Audit> audit_of(const Attribute& nest) {
+  Audit audit;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_AUDIT_A_TIME:
+        return a.read(&audit.time_ns);
+      case PCILEND_AUDIT_A_UID:
+        return read_optional(a, &audit.uid);
+      case PCILEND_AUDIT_A_NODE:
+        return read_optional(a, &audit.node);
+      case PCILEND_AUDIT_A_ACTION:
+        return a.read(&audit.action);
+      case PCILEND_AUDIT_A_FUNCTION:
+        return a.read(&audit.function.emplace().value);
+      case PCILEND_AUDIT_A_TARGET_NODE:
+        return read_optional(a, &audit.target_node);
+      case PCILEND_AUDIT_A_RESULT: {
+        uint32_t bits = 0;
+        PCILEND_TRY(a.read(&bits));
+        audit.result = static_cast<int32_t>(bits);
+        return {};
+      }
+      default:
+        return {};
+    }
+  }));
+  if (audit.action.empty()) PCILEND_TRY(missing("action"));
+  return audit;
+}
+
+// The one nest of type `type` at the top, as `of` decodes it.
+template <class T>
+Result<T> one_nest(std::span<const std::byte> attributes, uint16_t type, std::string_view name,
+                   Result<T> (*of)(const Attribute&)) {
+  std::optional<Result<T>> thing;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& top) -> Result<> {
+    if (top.type == type) thing = of(top);
+    return {};
+  }));
+  if (!thing) PCILEND_TRY(missing(name));
+  return std::move(*thing);
 }
 
 }  // namespace
@@ -159,28 +326,64 @@ Result<Node> decode_node(std::span<const std::byte> attributes) {
 }
 
 Result<Link> decode_link(std::span<const std::byte> attributes) {
-  std::optional<Link> link;
-  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& top) -> Result<> {
-    if (top.type != PCILEND_A_LINK) return {};
-    link.emplace();
-    return for_each_attribute(top.payload,
-                              [&](const Attribute& a) { return read_link_attribute(a, &*link); });
-  }));
-  if (!link) PCILEND_TRY(missing("link"));
-  return *link;
+  return one_nest(attributes, PCILEND_A_LINK, "link", link_of);
 }
 
 Result<Function> decode_function(std::span<const std::byte> attributes) {
-  std::optional<Function> function;
-  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& top) -> Result<> {
-    if (top.type != PCILEND_A_FUNCTION) return {};
-    function.emplace();
-    return for_each_attribute(
-        top.payload, [&](const Attribute& a) { return read_function_attribute(a, &*function); });
+  return one_nest(attributes, PCILEND_A_FUNCTION, "function", function_of);
+}
+
+Result<Counters> decode_counters(std::span<const std::byte> attributes) {
+  return one_nest(attributes, PCILEND_A_COUNTERS, "counters", counters_of);
+}
+
+Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes) {
+  std::vector<uint8_t> config;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    if (a.type != PCILEND_A_CONFIG) return {};
+    config.resize(a.payload.size());
+    return a.read(std::span<uint8_t>(config));
   }));
-  if (!function) PCILEND_TRY(missing("function"));
-  if (function->id.value == 0) PCILEND_TRY(missing("function id"));
-  return *function;
+  if (config.size() != 256 && config.size() != 4096)
+    return fail(ErrorClass::Failure, "malformed answer: {} bytes of configuration space",
+                config.size());
+  return config;
+}
+
+Result<Event> decode_event(std::span<const std::byte> attributes) {
+  Event event;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    return a.type == PCILEND_A_EVENT ? a.read(&event.kind) : Result<>{};
+  }));
+  switch (event.kind) {
+    case 0:
+      PCILEND_TRY(missing("event"));
+      break;
+    case PCILEND_EVENT_LINK: {
+      auto link = decode_link(attributes);
+      if (!link) return tl::unexpected(std::move(link).error());
+      event.link = std::move(*link);
+      break;
+    }
+    case PCILEND_EVENT_FUNCTION:
+    case PCILEND_EVENT_FUNCTION_GONE:
+    case PCILEND_EVENT_LEASE_LOST:
+    case PCILEND_EVENT_RECALL: {
+      auto function = decode_function(attributes);
+      if (!function) return tl::unexpected(std::move(function).error());
+      event.function = std::move(*function);
+      break;
+    }
+    case PCILEND_EVENT_AUDIT: {
+      auto audit = one_nest(attributes, PCILEND_A_AUDIT, "audit", audit_of);
+      if (!audit) return tl::unexpected(std::move(audit).error());
+      event.audit = std::move(*audit);
+      break;
+    }
+    default:  // of a newer kernel
+      break;
+  }
+  return event;
 }
 
 }  // namespace pcilend

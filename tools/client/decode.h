@@ -14,5 +14,9 @@ namespace pcilend {
 Result<Node> decode_node(std::span<const std::byte> attributes);
 Result<Link> decode_link(std::span<const std::byte> attributes);
 Result<Function> decode_function(std::span<const std::byte> attributes);
+Result<Counters> decode_counters(std::span<const std::byte> attributes);
+Result<Event> decode_event(std::span<const std::byte> attributes);
+// 256 or 4096 bytes.
+Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes);
 
 }  // namespace pcilend

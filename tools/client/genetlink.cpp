@@ -119,6 +119,20 @@ tl::expected<void, Refusal> acknowledged(const nlmsghdr* message) {
   return tl::unexpected(kernel_refusal(-code, after(payload, extended)));
 }
 
+// CTRL_ATTR_MCAST_GROUPS: a nest for each group.
+Result<> read_groups(const Attribute& groups, std::map<std::string, uint32_t, std::less<>>* found) {
+  return for_each_attribute(groups.payload, [&](const Attribute& group) -> Result<> {
+    std::string name;
+    uint32_t id = 0;
+    PCILEND_TRY(for_each_attribute(group.payload, [&](const Attribute& a) -> Result<> {
+      if (a.type == CTRL_ATTR_MCAST_GRP_NAME) return a.read(&name);
+      return a.type == CTRL_ATTR_MCAST_GRP_ID ? a.read(&id) : Result<>{};
+    }));
+    (*found)[name] = id;
+    return {};
+  });
+}
+
 }  // namespace
 
 Request::Request(uint8_t command, Kind kind) : kind_(kind) {
@@ -147,27 +161,58 @@ Request& Request::put(uint16_t type, std::string_view text) {
   return *this;
 }
 
-Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport,
-                                            std::string_view family, uint8_t version) {
-  GenericNetlink netlink(std::move(transport), GENL_ID_CTRL, 1);
+Request& Request::put(uint16_t type, std::span<const std::byte> bytes) {
+  if (!mnl_attr_put_check(header(), buffer_.size(), type, bytes.size(), bytes.data()))
+    overflow_ = true;
+  return *this;
+}
+
+Result<Family> find_family(Transport& transport, std::string_view name) {
+  GenericNetlink control(transport, GENL_ID_CTRL, 1);
   Request request(CTRL_CMD_GETFAMILY);
-  request.put(CTRL_ATTR_FAMILY_NAME, family);
-  auto replies = netlink.exchange(request);
+  request.put(CTRL_ATTR_FAMILY_NAME, name);
+  auto replies = control.exchange(request);
   if (!replies) return tl::unexpected(std::move(replies).error().error);
 
-  uint16_t id = 0;
+  Family family;
   for (const auto& reply : *replies)
     PCILEND_TRY(for_each_attribute(reply, [&](const Attribute& a) -> Result<> {
-      return a.type == CTRL_ATTR_FAMILY_ID ? a.read(&id) : Result<>{};
+      if (a.type == CTRL_ATTR_FAMILY_ID) return a.read(&family.id);
+      return a.type == CTRL_ATTR_MCAST_GROUPS ? read_groups(a, &family.groups) : Result<>{};
     }));
-  if (id < NLMSG_MIN_TYPE)
+  if (family.id < NLMSG_MIN_TYPE)
     return fail(ErrorClass::Failure, "netlink: malformed answer: no family id");
-  netlink.family_ = id;
-  netlink.version_ = version;
+  return family;
+}
+
+Result<Replies> split_notifications(std::span<const std::byte> datagram, uint16_t family,
+                                    uint8_t command) {
+  Replies messages;
+  while (!datagram.empty()) {
+    const nlmsghdr* const at = first_message(datagram);
+    if (!at) return tl::unexpected(malformed("truncated message").error);
+    datagram = after(datagram, MNL_ALIGN(static_cast<size_t>(at->nlmsg_len)));
+    const auto payload = payload_of(at);
+    if (at->nlmsg_type != family) continue;
+    if (payload.size() < GENL_HDRLEN) return tl::unexpected(malformed("short message").error);
+    if (reinterpret_cast<const genlmsghdr*>(payload.data())->cmd != command) continue;
+    const auto attributes = payload.subspan(GENL_HDRLEN);
+    messages.emplace_back(attributes.begin(), attributes.end());
+  }
+  return messages;
+}
+
+Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport,
+                                            std::string_view family, uint8_t version) {
+  const auto found = find_family(*transport, family);
+  if (!found) return tl::unexpected(found.error());
+  GenericNetlink netlink(*transport, found->id, version);
+  netlink.owned_ = std::move(transport);
+  netlink.sequence_ = 1;  // the look-up's
   return netlink;
 }
 
-tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange(Request& request) {
+tl::expected<Replies, Refusal> GenericNetlink::exchange(Request& request) {
   for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
     bool interrupted = false;
     auto replies = exchange_once(request, &interrupted);
@@ -177,8 +222,7 @@ tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange(Request&
       refusal(0, ErrorClass::Failure, "netlink: the list changes too fast: try again"));
 }
 
-tl::expected<GenericNetlink::Replies, Refusal> GenericNetlink::exchange_once(Request& request,
-                                                                             bool* interrupted) {
+tl::expected<Replies, Refusal> GenericNetlink::exchange_once(Request& request, bool* interrupted) {
   if (request.overflow_)
     return tl::unexpected(refusal(0, ErrorClass::Usage, "an argument is too long"));
   nlmsghdr* const message = request.header();

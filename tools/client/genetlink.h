@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,8 @@ class Request {
   Request& put(uint16_t type, uint32_t value);
   Request& put(uint16_t type, std::string_view text);
   Request& put(uint16_t type, std::span<const uint32_t> values);
+  Request& put(uint16_t type, std::span<const std::byte> bytes);
+  Request& flag(uint16_t type) { return put(type, std::span<const std::byte>()); }
 
   [[nodiscard]] Kind kind() const { return kind_; }
 
@@ -46,28 +49,43 @@ class Request {
   bool overflow_ = false;
 };
 
+// Attributes of each message, without netlink and generic-netlink headers.
+using Replies = std::vector<std::vector<std::byte>>;
+
+// What the kernel knows by a family's name.
+struct Family {
+  uint16_t id = 0;
+  std::map<std::string, uint32_t, std::less<>> groups;  // of multicast
+};
+
+// NotFound if the kernel has none of that name.
+Result<Family> find_family(Transport& transport, std::string_view name);
+
+// The messages of a family in a datagram that nobody asked for; other commands are skipped.
+Result<Replies> split_notifications(std::span<const std::byte> datagram, uint16_t family,
+                                    uint8_t command);
+
 class GenericNetlink {
  public:
-  // Attributes of each reply, without netlink and generic-netlink headers.
-  using Replies = std::vector<std::vector<std::byte>>;
-
   // Looks the family up; NotFound if the kernel has none of that name.
   static Result<GenericNetlink> open(std::unique_ptr<Transport> transport, std::string_view family,
                                      uint8_t version);
+
+  // Over a transport that the caller keeps alive, to a family by its number.
+  GenericNetlink(Transport& transport, uint16_t family, uint8_t version)
+      : transport_(&transport), family_(family), version_(version) {}
 
   // Sends the request and takes all of its replies, up to the kernel's acknowledgement.
   tl::expected<Replies, Refusal> exchange(Request& request);
 
  private:
-  GenericNetlink(std::unique_ptr<Transport> transport, uint16_t family, uint8_t version)
-      : transport_(std::move(transport)), family_(family), version_(version) {}
-
   enum class Progress { More, Done };
 
   tl::expected<Replies, Refusal> exchange_once(Request& request, bool* interrupted);
   tl::expected<Progress, Refusal> take(const nlmsghdr* message, Replies* replies) const;
 
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Transport> owned_;
+  Transport* transport_;
   uint16_t family_;
   uint8_t version_;
   uint32_t sequence_ = 0;

@@ -44,4 +44,38 @@ std::string_view link_state_name(uint32_t state) {
   }
 }
 
+std::string_view region_kind_name(uint32_t kind) {
+  switch (kind) {
+    case PCILEND_REGION_DMA:
+      return "dma";
+    case PCILEND_REGION_INTERRUPTS:
+      return "interrupts";
+    case PCILEND_REGION_EXPORTS:
+      return "exports";
+    case PCILEND_REGION_SLOTS:
+      return "slots";
+    default:
+      return "unknown";
+  }
+}
+
+std::string_view event_name(uint32_t kind) {
+  switch (kind) {
+    case PCILEND_EVENT_LINK:
+      return "link";
+    case PCILEND_EVENT_FUNCTION:
+      return "function";
+    case PCILEND_EVENT_FUNCTION_GONE:
+      return "function-gone";
+    case PCILEND_EVENT_LEASE_LOST:
+      return "lease-lost";
+    case PCILEND_EVENT_RECALL:
+      return "recall";
+    case PCILEND_EVENT_AUDIT:
+      return "audit";
+    default:
+      return "unknown";
+  }
+}
+
 }  // namespace pcilend

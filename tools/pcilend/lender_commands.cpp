@@ -104,7 +104,7 @@ Result<Answer> command_unavailable(Session& session, const Options& options) {
   if (!function) return tl::unexpected(function.error());
   const auto address = parse_pci_address(function->bdf);
   if (!address) return tl::unexpected(address.error());
-  if (auto done = nothing(to_string(*address), session.client.make_unavailable(*address)); !done)
+  if (auto done = nothing(to_string(*address), session.client.make_unavailable(*address, false)); !done)
     return done;
   return one_function(session, *address, session.client.function(*address));
 }

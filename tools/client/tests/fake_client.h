@@ -21,6 +21,9 @@ struct FakeKernel {
   std::vector<Link> links;
   std::vector<Function> functions;
   std::set<uint32_t> connected;
+  Counters counters;
+  std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
+  std::map<uint32_t, std::vector<uint8_t>> emulated_configs;
   // Every change asked for: "borrow 40001 mdev OWNER".
   std::vector<std::string> log;
   // Called with the entry before it is carried out; an error is the kernel's refusal.
@@ -95,11 +98,49 @@ class FakeClient final : public Client {
   Result<Function> make_available(const PciAddress& local) override {
     return set_state("available", local, PCILEND_FUNCTION_AVAILABLE);
   }
-  Result<> make_unavailable(const PciAddress& local) override {
-    auto f = set_state("unavailable", local, PCILEND_FUNCTION_ADDED);
+  Result<> make_unavailable(const PciAddress& local, bool force) override {
+    auto f = set_state(force ? "take" : "unavailable", local, PCILEND_FUNCTION_ADDED);
     if (!f) return tl::unexpected(f.error());
     return {};
   }
+  Result<> recall(const PciAddress& local, uint32_t grace_ms) override {
+    PCILEND_TRY(enter(fmt::format("recall {} {}", to_string(local), grace_ms)));
+    Function* f = kernel_.find(local);
+    if (!f) return tl::unexpected(missing().error());
+    if (f->state == PCILEND_FUNCTION_BORROWED) {
+      f->recall_ms = grace_ms;
+    } else {
+      f->state = PCILEND_FUNCTION_ADDED;
+    }
+    return {};
+  }
+  Result<Function> release_quarantine(const PciAddress& local) override {
+    return set_state("release-quarantine", local, PCILEND_FUNCTION_AVAILABLE);
+  }
+  Result<> reserve(FunctionId id, const Reservation& reservation) override {
+    PCILEND_TRY(enter(fmt::format(
+        "reserve {}{}{} {}", to_string(id),
+        reservation.node ? fmt::format(" node {}", *reservation.node) : "",
+        reservation.uuid ? " domain " + to_string(*reservation.uuid) : "", reservation.ttl_ms)));
+    Function* f = kernel_.find(id);
+    if (!f) return tl::unexpected(missing().error());
+    f->reserved_node = reservation.node;
+    f->reserved_uuid = reservation.uuid;
+    f->reserved_ms.reset();
+    if (reservation.ttl_ms) f->reserved_ms = reservation.ttl_ms;
+    return {};
+  }
+  Result<> check(const PciAddress& local) override {
+    return kernel_.refuse("check " + to_string(local));
+  }
+  Result<std::vector<uint8_t>> config(FunctionId id, bool emulated) override {
+    PCILEND_TRY(kernel_.refuse("config " + to_string(id)));
+    const auto& known = emulated ? kernel_.emulated_configs : kernel_.configs;
+    const auto found = known.find(id.value);
+    if (found == known.end()) return fail(ErrorClass::NotFound, "there is no such function");
+    return found->second;
+  }
+  Result<Counters> counters() override { return kernel_.counters; }
   Result<> allow(const PciAddress& local,
                  const std::optional<std::vector<uint32_t>>& nodes) override {
     PCILEND_TRY(enter(fmt::format("allow {} {}", to_string(local),

@@ -37,7 +37,13 @@ class Client {
   virtual Result<Function> add(const PciAddress& local, const AddOptions& options = {}) = 0;
   virtual Result<> remove(const PciAddress& local) = 0;
   virtual Result<Function> make_available(const PciAddress& local) = 0;
-  virtual Result<> make_unavailable(const PciAddress& local) = 0;
+  // `force`: though it is borrowed; the lease ends at once.
+  virtual Result<> make_unavailable(const PciAddress& local, bool force) = 0;
+  // Asks its borrower for it, and takes it when the grace is over; returns at once.
+  virtual Result<> recall(const PciAddress& local, uint32_t grace_ms) = 0;
+  virtual Result<Function> release_quarantine(const PciAddress& local) = 0;
+  // For a function of this host or, through its lender, of a peer.
+  virtual Result<> reserve(FunctionId id, const Reservation& reservation) = 0;
   // Only these nodes see it; without a list, all that are connected.
   virtual Result<> allow(const PciAddress& local,
                          const std::optional<std::vector<uint32_t>>& nodes) = 0;
@@ -47,6 +53,12 @@ class Client {
                                   std::string_view owner) = 0;
   // With an owner, only that owner's lease is ended. Succeeds if nothing is borrowed.
   virtual Result<> give_back(FunctionId id, std::string_view owner) = 0;
+
+  // Whether a function of this host can be lent; a refusal says why. Changes nothing.
+  virtual Result<> check(const PciAddress& local) = 0;
+  // 256 or 4096 bytes of configuration space; `emulated`: as its borrower sees it.
+  virtual Result<std::vector<uint8_t>> config(FunctionId id, bool emulated) = 0;
+  virtual Result<Counters> counters() = 0;
 };
 
 // The client of the running kernel; Unreachable if pcilend.ko is not loaded.

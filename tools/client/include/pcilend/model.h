@@ -21,6 +21,24 @@ struct Node {
   uint32_t abi = 0;      // version of the protocol between hosts
 };
 
+// A memory window of an adapter.
+struct Window {
+  uint32_t index = 0;
+  uint64_t size = 0;           // bytes that this host sees of the peer
+  uint64_t size_max = 0;       // of an inbound translation; 0: not known
+  uint64_t address_align = 0;  // of an inbound translation
+  uint64_t size_align = 0;
+};
+
+// A range of this host's aperture.
+struct Region {
+  uint32_t kind = PCILEND_REGION_DMA;
+  uint64_t iova = 0;
+  uint64_t size = 0;             // bytes
+  uint32_t window = 0;           // of the peer's windows, the one that reaches it
+  std::optional<uint64_t> used;  // bytes; of exports and slots
+};
+
 // One NTB adapter of this host and the peer behind it.
 struct Link {
   uint32_t index = 0;
@@ -36,8 +54,15 @@ struct Link {
   uint64_t rx_messages = 0;
   uint64_t bad_messages = 0;
   uint64_t timeouts = 0;
-  uint64_t export_bytes = 0;  // local BARs the peer can reach
-  uint64_t slot_bytes = 0;    // guest memory the peer can reach
+  uint64_t export_bytes = 0;         // local BARs the peer can reach
+  uint64_t slot_bytes = 0;           // guest memory the peer can reach
+  std::optional<uint32_t> lease_ms;  // silence that ends the leases of this host
+  std::vector<Window> windows;
+  std::vector<Region> regions;        // once planned
+  std::vector<std::string> degraded;  // what the windows are too small for, and the cure
+  std::optional<uint64_t> hole;       // start of this host's lowest PCI hole
+  std::optional<uint64_t> peer_hole;
+  uint64_t downs = 0;  // times the link was lost
 };
 
 struct Bar {
@@ -77,10 +102,59 @@ struct Function {
   std::optional<uint64_t> faults;
   std::string label;                             // whose function it is
   std::optional<std::vector<uint32_t>> allowed;  // nodes that see it; absent: all connected ones
+  std::optional<uint32_t> reserved_node;
+  std::optional<Uuid> reserved_uuid;    // of a domain
+  std::optional<uint32_t> reserved_ms;  // for how long still; on the lender
+  std::optional<uint32_t> lease_ms;     // silence that ends the lease; on the lender
+  std::optional<uint32_t> recall_ms;    // until its lender takes it back
+  std::optional<uint32_t> group;        // IOMMU group; on the lender
+};
+
+// For whom a function is reserved; for nobody: the reservation ends.
+struct Reservation {
+  std::optional<uint32_t> node;
+  std::optional<Uuid> uuid;  // of a domain
+  uint32_t ttl_ms = 0;
+};
+
+// Counts since pcilend.ko was loaded.
+struct Counters {
+  uint64_t granted = 0;   // leases, to borrowers
+  uint64_t returned = 0;  // by borrowers
+  uint64_t expired = 0;
+  uint64_t revoked = 0;  // by this host
+  uint64_t refused = 0;  // requests of borrowers
+  uint64_t resets = 0;
+  uint64_t reset_failures = 0;
+  uint64_t faults = 0;    // DMA faults of lent functions
+  uint64_t borrowed = 0;  // by this host
+  uint64_t lost = 0;      // leases of this host that ended without its doing
+  uint64_t relayed = 0;   // interrupts
+};
+
+// Who changed what, or was refused.
+struct Audit {
+  uint64_t time_ns = 0;          // since 1970
+  std::optional<uint32_t> uid;   // of this host, or else
+  std::optional<uint32_t> node;  // that asked
+  std::string action;
+  std::optional<FunctionId> function;
+  std::optional<uint32_t> target_node;
+  int32_t result = 0;  // 0 or a negative errno
+};
+
+// A change that the kernel announces: of its kind's things one is there.
+struct Event {
+  uint32_t kind = 0;  // enum pcilend_event
+  std::optional<Link> link;
+  std::optional<Function> function;
+  std::optional<Audit> audit;
 };
 
 // One word, as listings print them; "unknown" for a state newer than this program.
 std::string_view function_state_name(uint32_t state);
 std::string_view link_state_name(uint32_t state);
+std::string_view region_kind_name(uint32_t kind);
+std::string_view event_name(uint32_t kind);
 
 }  // namespace pcilend
