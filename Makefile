@@ -6,7 +6,7 @@ NODES ?= 2
 FUZZ_SECONDS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab fuzz check format clean
+.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab fuzz sim bench check format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,15 @@ test-lab: build modules ## scenarios on real VMs
 
 fuzz: deps ## every fuzzer for FUZZ_SECONDS
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test/run fuzz
+
+sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, 10 million events each
+	@cmake --build build --target pcilend-sim
+	@build/bin/pcilend-sim --nodes 60 --degree 59 --events 10000000
+	@build/bin/pcilend-sim --nodes 1000 --degree 16 --events 10000000
+
+bench: build/build.ninja ## what the portable core's operations cost
+	@cmake --build build --target pcilend-bench
+	@build/bin/pcilend-bench
 
 check: deps ## formatting, checkpatch, clang-tidy
 	@tools/test/check

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// pcilend-sim: the portable core on many simulated hosts; exits with 1 if a promise was broken.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+
+#include "simulation.h"
+
+namespace {
+
+using pcilend::sim::Counts;
+using pcilend::sim::Simulation;
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+void Print(const Counts& c, double seconds) {
+  fmt::print("events          {:>12}  in {:.1f} s: {:.0f} a second; {:.0f} s of virtual time\n",
+             c.events, seconds, static_cast<double>(c.events) / seconds,
+             static_cast<double>(c.virtual_ms) / 1000);
+  fmt::print("messages        {:>12}  passed the wire check, {} refused (lost, replayed, stale)\n",
+             c.messages, c.refused);
+  fmt::print("leases          {:>12}  granted; {} lost, {} expired, {} resets\n", c.granted, c.lost,
+             c.expired, c.resets);
+  fmt::print("requests        {:>12}  declined; {} answers came late\n", c.declined, c.late);
+  fmt::print("accidents       {:>12}  links down, {} hosts stalled, {} hosts died\n", c.flaps,
+             c.stalls, c.deaths);
+  fmt::print("longest error   {:>12}  ms a borrower believed in a lease that was over\n",
+             c.longest_error);
+}
+
+void PrintSizes(const Simulation& simulation, size_t functions) {
+  fmt::print(
+      "bytes           lease state {} a function, access rights {}, reservation {}, its "
+      "notice {}\n",
+      sizeof(pcilend_lease), sizeof(pcilend_access), sizeof(pcilend_reservation),
+      sizeof(pcilend_msg_function));
+  fmt::print("                a lease: {} for each BAR and slot in an aperture\n",
+             sizeof(pcilend_range_entry));
+  const auto start = Clock::now();
+  const size_t bytes = simulation.ListAll();
+  fmt::print(
+      "list            {:>12}  functions in {:.1f} ms: notice encoded, checked, decoded and "
+      "printed ({} bytes of text)\n",
+      functions, Seconds(start) * 1000, bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  pcilend::sim::Options options;
+  CLI::App app("Runs the portable core of pcilend on many simulated hosts.");
+  app.add_option("--nodes", options.nodes, "hosts")->check(CLI::Range(2, 4000));
+  app.add_option("--functions", options.functions, "functions of each host")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--degree", options.degree, "links of each host, at least")
+      ->check(CLI::Range(2, 4000));
+  app.add_option("--pace", options.pace, "ms between the actions of a host's users, at most")
+      ->check(CLI::Range(1, 60000));
+  app.add_option("--events", options.events, "events until all comes to rest");
+  app.add_option("--seed", options.seed, "of the random numbers");
+  CLI11_PARSE(app, argc, argv);
+
+  fmt::print("{} nodes, {} functions each, {} links each, seed {}\n", options.nodes,
+             options.functions, std::min(options.degree, options.nodes - 1), options.seed);
+  std::fflush(stdout);
+  Simulation simulation(options);
+  const auto start = Clock::now();
+  const std::string wrong = simulation.Run();
+  Print(simulation.counts(), Seconds(start));
+  if (!wrong.empty()) {
+    fmt::print(stderr, "broken promise: {}\n", wrong);
+    return 1;
+  }
+  PrintSizes(simulation, static_cast<size_t>(options.nodes) * options.functions);
+  fmt::print("every promise was kept\n");
+  return 0;
+}
