@@ -58,6 +58,25 @@ static void function_was_reset(struct pcilend_remote *remote)
 			 err);
 }
 
+/* Its lender wants it back. Closing the device returns it; what nobody has open goes at once. */
+static void function_recalled(struct pcilend_remote *remote)
+{
+	struct mdev_function *function = pcilend_remote_data(remote, &mdev_frontend);
+	bool open;
+
+	if (!function)
+		return;
+	scoped_guard(mutex, &function->lock) {
+		open = function->device;
+		if (open)
+			mdev_irqs_request(function->device);
+	}
+	if (open)
+		dev_notice(&remote->dev, "its lender wants it back, the guest is asked to let go\n");
+	else
+		pcilend_return(remote, NULL);
+}
+
 static ssize_t type_description(struct mdev_type *type, char *buffer)
 {
 	struct mdev_function *function = container_of(type, struct mdev_function, type);
@@ -138,6 +157,7 @@ struct pcilend_frontend mdev_frontend = {
 	.removed = function_removed,
 	.lost = function_lost,
 	.was_reset = function_was_reset,
+	.recalled = function_recalled,
 };
 
 /* Bound by driver_override alone: the ID table is empty. */

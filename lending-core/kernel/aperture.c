@@ -50,6 +50,7 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 		self->window[i].size_max = size_max;
 		self->window[i].addr_align = addr_align;
 		self->window[i].size_align = size_align;
+		ap->rule[i] = self->window[i];
 	}
 	/* Reserved ranges end the usable space as the page tables' own limit does. */
 	if (ap->domain->geometry.aperture_end != U64_MAX)

@@ -24,6 +24,8 @@ static const char *why_refused(int error)
 		return "it is not available: run 'pcilend available' on its lender";
 	case -EBUSY:
 		return "it is borrowed or being reset: see 'pcilend list' for who has it";
+	case -EACCES:
+		return "it is reserved for another node or domain: see 'pcilend show' on its lender, and try again when that is over";
 	case -EUCLEAN:
 		return "it did not come back from a reset: see 'pcilend show' on its lender";
 	case -ENOSPC:
@@ -203,6 +205,7 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 	if (!lost)
 		return;
 
+	pcilend_count(PCILEND_COUNTER_A_LOST);
 	pci_warn(r->link->pdev, "lease on function %x was lost (%s)\n", r->pub.id,
 		 reason == PCILEND_LOST_REVOKED ? "revoked" :
 		 reason == PCILEND_LOST_EXPIRED ? "no heartbeat" : "function or lender gone");
@@ -212,6 +215,54 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 	get_device(&r->pub.dev);
 	if (!queue_work(pcilend_wq, &r->lost_work))
 		put_device(&r->pub.dev);
+}
+
+static bool is_recalled(struct remote *r)
+{
+	bool recalled;
+
+	mutex_lock(&r->lock);
+	recalled = r->state == REMOTE_HELD && r->recalled == r->lease;
+	mutex_unlock(&r->lock);
+	return recalled;
+}
+
+void remote_recall_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, recall_work);
+	struct pcilend_frontend *frontend = NULL;
+
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_HELD && r->recalled == r->lease && r->frontend &&
+	    try_module_get(r->frontend->owner))
+		frontend = r->frontend;
+	mutex_unlock(&r->lock);
+
+	if (frontend && frontend->recalled)
+		frontend->recalled(&r->pub);
+	if (frontend)
+		module_put(frontend->owner);
+	put_device(&r->pub.dev);
+}
+
+static void ask_to_let_go(struct remote *r)
+{
+	remote_event(r, PCILEND_EVENT_RECALL);
+	get_device(&r->pub.dev);
+	if (!queue_work(pcilend_wq, &r->recall_work))
+		put_device(&r->pub.dev);
+}
+
+/* The lender wants the function back in @grace_ms: who uses it is asked from a work item. */
+void remote_recalled(struct remote *r, u32 lease, u32 grace_ms)
+{
+	mutex_lock(&r->lock);
+	r->recalled = lease;
+	r->recall_at = pcilend_now() + grace_ms;
+	mutex_unlock(&r->lock);
+	/* If the lease is not known here yet, pcilend_borrow() asks. */
+	if (is_recalled(r))
+		ask_to_let_go(r);
 }
 
 static int begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
@@ -234,6 +285,7 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 	} else {
 		r->state = REMOTE_BORROWING;
 		r->lost_early = 0;
+		r->recalled = 0;
 		r->guest_bytes = 0;
 		r->guest_map_us = 0;
 		r->frontend = frontend;
@@ -445,6 +497,7 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	}
 	mutex_unlock(&r->lock);
 
+	pcilend_count(PCILEND_COUNTER_A_BORROWED);
 	trace_pcilend_lease_begin(remote->id, r->lease, pcilend_id_node(remote->id),
 				  pcilend_node, "borrowed");
 	if (!err)
@@ -463,6 +516,8 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	}
 	mutex_unlock(&r->operation);
 	take_in_notices(r);
+	if (is_recalled(r))
+		ask_to_let_go(r);
 	return 0;
 
 err_frontend:

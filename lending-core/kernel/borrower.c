@@ -81,9 +81,12 @@ void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report 
 	struct remote *r = to_remote(remote);
 
 	memset(report, 0, sizeof(*report));
+	report->recall_ms = U64_MAX;
 	mutex_lock(&r->lock);
 	report->info = remote->info;
 	report->lease = r->lease;
+	if (r->state == REMOTE_HELD && r->recalled == r->lease)
+		report->recall_ms = r->recall_at - min(r->recall_at, pcilend_now());
 	report->guest_bytes = r->guest_bytes;
 	report->guest_map_us = r->guest_map_us;
 	if (r->frontend)
@@ -110,11 +113,13 @@ bool pcilend_remote_next(u32 after, struct pcilend_report *report)
 
 void remote_event(struct remote *r, enum pcilend_event event)
 {
-	struct pcilend_report report;
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 
 	pcilend_changed();
-	pcilend_remote_report(&r->pub, &report);
-	pcilend_event_function(event, &report);
+	if (!report)
+		return;
+	pcilend_remote_report(&r->pub, report);
+	pcilend_event_function(event, report);
 }
 
 /*
@@ -135,6 +140,7 @@ static void remote_work(struct work_struct *work)
 	remote_detach_frontends(r);
 	flush_work(&r->lost_work);
 	flush_work(&r->reset_work);
+	flush_work(&r->recall_work);
 	device_del(&r->pub.dev);
 	remote_event(r, PCILEND_EVENT_FUNCTION_GONE);
 
@@ -207,6 +213,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	INIT_WORK(&r->work, remote_work);
 	INIT_WORK(&r->lost_work, remote_lost_work);
 	INIT_WORK(&r->reset_work, remote_reset_work);
+	INIT_WORK(&r->recall_work, remote_recall_work);
 	if (dev_set_name(&r->pub.dev, "%x", r->pub.id)) {
 		put_device(&r->pub.dev);
 		return NULL;
@@ -367,6 +374,16 @@ static void handle_was_reset(const struct pcilend_msg_lease *msg)
 	remote_put(r);
 }
 
+static void handle_recall(const struct pcilend_msg_recall *msg)
+{
+	struct remote *r = remote_find(le32_to_cpu(msg->id));
+
+	if (!r)
+		return;
+	remote_recalled(r, le32_to_cpu(msg->lease), le32_to_cpu(msg->grace_ms));
+	remote_put(r);
+}
+
 static void withdraw_all(struct pcilend_link *link)
 {
 	struct remote *r;
@@ -416,6 +433,9 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 		break;
 	case PCILEND_MSG_WAS_RESET:
 		handle_was_reset(payload);
+		break;
+	case PCILEND_MSG_RECALL:
+		handle_recall(payload);
 		break;
 	}
 }

@@ -50,6 +50,8 @@ struct remote {
 	u32 granted;			/* place of the grant among the lender's messages */
 	u32 lost_early;			/* a lease that was lost before we learnt of its grant */
 	enum pcilend_lost_reason lost_reason;
+	u32 recalled;			/* a lease that its lender wants to end; 0: none */
+	u64 recall_at;			/* ms: when it will */
 	bool fenced;			/* LOST: the lender has stopped it, or died */
 	struct pcilend_frontend *frontend;	/* with a reference on its module */
 	char owner[PCILEND_OWNER_BYTES];
@@ -61,6 +63,7 @@ struct remote {
 	u64 guest_map_us;
 	struct work_struct lost_work;
 	struct work_struct reset_work;	/* as lost_work with a reference */
+	struct work_struct recall_work;
 };
 
 #define to_remote(p) container_of(p, struct remote, pub)
@@ -84,6 +87,8 @@ void remote_event(struct remote *r, enum pcilend_event event);
 /* borrow.c */
 void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
 void remote_settled(struct remote *r);
+void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
+void remote_recall_work(struct work_struct *work);
 void remote_return_async(struct remote *r, u32 lease);
 void remote_lost_work(struct work_struct *work);
 void remote_was_reset(struct remote *r, u32 lease);

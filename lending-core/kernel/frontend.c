@@ -195,6 +195,7 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 		detach(r, frontend);
 		flush_work(&r->lost_work);
 		flush_work(&r->reset_work);
+		flush_work(&r->recall_work);
 	}
 }
 EXPORT_SYMBOL_GPL(pcilend_frontend_unregister);

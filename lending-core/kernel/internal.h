@@ -43,6 +43,7 @@
 #include <linux/workqueue.h>
 
 #include "compat.h"
+#include "pcilend/access.h"
 #include "pcilend/identity.h"
 #include "pcilend/layout.h"
 #include "pcilend/lease.h"
@@ -61,6 +62,14 @@ extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may 
 
 /* A boot id; neither half is 0. */
 u64 pcilend_new_boot(void);
+
+/* Counts since the module was loaded, as COUNTERS_GET tells them. */
+extern atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
+
+static inline void pcilend_count(enum pcilend_counter_attr counter)
+{
+	atomic64_inc(&pcilend_counters[counter]);
+}
 
 static inline u64 pcilend_now(void)
 {
@@ -82,6 +91,10 @@ static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, cons
 	return error;
 }
 
+/* The same with a text of up to PCILEND_REASON_BYTES that is made here. */
+__printf(3, 4)
+int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
+
 /* aperture.c: this host's inbound aperture of one link, and the peer's windows seen from here */
 
 struct pcilend_window {
@@ -98,6 +111,7 @@ struct pcilend_aperture {
 	struct iommu_domain *domain;	/* of the NTB; translated, owned by the DMA API */
 	unsigned int windows;
 	struct pcilend_window window[PCILEND_LAYOUT_WINDOWS];
+	struct pcilend_layout_window rule[PCILEND_LAYOUT_WINDOWS]; /* inbound; once `open` */
 	struct pcilend_layout layout;	/* constant once `open` */
 	bool open;			/* translations are set */
 	struct pcilend_range exports;
@@ -291,6 +305,20 @@ struct pcilend_report {
 	u64 guest_map_us;
 	u32 resets;
 	u64 faults;
+	u64 recall_ms;			/* left; U64_MAX: not recalled */
+	/* of the lender only */
+	u32 lease_ms;
+	int group;			/* IOMMU group, negative: none */
+	struct pcilend_access access;
+	u8 reserved_uuid[16];		/* zeroes: not for a domain */
+	u64 reserved_ms;		/* left */
+};
+
+/* What ADD may say of a function from the start. */
+struct pcilend_add {
+	u32 id;				/* 0: the lowest free one */
+	const char *label;		/* NULL: none */
+	const struct nlattr *nodes;	/* NULL: all connected ones */
 };
 
 /* lender.c, lender_admin.c, lender_peer.c */
@@ -299,12 +327,19 @@ void pcilend_lender_exit(void);
 int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
 bool pcilend_lender_connected(u32 node);
-int pcilend_lender_add(const char *bdf, struct netlink_ext_ack *extack,
-		       struct pcilend_report *report);
+int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
+		       struct netlink_ext_ack *extack, struct pcilend_report *report);
 int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
 int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
 			     struct pcilend_report *report);
-int pcilend_lender_unavailable(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack);
+int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack *extack);
+int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *extack,
+				      struct pcilend_report *report);
+int pcilend_lender_label(const char *bdf, const char *label, struct netlink_ext_ack *extack);
+int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
+			 struct netlink_ext_ack *extack);
 int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report,
 			  struct netlink_ext_ack *extack);
 /* The local function with the lowest id above @after; false if there is none. */
@@ -363,5 +398,6 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
 int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
+int pcilend_put_counters(struct sk_buff *skb);
 
 #endif /* PCILEND_INTERNAL_H */

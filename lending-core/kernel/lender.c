@@ -4,6 +4,7 @@
  * core (lease.h); here its todo list is carried out.
  */
 
+#include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -82,15 +83,35 @@ struct pcilend_function *pcilend_function_next(struct pcilend_function *previous
 	return found;
 }
 
+/* What everybody who sees the function is told. */
+static void fill_info(struct pcilend_function *fn, struct pcilend_msg_function *info)
+{
+	lockdep_assert_held(&fn->lock);
+	*info = fn->info;
+	info->state = fn->lease.state;
+	info->borrower = cpu_to_le32(fn->lease.node);
+}
+
+static int group_number(struct device *dev)
+{
+	struct iommu_group *group = iommu_group_get(dev);
+	int number = group ? iommu_group_id(group) : -1;
+
+	iommu_group_put(group);
+	return number;
+}
+
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report)
 {
 	struct device *dev = &fn->pdev->dev;
 
 	lockdep_assert_held(&fn->lock);
 	memset(report, 0, sizeof(*report));
-	report->info = fn->info;
-	report->info.state = fn->lease.state;
-	report->info.borrower = cpu_to_le32(fn->lease.node);
+	fill_info(fn, &report->info);
+	report->access = fn->access;
+	report->group = group_number(dev);
+	report->lease_ms = fn->lease.lease_ms;
+	report->recall_ms = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	report->lease = fn->lease.number;
 	report->local = true;
 	report->reason = fn->lease.quarantine;
@@ -100,49 +121,71 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 		strscpy(report->driver, dev_driver_string(dev), sizeof(report->driver));
 }
 
-/* What the peer of @link is told about the function. */
+/* Does the function exist for that node? */
+bool pcilend_function_visible(struct pcilend_function *fn, u32 node)
+{
+	lockdep_assert_held(&fn->lock);
+	return pcilend_lender_connected(node) && pcilend_access_allows(&fn->access, node);
+}
+
+/* What the peer of @link is told about the function, which it sees. */
 void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link)
 {
-	struct pcilend_msg_function msg = fn->info;
+	struct pcilend_msg_function msg;
 
-	lockdep_assert_held(&fn->lock);
-	msg.state = fn->lease.state;
-	msg.borrower = cpu_to_le32(fn->lease.node);
+	fill_info(fn, &msg);
 	if (fn->lease.number && pcilend_link_is_peer(link, fn->lease.node, fn->lease.boot))
 		msg.lease = cpu_to_le32(fn->lease.number);
 	pcilend_channel_notify(link, PCILEND_MSG_FUNCTION, &msg);
 }
 
-/* Tells listeners here, and all connected nodes, what has become of the function. */
-void pcilend_function_announce(struct pcilend_function *fn)
+void pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link)
 {
-	struct pcilend_report report;
+	const struct pcilend_msg_id msg = { .id = cpu_to_le32(fn->id) };
+
+	pcilend_channel_notify(link, PCILEND_MSG_WITHDRAW, &msg);
+}
+
+/* Tells listeners on this host, and all nodes that see the function, by @tell. */
+static void spread(struct pcilend_function *fn,
+		   void (*tell)(struct pcilend_function *fn, struct pcilend_link *link))
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	struct pcilend_link *link;
 	u16 node;
 
 	lockdep_assert_held(&fn->lock);
-	fn->todo &= ~PCILEND_DO_ANNOUNCE;
-	pcilend_function_report(fn, &report);
-	pcilend_event_function(PCILEND_EVENT_FUNCTION, &report);
+	if (report) {
+		pcilend_function_report(fn, report);
+		pcilend_event_function(PCILEND_EVENT_FUNCTION, report);
+	}
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
-		if (pcilend_link_is_up(link, &node) && pcilend_lender_connected(node))
-			pcilend_function_notify(fn, link);
+		if (pcilend_link_is_up(link, &node) && pcilend_function_visible(fn, node))
+			tell(fn, link);
 	}
 }
 
-static void withdraw(struct pcilend_function *fn)
+/* Tells what has become of the function. */
+void pcilend_function_announce(struct pcilend_function *fn)
 {
-	const struct pcilend_msg_id msg = { .id = cpu_to_le32(fn->id) };
-	struct pcilend_report report;
-	struct pcilend_link *link;
-	u16 node;
+	lockdep_assert_held(&fn->lock);
+	fn->todo &= ~PCILEND_DO_ANNOUNCE;
+	spread(fn, pcilend_function_notify);
+}
 
-	pcilend_function_report(fn, &report);
-	pcilend_event_function(PCILEND_EVENT_FUNCTION, &report);
-	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
-		if (pcilend_link_is_up(link, &node) && pcilend_lender_connected(node))
-			pcilend_channel_notify(link, PCILEND_MSG_WITHDRAW, &msg);
-	}
+/* The lease that begins or ends when @event leads out of @from. */
+static void count_lease(enum pcilend_function_state from, enum pcilend_lease_event_type event)
+{
+	if (event == PCILEND_LEASE_BORROW)
+		pcilend_count(PCILEND_COUNTER_A_GRANTED);
+	if (from != PCILEND_FUNCTION_BORROWED)
+		return;
+	if (event == PCILEND_LEASE_RETURN)
+		pcilend_count(PCILEND_COUNTER_A_RETURNED);
+	else if (event == PCILEND_LEASE_EXPIRE || event == PCILEND_LEASE_PEER_DEAD)
+		pcilend_count(PCILEND_COUNTER_A_EXPIRED);
+	else
+		pcilend_count(PCILEND_COUNTER_A_REVOKED);
 }
 
 /*
@@ -172,6 +215,7 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 		fn->result = result;
 	}
 	if (from != fn->lease.state) {
+		count_lease(from, event->type);
 		trace_pcilend_function_state(fn->id, pcilend_lease_event_name(event->type), from,
 					     fn->lease.state);
 		pcilend_changed();
@@ -210,6 +254,21 @@ static void tell_lost(struct pcilend_function *fn, const struct pcilend_lease_re
 	pcilend_link_put(link);
 }
 
+/* Asks the borrower to return it, if the peer of @link is the borrower and it is recalled. */
+void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link)
+{
+	u64 left = pcilend_lease_recall_in(&fn->lease, pcilend_now());
+	const struct pcilend_msg_recall msg = {
+		.id = cpu_to_le32(fn->id),
+		.lease = cpu_to_le32(fn->lease.number),
+		.grace_ms = cpu_to_le32(min_t(u64, left, PCILEND_GRACE_MS_MAX)),
+	};
+
+	lockdep_assert_held(&fn->lock);
+	if (left != U64_MAX && pcilend_link_is_peer(link, fn->lease.node, fn->lease.boot))
+		pcilend_channel_notify(link, PCILEND_MSG_RECALL, &msg);
+}
+
 /*
  * pcilend_function_settle - carry out what the state machine asks for
  *
@@ -227,6 +286,8 @@ void pcilend_function_settle(struct pcilend_function *fn)
 		u32 todo = fn->todo;
 
 		fn->todo &= PCILEND_DO_RELEASE;
+		if (todo & PCILEND_DO_RECALL && fn->link)
+			pcilend_function_tell_recall(fn, fn->link);
 		if (todo & PCILEND_DO_ANNOUNCE)
 			pcilend_function_announce(fn);
 		if (todo & PCILEND_DO_FENCE) {
@@ -241,8 +302,10 @@ void pcilend_function_settle(struct pcilend_function *fn)
 			event.reason = pcilend_device_reset(fn);
 			event.type = event.reason ? PCILEND_LEASE_RESET_FAILED :
 						    PCILEND_LEASE_RESET_OK;
-			if (event.reason)
+			if (event.reason) {
 				pci_err(fn->pdev, "quarantined: %s\n", event.reason);
+				pcilend_count(PCILEND_COUNTER_A_RESET_FAILURES);
+			}
 		}
 		if (todo & PCILEND_DO_LOST)
 			tell_lost(fn, &result);
@@ -251,7 +314,7 @@ void pcilend_function_settle(struct pcilend_function *fn)
 			module_put(THIS_MODULE);
 		}
 		if (todo & PCILEND_DO_WITHDRAW)
-			withdraw(fn);
+			spread(fn, pcilend_function_withdraw);
 		if (event.type)
 			WARN_ON(pcilend_function_apply(fn, &event, NULL));
 	}
@@ -288,44 +351,58 @@ void pcilend_function_queue_settle(struct pcilend_function *fn)
 static void settle_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, settle);
+	bool release;
 
 	pcilend_function_settle_now(fn);
-	if (pcilend_function_take_release(fn)) {
+	mutex_lock(&fn->lock);
+	release = fn->todo & PCILEND_DO_RELEASE;
+	mutex_unlock(&fn->lock);
+	if (release) {
 		mutex_lock(&pcilend_lender_admin);
-		pcilend_device_release(fn);
+		pcilend_lender_hand_back(fn);
 		mutex_unlock(&pcilend_lender_admin);
 	}
 	pcilend_function_put(fn);
 }
 
-/* Looks in @ms whether the lease is over; the work item holds a reference. */
+/* Looks in @ms, and no later, whether the lease is over; the work item holds a reference. */
 void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms)
 {
 	kref_get(&fn->ref);
-	if (!queue_delayed_work(pcilend_wq, &fn->expiry, msecs_to_jiffies(ms) + 1))
+	if (mod_delayed_work(pcilend_wq, &fn->expiry, msecs_to_jiffies(ms) + 1))
 		pcilend_function_put(fn);
 }
 
-/* The lease is kept alive by the peer's heartbeat; looks again when it could be over. */
+/*
+ * The lease is kept alive by the peer's heartbeat, until its time to return the function is over;
+ * looks again when either could be.
+ */
 static void expiry_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, expiry.work);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
 	struct pcilend_heartbeat beat;
-	u64 left;
+	u64 left, recall;
 
 	mutex_lock(&fn->lock);
 	if (!fn->link)
 		goto out;
 	pcilend_link_beat(fn->link, &beat);
 	left = pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
+	recall = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	if (!left) {
 		pci_warn(fn->pdev, "node %u is silent: its lease %u is over\n", fn->lease.node,
 			 fn->lease.number);
+	} else if (!recall) {
+		pci_info(fn->pdev, "node %u has not returned it in time: its lease %u is revoked\n",
+			 fn->lease.node, fn->lease.number);
+		event.type = PCILEND_LEASE_REVOKE;
+	}
+	if (!left || !recall) {
 		pcilend_function_apply(fn, &event, NULL);
 		pcilend_function_queue_settle(fn);
 	} else if (left != U64_MAX) {
-		pcilend_function_queue_expiry(fn, left);
+		pcilend_function_queue_expiry(fn, min(left, recall));
 	}
 out:
 	mutex_unlock(&fn->lock);
@@ -396,25 +473,50 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	return fn;
 }
 
-/* Puts the function into the table under the lowest free index. */
-int pcilend_function_table_add(struct pcilend_function *fn)
+/* Where the id belongs in the table; NULL if another function has it. @id 0: lowest free one. */
+static struct list_head *find_place(u32 *id)
 {
+	u32 wanted = *id ?: pcilend_id(pcilend_node, 1);
 	struct pcilend_function *other;
-	u32 index = 1;
+
+	lockdep_assert_held(&functions_lock);
+	list_for_each_entry(other, &functions, node) {
+		if (other->id > wanted)
+			break;
+		if (other->id == wanted && *id)
+			return NULL;
+		if (other->id == wanted)
+			wanted++;
+	}
+	if (pcilend_id_node(wanted) != pcilend_node)
+		return NULL;
+	*id = wanted;
+	return &other->node;
+}
+
+/*
+ * pcilend_function_table_add - put the function into the table
+ * @id: of this node and valid, or 0: the lowest free one
+ *
+ * Return: 0; -EEXIST if another function has that id, -ENOSPC if none is free.
+ */
+int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
+			       struct netlink_ext_ack *extack)
+{
+	bool any = !id;
+	struct list_head *place;
 
 	mutex_lock(&functions_lock);
-	list_for_each_entry(other, &functions, node) {
-		if (pcilend_id_index(other->id) != index)
-			break;
-		index++;
-	}
-	if (index > U16_MAX) {
+	place = find_place(&id);
+	if (!place) {
 		mutex_unlock(&functions_lock);
-		return -ENOSPC;
+		if (any)
+			return pcilend_refuse(extack, -ENOSPC, "this host has no function ids left: remove functions that are not lent");
+		return pcilend_refuse(extack, -EEXIST, "another function has that id: see 'pcilend list'");
 	}
-	fn->id = pcilend_id(pcilend_node, index);
+	fn->id = id;
 	fn->info.id = cpu_to_le32(fn->id);
-	list_add_tail(&fn->node, &other->node);
+	list_add_tail(&fn->node, place);
 	mutex_unlock(&functions_lock);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #define PCILEND_LENDER_H
 
 #include "internal.h"
+#include "pcilend/reservation.h"
 #include "pcilend/vconfig.h"
 
 #define PCILEND_MAPS 64			/* ranges mapped for one lease */
@@ -40,7 +41,8 @@ struct pcilend_function {
 	bool binding;			/* pcilend_lender_admin: our driver may take it now */
 	char *former_override;		/* pcilend_lender_admin */
 
-	struct mutex lock;		/* lease and hardware */
+	struct mutex lock;		/* lease and hardware, as all below; info.label */
+	struct pcilend_access access;
 	struct pcilend_lease lease;
 	u32 todo;			/* PCILEND_DO_* of the last transition */
 	struct pcilend_lease_result result;
@@ -81,7 +83,8 @@ void pcilend_function_put(struct pcilend_function *fn);
 struct pcilend_function *pcilend_function_find(u32 id);
 struct pcilend_function *pcilend_function_of(struct pci_dev *pdev);
 struct pcilend_function *pcilend_function_next(struct pcilend_function *previous);
-int pcilend_function_table_add(struct pcilend_function *fn);
+int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
+			       struct netlink_ext_ack *extack);
 void pcilend_function_table_remove(struct pcilend_function *fn);
 int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_event *event,
 			   const char **why);
@@ -90,12 +93,16 @@ void pcilend_function_settle_now(struct pcilend_function *fn);
 void pcilend_function_queue_settle(struct pcilend_function *fn);
 void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
 bool pcilend_function_take_release(struct pcilend_function *fn);
+void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link);
 void pcilend_function_announce(struct pcilend_function *fn);
 void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
+void pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
+bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
 
 /* lender_admin.c */
 void pcilend_lender_take_back(void);
+void pcilend_lender_hand_back(struct pcilend_function *fn);
 
 /* lender_device.c: being held */
 int pcilend_device_register(void);

@@ -45,6 +45,7 @@ static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned
 	struct pcilend_function *fn = token;
 
 	atomic64_inc(&fn->faults);
+	pcilend_count(PCILEND_COUNTER_A_FAULTS);
 	return -EFAULT;	/* not handled: the IOMMU driver logs it */
 }
 

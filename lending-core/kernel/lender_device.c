@@ -4,25 +4,36 @@
  * reset. While held and not lent it is in the blocking domain: DMA owned by us, nothing attached.
  */
 
+#include <linux/delay.h>
+#include <linux/io.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
 #include "lender.h"
+#include "pcilend/health.h"
+
+#define HEALTH_POLL_MS 20
 
 static struct pci_driver pcilend_driver;
 
 struct siblings {
 	struct pci_dev *self;
-	struct pci_dev *other;		/* another device of the group; no reference */
+	unsigned int count;		/* other functions of its group */
+	char names[160];		/* of them, as many as there is room for */
 };
 
 static int look_at_sibling(struct device *dev, void *data)
 {
 	struct siblings *found = data;
+	size_t length = strlen(found->names);
 
-	if (dev != &found->self->dev && dev_is_pci(dev))
-		found->other = to_pci_dev(dev);
+	if (dev == &found->self->dev || !dev_is_pci(dev))
+		return 0;
+	found->count++;
+	if (length + sizeof(", 0000:00:00.0") <= sizeof(found->names))
+		scnprintf(found->names + length, sizeof(found->names) - length, "%s%s",
+			  length ? ", " : "", dev_name(dev));
 	return 0;
 }
 
@@ -57,10 +68,9 @@ int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		return -ENODEV;
 	}
 	iommu_group_for_each_dev(group, &found, look_at_sibling);
-	if (found.other) {
-		NL_SET_ERR_MSG_FMT(extack, "it shares its IOMMU group with %s: lend one from its own group",
-				   pci_name(found.other));
-		err = -EXDEV;
+	if (found.count) {
+		err = pcilend_refuse_fmt(extack, -EXDEV, "it shares IOMMU group %d with %u other functions (%s): lend one that is alone in its group, or put it into a slot with ACS",
+					 iommu_group_id(group), found.count, found.names);
 	} else if (!pcilend_unsafe_interrupts && !iommu_group_has_isolated_msi(group)) {
 		NL_SET_ERR_MSG(extack, "interrupt remapping is off, so a borrower could raise any interrupt here: enable it in the firmware and boot without intremap=off, or load pcilend with unsafe_interrupts=1");
 		err = -EPERM;
@@ -410,6 +420,51 @@ static bool answers(struct pci_dev *pdev)
 	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
 }
 
+static const char *nvme_health(const void __iomem *registers)
+{
+	unsigned long deadline = jiffies;
+	enum pcilend_health health;
+	const char *why = NULL;
+	u64 cap;
+
+	cap = readl(registers + PCILEND_NVME_CAP) |
+	      (u64)readl(registers + PCILEND_NVME_CAP + 4) << 32;
+	deadline += msecs_to_jiffies(pcilend_health_nvme_ms(cap));
+	for (;;) {
+		bool last = time_after_eq(jiffies, deadline);
+
+		health = pcilend_health_nvme(cap, readl(registers + PCILEND_NVME_CSTS), &why);
+		if (health != PCILEND_HEALTH_WAIT || last)
+			break;
+		msleep(HEALTH_POLL_MS);
+	}
+	return health == PCILEND_HEALTH_READY ? NULL : why;
+}
+
+/*
+ * What its class says of a function after a reset, of classes that say something. Virtual
+ * functions may be off until their physical function's driver wants them.
+ */
+static const char *class_health(struct pci_dev *pdev)
+{
+	void __iomem *registers;
+	const char *why;
+	u16 command;
+
+	if (pdev->class != PCILEND_NVME_CLASS || pdev->is_virtfn ||
+	    pci_resource_len(pdev, 0) < PCILEND_NVME_BYTES)
+		return NULL;
+	registers = ioremap(pci_resource_start(pdev, 0), PCILEND_NVME_BYTES);
+	if (!registers)
+		return "its registers can't be looked at: this host is out of memory";
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	pci_write_config_word(pdev, PCI_COMMAND, command | PCI_COMMAND_MEMORY);
+	why = nvme_health(registers);
+	pci_write_config_word(pdev, PCI_COMMAND, command);
+	iounmap(registers);
+	return why;
+}
+
 /*
  * pcilend_device_reset - reset, restore the state we found it in, see whether it answers
  *
@@ -423,6 +478,7 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	device_lock_assert(&pdev->dev);
 	lockdep_assert_held(&fn->lock);
 
+	pcilend_count(PCILEND_COUNTER_A_RESETS);
 	pci_clear_master(pdev);
 	if (!pci_device_is_present(pdev))
 		return "it is not there any more";
@@ -434,5 +490,5 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pci_clear_master(pdev);
 	if (!answers(pdev))
 		return "it does not answer after its reset: power the slot or the host off and on";
-	return NULL;
+	return class_health(pdev);
 }

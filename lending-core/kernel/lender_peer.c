@@ -95,8 +95,10 @@ void pcilend_lender_sync(struct pcilend_link *link)
 		}
 		pcilend_channel_wait_room(link);
 		mutex_lock(&fn->lock);
-		if (fn->lease.state != PCILEND_FUNCTION_LOCAL)
+		if (fn->lease.state != PCILEND_FUNCTION_LOCAL && pcilend_function_visible(fn, node)) {
 			pcilend_function_notify(fn, link);
+			pcilend_function_tell_recall(fn, link);
+		}
 		mutex_unlock(&fn->lock);
 	}
 }

@@ -20,6 +20,8 @@ static void answer(const struct exchange *ex, int error, const void *payload)
 {
 	const struct pcilend_msg_header *header = pcilend_message_header(ex->msg);
 
+	if (error)
+		pcilend_count(PCILEND_COUNTER_A_REFUSED);
 	pcilend_channel_answer(ex->link, ex->msg->session, le16_to_cpu(header->type),
 			       le32_to_cpu(header->request), pcilend_status_from_errno(error),
 			       payload);
@@ -99,7 +101,8 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 		return;
 	}
 	mutex_lock(&fn->lock);
-	err = pcilend_function_apply(fn, &event, NULL);
+	err = pcilend_function_visible(fn, ex->msg->peer) ?
+	      pcilend_function_apply(fn, &event, NULL) : -ENODEV;
 	if (err)
 		module_put(THIS_MODULE);
 	else
@@ -240,6 +243,16 @@ static void handle_config_read(const struct exchange *ex, struct pcilend_functio
 	answer(ex, err, &out);
 }
 
+static bool sees(struct pcilend_function *fn, u32 node)
+{
+	bool visible;
+
+	mutex_lock(&fn->lock);
+	visible = pcilend_function_visible(fn, node);
+	mutex_unlock(&fn->lock);
+	return visible;
+}
+
 /* Called in order of arrival, one at a time per link, in process context. */
 void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg)
 {
@@ -258,7 +271,7 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */
 	fn = pcilend_function_find(le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id));
-	if (!fn || !pcilend_lender_connected(msg->peer)) {
+	if (!fn || !sees(fn, msg->peer)) {
 		answer(&ex, -ENODEV, NULL);
 		goto out;
 	}

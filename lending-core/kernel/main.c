@@ -21,6 +21,8 @@ unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
 bool pcilend_unsafe_interrupts;
 struct workqueue_struct *pcilend_wq;
 
+atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
+
 static atomic_t generation = ATOMIC_INIT(1);
 
 module_param_named(node, pcilend_node, ushort, 0444);
@@ -40,6 +42,23 @@ void pcilend_changed(void)
 unsigned int pcilend_generation(void)
 {
 	return atomic_read(&generation);
+}
+
+/*
+ * The text must last until the acknowledgement is sent, after the operation's end. There are more
+ * places for it than operations that end at the same moment.
+ */
+int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...)
+{
+	static char texts[32][PCILEND_REASON_BYTES];
+	static atomic_t next;
+	char *text = texts[(unsigned int)atomic_inc_return(&next) % ARRAY_SIZE(texts)];
+	va_list args;
+
+	va_start(args, format);
+	vscnprintf(text, PCILEND_REASON_BYTES, format, args);
+	va_end(args);
+	return pcilend_refuse(extack, error, text);
 }
 
 /* Either half is compared on its own in scratchpads, where 0 means "none". */

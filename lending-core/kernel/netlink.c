@@ -19,6 +19,33 @@ static const struct nla_policy bdf_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 };
 
+static const struct nla_policy add_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_LABEL] = { .type = NLA_NUL_STRING, .len = PCILEND_LABEL_BYTES - 1 },
+	[PCILEND_A_NODES] = { .type = NLA_BINARY },
+};
+
+static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_FORCE] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy recall_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_GRACE_MS] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy allow_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_NODES] = { .type = NLA_BINARY },
+};
+
+static const struct nla_policy label_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_LABEL] = { .type = NLA_NUL_STRING, .len = PCILEND_LABEL_BYTES - 1 },
+};
+
 static const struct nla_policy get_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ID] = { .type = NLA_U32 },
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
@@ -191,6 +218,31 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 	return err ?: pcilend_reply_function(info, report);
 }
 
+static int function_check(struct sk_buff *skb, struct genl_info *info)
+{
+	if (!info->attrs[PCILEND_A_BDF]) {
+		NL_SET_ERR_MSG(info->extack, "no function named: give its PCI address, dddd:bb:dd.f");
+		return -EINVAL;
+	}
+	return pcilend_lender_check(nla_data(info->attrs[PCILEND_A_BDF]), info->extack);
+}
+
+static int counters_get(struct sk_buff *request, struct genl_info *info)
+{
+	struct sk_buff *skb;
+	void *header;
+
+	skb = reply_begin(info, PCILEND_CMD_COUNTERS_GET, &header);
+	if (!skb)
+		return -ENOMEM;
+	if (pcilend_put_counters(skb)) {
+		nlmsg_free(skb);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return genlmsg_reply(skb, info);
+}
+
 #define ADMIN(command, attributes) {			\
 		.cmd = PCILEND_CMD_##command,		\
 		.doit = pcilend_admin,			\
@@ -222,12 +274,27 @@ static const struct genl_split_ops ops[] = {
 		.dumpit = function_dump,
 		.flags = GENL_CMD_CAP_DUMP,
 	},
-	ADMIN(ADD, bdf_policy),
+	ADMIN(ADD, add_policy),
 	ADMIN(REMOVE, bdf_policy),
 	ADMIN(AVAILABLE, bdf_policy),
-	ADMIN(UNAVAILABLE, bdf_policy),
+	ADMIN(UNAVAILABLE, unavailable_policy),
 	ADMIN(BORROW, borrow_policy),
 	ADMIN(RETURN, return_policy),
+	ADMIN(ALLOW, allow_policy),
+	ADMIN(LABEL, label_policy),
+	ADMIN(RECALL, recall_policy),
+	ADMIN(RELEASE_QUARANTINE, bdf_policy),
+	{
+		.cmd = PCILEND_CMD_CHECK,
+		.doit = function_check,
+		.policy = bdf_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_COUNTERS_GET,
+		.doit = counters_get,
+		.flags = GENL_CMD_CAP_DO,
+	},
 };
 
 static const struct genl_multicast_group groups[] = {

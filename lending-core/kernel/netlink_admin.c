@@ -27,7 +27,14 @@ static int disconnect_node(struct request *rq)
 
 static int add(struct request *rq)
 {
-	return pcilend_lender_add(rq->bdf, rq->extack, rq->report);
+	struct nlattr **attrs = rq->info->attrs;
+	const struct pcilend_add with = {
+		.id = attrs[PCILEND_A_ID] ? nla_get_u32(attrs[PCILEND_A_ID]) : 0,
+		.label = attrs[PCILEND_A_LABEL] ? nla_data(attrs[PCILEND_A_LABEL]) : NULL,
+		.nodes = attrs[PCILEND_A_NODES],
+	};
+
+	return pcilend_lender_add(rq->bdf, &with, rq->extack, rq->report);
 }
 
 static int remove_function(struct request *rq)
@@ -42,7 +49,35 @@ static int available(struct request *rq)
 
 static int unavailable(struct request *rq)
 {
-	return pcilend_lender_unavailable(rq->bdf, rq->extack);
+	return pcilend_lender_unavailable(rq->bdf, rq->info->attrs[PCILEND_A_FORCE], rq->extack);
+}
+
+static int recall(struct request *rq)
+{
+	const struct nlattr *grace = rq->info->attrs[PCILEND_A_GRACE_MS];
+
+	if (!grace) {
+		NL_SET_ERR_MSG(rq->extack, "give the time that the borrower has to return it");
+		return -EINVAL;
+	}
+	return pcilend_lender_recall(rq->bdf, nla_get_u32(grace), rq->extack);
+}
+
+static int allow(struct request *rq)
+{
+	return pcilend_lender_allow(rq->bdf, rq->info->attrs[PCILEND_A_NODES], rq->extack);
+}
+
+static int label(struct request *rq)
+{
+	const struct nlattr *text = rq->info->attrs[PCILEND_A_LABEL];
+
+	return pcilend_lender_label(rq->bdf, text ? nla_data(text) : "", rq->extack);
+}
+
+static int release_quarantine(struct request *rq)
+{
+	return pcilend_lender_release_quarantine(rq->bdf, rq->extack, rq->report);
 }
 
 static int borrow(struct request *rq)
@@ -110,6 +145,10 @@ static const struct operation {
 	[PCILEND_CMD_UNAVAILABLE] = { unavailable, NEEDS_BDF },
 	[PCILEND_CMD_BORROW] = { borrow, ANSWERS },
 	[PCILEND_CMD_RETURN] = { give_back, 0 },
+	[PCILEND_CMD_ALLOW] = { allow, NEEDS_BDF },
+	[PCILEND_CMD_LABEL] = { label, NEEDS_BDF },
+	[PCILEND_CMD_RECALL] = { recall, NEEDS_BDF },
+	[PCILEND_CMD_RELEASE_QUARANTINE] = { release_quarantine, NEEDS_BDF | ANSWERS },
 };
 
 static int run(const struct operation *op, struct request *rq)

@@ -28,14 +28,84 @@ static int put_link_counters(struct sk_buff *skb, struct pcilend_link *link)
 	       nla_put_u64_64bit(skb, PCILEND_LINK_A_SLOT_BYTES, slots, PCILEND_LINK_A_PAD);
 }
 
+static int put_window(struct sk_buff *skb, const struct pcilend_aperture *ap, unsigned int i)
+{
+	struct nlattr *nest = nla_nest_start(skb, PCILEND_LINK_A_WINDOW);
+
+	if (!nest || nla_put_u32(skb, PCILEND_WINDOW_A_INDEX, i) ||
+	    nla_put_u64_64bit(skb, PCILEND_WINDOW_A_SIZE, ap->window[i].size,
+			      PCILEND_WINDOW_A_PAD) ||
+	    nla_put_u64_64bit(skb, PCILEND_WINDOW_A_SIZE_MAX, ap->rule[i].size_max,
+			      PCILEND_WINDOW_A_PAD) ||
+	    nla_put_u64_64bit(skb, PCILEND_WINDOW_A_ADDRESS_ALIGN, ap->rule[i].addr_align,
+			      PCILEND_WINDOW_A_PAD) ||
+	    nla_put_u64_64bit(skb, PCILEND_WINDOW_A_SIZE_ALIGN, ap->rule[i].size_align,
+			      PCILEND_WINDOW_A_PAD))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* @used: NULL where it is not counted. */
+static int put_region(struct sk_buff *skb, u32 kind, const struct pcilend_layout_region *region,
+		      const u64 *used)
+{
+	struct nlattr *nest;
+
+	if (!region->size)
+		return 0;
+	nest = nla_nest_start(skb, PCILEND_LINK_A_REGION);
+	if (!nest || nla_put_u32(skb, PCILEND_REGION_A_KIND, kind) ||
+	    nla_put_u64_64bit(skb, PCILEND_REGION_A_IOVA, region->iova, PCILEND_REGION_A_PAD) ||
+	    nla_put_u64_64bit(skb, PCILEND_REGION_A_SIZE, region->size, PCILEND_REGION_A_PAD) ||
+	    nla_put_u32(skb, PCILEND_REGION_A_WINDOW, region->window) ||
+	    (used && nla_put_u64_64bit(skb, PCILEND_REGION_A_USED, *used, PCILEND_REGION_A_PAD)))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static int put_plan(struct sk_buff *skb, struct pcilend_link *link)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+	const struct pcilend_layout *layout = &ap->layout;
+	struct pcilend_layout_region dma = {
+		.size = layout->dma_limit,
+		.window = layout->dma_window,
+	};
+	unsigned int i;
+	u64 exports, slots;
+
+	for (i = 0; i < ap->windows; i++) {
+		if (put_window(skb, ap, i))
+			return -EMSGSIZE;
+	}
+	if (!READ_ONCE(ap->open))
+		return 0;
+	mutex_lock(&ap->lock);
+	exports = ap->exports.allocated;
+	slots = ap->slots.allocated;
+	mutex_unlock(&ap->lock);
+	for (i = 0; i < PCILEND_DEGRADED_BITS; i++) {
+		if (layout->degraded & BIT(i) &&
+		    nla_put_string(skb, PCILEND_LINK_A_DEGRADED,
+				   pcilend_layout_degraded_text(BIT(i))))
+			return -EMSGSIZE;
+	}
+	return put_region(skb, PCILEND_REGION_DMA, &dma, NULL) ?:
+	       put_region(skb, PCILEND_REGION_INTERRUPTS, &layout->interrupts, NULL) ?:
+	       put_region(skb, PCILEND_REGION_EXPORTS, &layout->exports, &exports) ?:
+	       put_region(skb, PCILEND_REGION_SLOTS, &layout->slots, &slots);
+}
+
 /* Adds the nest PCILEND_A_LINK. Return: 0 or -EMSGSIZE. */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 {
 	char reason[PCILEND_REASON_BYTES];
 	enum pcilend_link_state state;
+	u64 peer_boot, losses;
 	bool peer_connected;
 	struct nlattr *nest;
-	u64 peer_boot;
 	u16 peer_node;
 
 	spin_lock(&link->state_lock);
@@ -45,6 +115,9 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 	peer_boot = link->peer_boot;
 	peer_connected = link->peer_connected;
 	spin_unlock(&link->state_lock);
+	spin_lock_irq(&link->dma_lock);
+	losses = link->losses;
+	spin_unlock_irq(&link->dma_lock);
 
 	nest = nla_nest_start(skb, PCILEND_A_LINK);
 	if (!nest)
@@ -60,7 +133,9 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 	    (peer_node && pcilend_lender_connected(peer_node) &&
 	     nla_put_flag(skb, PCILEND_LINK_A_CONNECTED)) ||
 	    (peer_connected && nla_put_flag(skb, PCILEND_LINK_A_PEER_CONNECTED)) ||
-	    put_link_counters(skb, link)) {
+	    nla_put_u32(skb, PCILEND_LINK_A_LEASE_MS, pcilend_lease_ms) ||
+	    nla_put_u64_64bit(skb, PCILEND_LINK_A_DOWNS, losses, PCILEND_LINK_A_PAD) ||
+	    put_link_counters(skb, link) || put_plan(skb, link)) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
 	}
@@ -110,9 +185,43 @@ static int put_identity(struct sk_buff *skb, const struct pcilend_msg_function *
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_CLASS, le32_to_cpu(info->class_revision));
 }
 
+static int put_reserved(struct sk_buff *skb, const struct pcilend_report *report)
+{
+	if (!report->reserved_ms)
+		return 0;
+	if (!report->info.reserved_node &&
+	    nla_put(skb, PCILEND_FUNCTION_A_RESERVED_UUID, sizeof(report->reserved_uuid),
+		    report->reserved_uuid))
+		return -EMSGSIZE;
+	return nla_put_u32(skb, PCILEND_FUNCTION_A_RESERVED_MS, report->reserved_ms);
+}
+
+static int put_allowed(struct sk_buff *skb, const struct pcilend_access *access)
+{
+	struct nlattr *attr;
+	u32 i, node;
+
+	if (!access->restricted)
+		return 0;
+	attr = nla_reserve(skb, PCILEND_FUNCTION_A_ALLOWED, access->count * sizeof(node));
+	if (!attr)
+		return -EMSGSIZE;
+	for (i = 0; i < access->count; i++) {
+		node = access->node[i];
+		memcpy(nla_data(attr) + i * sizeof(node), &node, sizeof(node));
+	}
+	return 0;
+}
+
 /* What only the lender knows. */
 static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 {
+	if (report->group >= 0 && nla_put_u32(skb, PCILEND_FUNCTION_A_GROUP, report->group))
+		return -EMSGSIZE;
+	if (report->lease_ms && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_MS, report->lease_ms))
+		return -EMSGSIZE;
+	if (put_allowed(skb, &report->access) || put_reserved(skb, report))
+		return -EMSGSIZE;
 	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
 		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
@@ -141,6 +250,8 @@ static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report
 int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report)
 {
 	u32 borrower = le32_to_cpu(report->info.borrower);
+	u32 reserved = le32_to_cpu(report->info.reserved_node);
+	const char *label = (const char *)report->info.label;
 	struct nlattr *nest;
 
 	nest = nla_nest_start(skb, PCILEND_A_FUNCTION);
@@ -149,10 +260,32 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	if (put_identity(skb, &report->info) ||
 	    (borrower && nla_put_u32(skb, PCILEND_FUNCTION_A_BORROWER, borrower)) ||
 	    (report->lease && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE, report->lease)) ||
+	    (*label && nla_put_string(skb, PCILEND_FUNCTION_A_LABEL, label)) ||
+	    (reserved && nla_put_u32(skb, PCILEND_FUNCTION_A_RESERVED_NODE, reserved)) ||
+	    (report->recall_ms != U64_MAX &&
+	     nla_put_u32(skb, PCILEND_FUNCTION_A_RECALL_MS, report->recall_ms)) ||
 	    put_bars(skb, &report->info) ||
 	    (report->local ? put_local(skb, report) : put_borrowed(skb, report))) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
+	}
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* Adds the nest PCILEND_A_COUNTERS. Return: 0 or -EMSGSIZE. */
+int pcilend_put_counters(struct sk_buff *skb)
+{
+	struct nlattr *nest = nla_nest_start(skb, PCILEND_A_COUNTERS);
+	int i;
+
+	if (!nest)
+		return -EMSGSIZE;
+	for (i = 1; i <= PCILEND_COUNTER_A_MAX; i++) {
+		if (i != PCILEND_COUNTER_A_PAD &&
+		    nla_put_u64_64bit(skb, i, atomic64_read(&pcilend_counters[i]),
+				      PCILEND_COUNTER_A_PAD))
+			return -EMSGSIZE;
 	}
 	nla_nest_end(skb, nest);
 	return 0;

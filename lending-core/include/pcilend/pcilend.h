@@ -50,6 +50,9 @@ struct pcilend_remote {
  *	while it did DMA; what came through meanwhile may be wrong, and its driver does not know.
  *	Write again what the reset wiped out (MSI, MSI-X), then call pcilend_bus_master(). May be
  *	called though nothing was wiped out. May sleep; called from a work item without locks.
+ * @recalled: its lender wants the function back: ask who uses it to let go, and call
+ *	pcilend_return() when they have. May be called again for the same lease. May sleep; called
+ *	from a work item without locks. May be NULL: the lender takes it when the time is over.
  */
 struct pcilend_frontend {
 	const char *name;
@@ -59,6 +62,7 @@ struct pcilend_frontend {
 	void (*removed)(struct pcilend_remote *remote);
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
 	void (*was_reset)(struct pcilend_remote *remote);
+	void (*recalled)(struct pcilend_remote *remote);
 	/* private: */
 	struct list_head node;
 };
