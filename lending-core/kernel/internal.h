@@ -254,6 +254,8 @@ struct pcilend_link {
 	bool alive;			/* a beat was seen since the handshake began */
 	bool silent;			/* none for lease_ms: everything from this peer is over */
 	bool restart;			/* the channel is stuck: handshake again */
+	u64 audit_since;		/* ms: start of the time that audit_lines counts */
+	u32 audit_lines;
 
 	spinlock_t dma_lock;		/* taken in interrupts: DMA over this link (lender_dma.c) */
 	struct list_head lent;		/* dma_lock: of struct pcilend_function */
@@ -327,6 +329,7 @@ void pcilend_lender_exit(void);
 int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
 bool pcilend_lender_connected(u32 node);
+u32 pcilend_lender_id(const char *bdf);
 int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
 int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		       struct netlink_ext_ack *extack, struct pcilend_report *report);
@@ -354,6 +357,23 @@ void pcilend_link_lost(struct pcilend_link *link);
 bool pcilend_link_take_lost(struct pcilend_link *link);
 void pcilend_link_carries(struct pcilend_link *link);
 void pcilend_dma_init(struct pcilend_link *link);
+
+/* reserve.c */
+int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
+
+/* audit.c */
+struct pcilend_audit {
+	u32 uid;
+	u32 node;			/* 0: asked by that user of this host */
+	const char *action;		/* constant */
+	u32 function;			/* id, 0: about none */
+	u32 target;			/* node it is about, 0: none */
+	int result;			/* 0 or a negative errno */
+};
+
+void pcilend_audit_admin(u32 uid, const char *action, u32 function, u32 target, int result);
+void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action, u32 function,
+			u32 target, int result);
 
 /* lender_request.c */
 void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg);
@@ -391,6 +411,7 @@ int pcilend_netlink_init(void);
 void pcilend_netlink_exit(void);
 void pcilend_event_link(struct pcilend_link *link);
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
+void pcilend_event_audit(const struct pcilend_audit *audit);
 int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report);
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
@@ -399,5 +420,6 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
 int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
 int pcilend_put_counters(struct sk_buff *skb);
+int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit);
 
 #endif /* PCILEND_INTERNAL_H */

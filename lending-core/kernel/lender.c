@@ -90,6 +90,8 @@ static void fill_info(struct pcilend_function *fn, struct pcilend_msg_function *
 	*info = fn->info;
 	info->state = fn->lease.state;
 	info->borrower = cpu_to_le32(fn->lease.node);
+	if (pcilend_reservation_left(&fn->reservation, pcilend_now()))
+		info->reserved_node = cpu_to_le32(fn->reservation.node);
 }
 
 static int group_number(struct device *dev)
@@ -109,6 +111,8 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	memset(report, 0, sizeof(*report));
 	fill_info(fn, &report->info);
 	report->access = fn->access;
+	report->reserved_ms = pcilend_reservation_left(&fn->reservation, pcilend_now());
+	memcpy(report->reserved_uuid, fn->reservation.uuid, sizeof(report->reserved_uuid));
 	report->group = group_number(dev);
 	report->lease_ms = fn->lease.lease_ms;
 	report->recall_ms = pcilend_lease_recall_in(&fn->lease, pcilend_now());
@@ -411,6 +415,7 @@ out:
 
 void pcilend_function_table_remove(struct pcilend_function *fn)
 {
+	pcilend_reserve_exit(fn);
 	mutex_lock(&functions_lock);
 	list_del_init(&fn->node);
 	mutex_unlock(&functions_lock);
@@ -468,6 +473,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	INIT_WORK(&fn->settle, settle_work);
 	INIT_WORK(&fn->gone, gone_work);
 	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
+	pcilend_reserve_init(fn);
 	fn->pdev = pci_dev_get(pdev);
 	pcilend_device_describe(pdev, &fn->info);
 	return fn;

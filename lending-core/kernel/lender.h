@@ -43,6 +43,7 @@ struct pcilend_function {
 
 	struct mutex lock;		/* lease and hardware, as all below; info.label */
 	struct pcilend_access access;
+	struct pcilend_reservation reservation;
 	struct pcilend_lease lease;
 	u32 todo;			/* PCILEND_DO_* of the last transition */
 	struct pcilend_lease_result result;
@@ -73,6 +74,7 @@ struct pcilend_function {
 	struct work_struct settle;
 	struct work_struct gone;
 	struct delayed_work expiry;
+	struct delayed_work unreserve;
 };
 
 /* lender.c */
@@ -99,6 +101,12 @@ void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *l
 void pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* reserve.c */
+void pcilend_reserve_init(struct pcilend_function *fn);
+void pcilend_reserve_exit(struct pcilend_function *fn);
+int pcilend_function_reserve(struct pcilend_function *fn, struct pcilend_reserve *wish,
+			     const char **why);
 
 /* lender_admin.c */
 void pcilend_lender_take_back(void);

@@ -266,6 +266,19 @@ int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
 	return err;
 }
 
+/* Id of the added function with that address, 0 if there is none. */
+u32 pcilend_lender_id(const char *bdf)
+{
+	struct pcilend_function *fn = find_bdf(bdf, NULL);
+	u32 id;
+
+	if (IS_ERR(fn))
+		return 0;
+	id = fn->id;
+	pcilend_function_put(fn);
+	return id;
+}
+
 static int remove_function(struct pcilend_function *fn, const char **why)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_REMOVE };

@@ -27,6 +27,12 @@ static void answer(const struct exchange *ex, int error, const void *payload)
 			       payload);
 }
 
+static void audit(const struct exchange *ex, const char *action, u32 function, u32 target,
+		  int error)
+{
+	pcilend_audit_peer(ex->link, ex->msg->peer, action, function, target, error);
+}
+
 /* Does the sender hold this lease? The function's lock is held. */
 static int check_lease(const struct exchange *ex, struct pcilend_function *fn, __le32 lease)
 {
@@ -101,12 +107,20 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 		return;
 	}
 	mutex_lock(&fn->lock);
-	err = pcilend_function_visible(fn, ex->msg->peer) ?
-	      pcilend_function_apply(fn, &event, NULL) : -ENODEV;
-	if (err)
-		module_put(THIS_MODULE);
+	if (!pcilend_function_visible(fn, ex->msg->peer))
+		err = -ENODEV;
 	else
+		err = pcilend_lease_allows(&fn->lease, &event, NULL);
+	if (!err && !pcilend_reservation_admits(&fn->reservation, event.node, in->owner, event.now))
+		err = -EACCES;
+	err = err ?: pcilend_function_apply(fn, &event, NULL);
+	if (err) {
+		module_put(THIS_MODULE);
+	} else {
+		pcilend_reservation_used(&fn->reservation);
 		err = lend(ex, fn, &out);
+	}
+	audit(ex, "borrow", fn->id, 0, err);
 	if (!err)
 		pcilend_function_announce(fn);
 	answer(ex, err, &out);
@@ -124,10 +138,14 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 		.lease = le32_to_cpu(in->lease),
 	};
 	struct pcilend_return *waiting = NULL;
+	bool again;
 	int err, i;
 
 	mutex_lock(&fn->lock);
+	again = fn->lease.state != PCILEND_FUNCTION_BORROWED;
 	err = pcilend_function_apply(fn, &event, NULL);
+	if (err || !again)
+		audit(ex, "return", fn->id, 0, err);
 	for (i = 0; !err && i < PCILEND_RETURNS && !waiting; i++) {
 		if (!fn->returns[i].link)
 			waiting = &fn->returns[i];
@@ -144,6 +162,28 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 	mutex_unlock(&fn->lock);
 	if (err)
 		answer(ex, err, NULL);
+}
+
+static void handle_reserve(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_reserve *in = ex->payload;
+	struct pcilend_reserve wish = {
+		.node = le32_to_cpu(in->node),
+		.ttl_ms = le32_to_cpu(in->ttl_ms),
+		.asker = ex->msg->peer,
+	};
+	const char *why = NULL;
+	int err = -ENODEV;
+
+	memcpy(wish.uuid, in->uuid, sizeof(wish.uuid));
+	mutex_lock(&fn->lock);
+	wish.holds_lease = fn->lease.state == PCILEND_FUNCTION_BORROWED &&
+			   fn->lease.node == ex->msg->peer && fn->lease.boot == ex->msg->boot;
+	if (pcilend_function_visible(fn, ex->msg->peer))
+		err = pcilend_function_reserve(fn, &wish, &why);
+	audit(ex, "reserve", fn->id, wish.node, err);
+	mutex_unlock(&fn->lock);
+	answer(ex, err, NULL);
 }
 
 static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
@@ -263,6 +303,7 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	};
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 	struct pcilend_function *fn;
+	u32 named;
 
 	if (type == PCILEND_MSG_SYNC) {
 		pcilend_lender_sync(link);
@@ -270,8 +311,11 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		return;
 	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */
-	fn = pcilend_function_find(le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id));
+	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
+	fn = pcilend_function_find(named);
 	if (!fn || !sees(fn, msg->peer)) {
+		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE)
+			audit(&ex, pcilend_msg_name(type), named, 0, -ENODEV);
 		answer(&ex, -ENODEV, NULL);
 		goto out;
 	}
@@ -284,6 +328,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_RESET:
 		handle_reset(&ex, fn);
+		break;
+	case PCILEND_MSG_RESERVE:
+		handle_reserve(&ex, fn);
 		break;
 	case PCILEND_MSG_CONFIG_READ:
 		handle_config_read(&ex, fn);

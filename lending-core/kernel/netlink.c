@@ -31,6 +31,13 @@ static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_FORCE] = { .type = NLA_FLAG },
 };
 
+static const struct nla_policy reserve_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_RESERVED_NODE] = { .type = NLA_U32 },
+	[PCILEND_A_RESERVED_UUID] = NLA_POLICY_EXACT_LEN(16),
+	[PCILEND_A_TTL_MS] = { .type = NLA_U32 },
+};
+
 static const struct nla_policy recall_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 	[PCILEND_A_GRACE_MS] = { .type = NLA_U32 },
@@ -282,6 +289,7 @@ static const struct genl_split_ops ops[] = {
 	ADMIN(RETURN, return_policy),
 	ADMIN(ALLOW, allow_policy),
 	ADMIN(LABEL, label_policy),
+	ADMIN(RESERVE, reserve_policy),
 	ADMIN(RECALL, recall_policy),
 	ADMIN(RELEASE_QUARANTINE, bdf_policy),
 	{
@@ -313,8 +321,17 @@ static struct genl_family family = {
 	.n_mcgrps = ARRAY_SIZE(groups),
 };
 
+static int put_subject(struct sk_buff *skb, struct pcilend_link *link,
+		       const struct pcilend_report *report, const struct pcilend_audit *audit)
+{
+	if (link)
+		return pcilend_put_link(skb, link);
+	return report ? pcilend_put_function(skb, report) : pcilend_put_audit(skb, audit);
+}
+
+/* About one of the three. */
 static void send_event(enum pcilend_event event, struct pcilend_link *link,
-		       const struct pcilend_report *report)
+		       const struct pcilend_report *report, const struct pcilend_audit *audit)
 {
 	struct sk_buff *skb;
 	void *header;
@@ -326,7 +343,7 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 		return;
 	header = genlmsg_put(skb, 0, 0, &family, 0, PCILEND_CMD_EVENT);
 	if (!header || nla_put_u32(skb, PCILEND_A_EVENT, event) ||
-	    (link ? pcilend_put_link(skb, link) : pcilend_put_function(skb, report))) {
+	    put_subject(skb, link, report, audit)) {
 		nlmsg_free(skb);
 		return;
 	}
@@ -338,12 +355,17 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 void pcilend_event_link(struct pcilend_link *link)
 {
 	pcilend_changed();
-	send_event(PCILEND_EVENT_LINK, link, NULL);
+	send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
 }
 
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report)
 {
-	send_event(event, NULL, report);
+	send_event(event, NULL, report, NULL);
+}
+
+void pcilend_event_audit(const struct pcilend_audit *audit)
+{
+	send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
 }
 
 int pcilend_netlink_init(void)

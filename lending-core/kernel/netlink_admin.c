@@ -2,6 +2,8 @@
 /* Netlink operations that change something: for administrators only. */
 
 #include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/ratelimit.h>
 #include <net/genetlink.h>
 
 #include "internal.h"
@@ -12,7 +14,8 @@ struct request {
 	struct netlink_ext_ack *extack;
 	struct pcilend_report *report;	/* for those that answer with a function */
 	const char *bdf;
-	u32 node;
+	u32 function;			/* its id, 0: not named, or not added */
+	u32 node;			/* that it is about; 0: none */
 };
 
 static int connect_node(struct request *rq)
@@ -75,6 +78,41 @@ static int label(struct request *rq)
 	return pcilend_lender_label(rq->bdf, text ? nla_data(text) : "", rq->extack);
 }
 
+static int reserve(struct request *rq)
+{
+	struct nlattr **attrs = rq->info->attrs;
+	struct pcilend_msg_reserve msg = {
+		.id = cpu_to_le32(rq->function),
+		.node = cpu_to_le32(rq->node),
+	};
+	u32 ttl_ms = 0;
+
+	if (attrs[PCILEND_A_RESERVED_UUID])
+		memcpy(msg.uuid, nla_data(attrs[PCILEND_A_RESERVED_UUID]), sizeof(msg.uuid));
+	if (attrs[PCILEND_A_TTL_MS])
+		ttl_ms = nla_get_u32(attrs[PCILEND_A_TTL_MS]);
+	msg.ttl_ms = cpu_to_le32(ttl_ms);
+	if (!rq->function) {
+		NL_SET_ERR_MSG(rq->extack, "no function named: give its id, see 'pcilend list'");
+		return -EINVAL;
+	}
+	if (rq->node > PCILEND_NODE_MAX ||
+	    (attrs[PCILEND_A_RESERVED_NODE] && (!rq->node || attrs[PCILEND_A_RESERVED_UUID]))) {
+		NL_SET_ERR_MSG(rq->extack, "reserve it for one node, 1 to 65535, or for one domain");
+		return -EINVAL;
+	}
+	if (attrs[PCILEND_A_RESERVED_NODE] || attrs[PCILEND_A_RESERVED_UUID]) {
+		if (ttl_ms < PCILEND_RESERVE_MS_MIN || ttl_ms > PCILEND_RESERVE_MS_MAX) {
+			NL_SET_ERR_MSG(rq->extack, "a reservation holds from 1 second to 24 hours: give such a time");
+			return -ERANGE;
+		}
+	} else if (ttl_ms) {
+		NL_SET_ERR_MSG(rq->extack, "reserved for whom? name a node or a domain, or no time to end it");
+		return -EINVAL;
+	}
+	return pcilend_reserve(&msg, rq->extack);
+}
+
 static int release_quarantine(struct request *rq)
 {
 	return pcilend_lender_release_quarantine(rq->bdf, rq->extack, rq->report);
@@ -134,40 +172,61 @@ static int give_back(struct request *rq)
 #define ANSWERS 0x4		/* with the function */
 
 static const struct operation {
+	const char *name;		/* in the audit */
 	int (*run)(struct request *rq);
 	unsigned int flags;
 } operations[PCILEND_CMD_MAX + 1] = {
-	[PCILEND_CMD_CONNECT] = { connect_node, NEEDS_NODE },
-	[PCILEND_CMD_DISCONNECT] = { disconnect_node, NEEDS_NODE },
-	[PCILEND_CMD_ADD] = { add, NEEDS_BDF | ANSWERS },
-	[PCILEND_CMD_REMOVE] = { remove_function, NEEDS_BDF },
-	[PCILEND_CMD_AVAILABLE] = { available, NEEDS_BDF | ANSWERS },
-	[PCILEND_CMD_UNAVAILABLE] = { unavailable, NEEDS_BDF },
-	[PCILEND_CMD_BORROW] = { borrow, ANSWERS },
-	[PCILEND_CMD_RETURN] = { give_back, 0 },
-	[PCILEND_CMD_ALLOW] = { allow, NEEDS_BDF },
-	[PCILEND_CMD_LABEL] = { label, NEEDS_BDF },
-	[PCILEND_CMD_RECALL] = { recall, NEEDS_BDF },
-	[PCILEND_CMD_RELEASE_QUARANTINE] = { release_quarantine, NEEDS_BDF | ANSWERS },
+	[PCILEND_CMD_CONNECT] = { "connect", connect_node, NEEDS_NODE },
+	[PCILEND_CMD_DISCONNECT] = { "disconnect", disconnect_node, NEEDS_NODE },
+	[PCILEND_CMD_ADD] = { "add", add, NEEDS_BDF | ANSWERS },
+	[PCILEND_CMD_REMOVE] = { "remove", remove_function, NEEDS_BDF },
+	[PCILEND_CMD_AVAILABLE] = { "available", available, NEEDS_BDF | ANSWERS },
+	[PCILEND_CMD_UNAVAILABLE] = { "unavailable", unavailable, NEEDS_BDF },
+	[PCILEND_CMD_BORROW] = { "borrow", borrow, ANSWERS },
+	[PCILEND_CMD_RETURN] = { "return", give_back, 0 },
+	[PCILEND_CMD_ALLOW] = { "allow", allow, NEEDS_BDF },
+	[PCILEND_CMD_LABEL] = { "label", label, NEEDS_BDF },
+	[PCILEND_CMD_RESERVE] = { "reserve", reserve, 0 },
+	[PCILEND_CMD_RECALL] = { "recall", recall, NEEDS_BDF },
+	[PCILEND_CMD_RELEASE_QUARANTINE] = {
+		"release-quarantine", release_quarantine, NEEDS_BDF | ANSWERS
+	},
 };
 
-static int run(const struct operation *op, struct request *rq)
+/* What the request names, as far as it does. */
+static void read_subject(struct request *rq)
 {
 	struct nlattr **attrs = rq->info->attrs;
 
-	if (op->flags & NEEDS_NODE) {
-		if (!attrs[PCILEND_A_NODE_ID]) {
-			NL_SET_ERR_MSG(rq->extack, "no node named: give its node id");
-			return -EINVAL;
-		}
-		rq->node = nla_get_u32(attrs[PCILEND_A_NODE_ID]);
-	}
-	if (op->flags & NEEDS_BDF) {
-		if (!attrs[PCILEND_A_BDF]) {
-			NL_SET_ERR_MSG(rq->extack, "no function named: give its PCI address, dddd:bb:dd.f");
-			return -EINVAL;
-		}
+	if (attrs[PCILEND_A_BDF])
 		rq->bdf = nla_data(attrs[PCILEND_A_BDF]);
+	if (rq->bdf)
+		rq->function = pcilend_lender_id(rq->bdf);
+	else if (attrs[PCILEND_A_ID])
+		rq->function = nla_get_u32(attrs[PCILEND_A_ID]);
+	if (attrs[PCILEND_A_NODE_ID])
+		rq->node = nla_get_u32(attrs[PCILEND_A_NODE_ID]);
+	else if (attrs[PCILEND_A_RESERVED_NODE])
+		rq->node = nla_get_u32(attrs[PCILEND_A_RESERVED_NODE]);
+}
+
+static bool is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
+{
+	if (netlink_capable(skb, CAP_SYS_ADMIN))
+		return true;
+	NL_SET_ERR_MSG(extack, "changes need CAP_SYS_ADMIN: run this as root, or with sudo");
+	return false;
+}
+
+static int run(const struct operation *op, struct request *rq)
+{
+	if (op->flags & NEEDS_NODE && !rq->info->attrs[PCILEND_A_NODE_ID]) {
+		NL_SET_ERR_MSG(rq->extack, "no node named: give its node id");
+		return -EINVAL;
+	}
+	if (op->flags & NEEDS_BDF && !rq->bdf) {
+		NL_SET_ERR_MSG(rq->extack, "no function named: give its PCI address, dddd:bb:dd.f");
+		return -EINVAL;
 	}
 	return op->run(rq);
 }
@@ -183,15 +242,21 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	const struct operation *op = &operations[info->genlhdr->cmd];
 	struct request rq = { .info = info, .extack = info->extack, .report = report };
+	static DEFINE_RATELIMIT_STATE(refusals, 5 * HZ, 10);
+	bool admin;
 	int err;
 
 	if (!report)
 		return -ENOMEM;
-	if (!netlink_capable(skb, CAP_SYS_ADMIN)) {
-		NL_SET_ERR_MSG(info->extack, "changes need CAP_SYS_ADMIN: run this as root, or with sudo");
-		return -EPERM;
-	}
-	err = run(op, &rq);
+	read_subject(&rq);
+	admin = is_admin(skb, info->extack);
+	err = admin ? run(op, &rq) : -EPERM;
+	if (!rq.function && rq.bdf)
+		rq.function = pcilend_lender_id(rq.bdf);
+	/* Anybody can be refused, as often as he likes. */
+	if (admin || __ratelimit(&refusals))
+		pcilend_audit_admin(from_kuid(&init_user_ns, NETLINK_CREDS(skb)->uid), op->name,
+				    rq.function, rq.node, err);
 	if (!err && op->flags & ANSWERS)
 		err = pcilend_reply_function(info, report);
 	return err;

@@ -290,3 +290,22 @@ int pcilend_put_counters(struct sk_buff *skb)
 	nla_nest_end(skb, nest);
 	return 0;
 }
+
+/* Adds the nest PCILEND_A_AUDIT. Return: 0 or -EMSGSIZE. */
+int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit)
+{
+	struct nlattr *nest = nla_nest_start(skb, PCILEND_A_AUDIT);
+
+	if (!nest ||
+	    nla_put_u64_64bit(skb, PCILEND_AUDIT_A_TIME, ktime_get_real_ns(),
+			      PCILEND_AUDIT_A_PAD) ||
+	    nla_put_u32(skb, audit->node ? PCILEND_AUDIT_A_NODE : PCILEND_AUDIT_A_UID,
+			audit->node ?: audit->uid) ||
+	    nla_put_string(skb, PCILEND_AUDIT_A_ACTION, audit->action) ||
+	    (audit->function && nla_put_u32(skb, PCILEND_AUDIT_A_FUNCTION, audit->function)) ||
+	    (audit->target && nla_put_u32(skb, PCILEND_AUDIT_A_TARGET_NODE, audit->target)) ||
+	    nla_put_s32(skb, PCILEND_AUDIT_A_RESULT, audit->result))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}

@@ -4,6 +4,7 @@
  * Who may reserve what, and for how long, is decided in the portable core (reservation.h).
  */
 
+#include "borrower.h"
 #include "lender.h"
 
 static void unreserve_work(struct work_struct *work)
@@ -124,7 +125,7 @@ int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ac
 	remote = pcilend_remote_get(le32_to_cpu(msg->id));
 	if (!remote)
 		return pcilend_refuse(extack, -ENODEV, "no lender offers a function with that id to this host: see 'pcilend list'");
-	err = pcilend_remote_request(remote, PCILEND_MSG_RESERVE, msg);
+	err = pcilend_channel_request(to_remote(remote)->link, PCILEND_MSG_RESERVE, msg, NULL);
 	pcilend_remote_put(remote);
 	return pcilend_refuse(extack, err, why_refused(err));
 }

@@ -128,6 +128,29 @@ TRACE_EVENT(pcilend_message_refused,
 	TP_printk("peer %u sequence %u: %s", __entry->peer, __entry->sequence, __get_str(why))
 );
 
+TRACE_EVENT(pcilend_audit,
+	TP_PROTO(u32 node, u32 uid, const char *action, u32 function, u32 target, int result),
+	TP_ARGS(node, uid, action, function, target, result),
+	TP_STRUCT__entry(
+		__field(u32, node)
+		__field(u32, uid)
+		__string(action, action)
+		__field(u32, function)
+		__field(u32, target)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->node = node;
+		__entry->uid = uid;
+		__assign_str(action);
+		__entry->function = function;
+		__entry->target = target;
+		__entry->result = result;
+	),
+	TP_printk("node %u uid %u %s function %x target %u: %d", __entry->node, __entry->uid,
+		  __get_str(action), __entry->function, __entry->target, __entry->result)
+);
+
 #endif /* PCILEND_TRACE_H */
 
 #undef TRACE_INCLUDE_PATH
