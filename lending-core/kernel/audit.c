@@ -50,7 +50,7 @@ static bool room(struct pcilend_link *link, u32 node)
 
 	spin_lock(&link->state_lock);
 	if (now - link->audit_since >= PEER_MS) {
-		dropped = link->audit_lines - min(link->audit_lines, (u32)PEER_LINES);
+		dropped = link->audit_lines - min_t(u32, link->audit_lines, PEER_LINES);
 		link->audit_since = now;
 		link->audit_lines = 0;
 	}
