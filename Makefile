@@ -4,13 +4,16 @@
 KERNEL ?= 6.12
 NODES ?= 2
 FUZZ_SECONDS ?= 20
+ROUNDS ?= 20
+# hexadecimal; of the first round
+SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab fuzz sim bench check format clean
+.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab soak fuzz sim bench check format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: KERNEL=6.12|7.2, FUZZ_SECONDS=N; PCILEND_CACHE is the cache (/var/cache/pcilend)."
+	@echo "Variables: KERNEL=6.12|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX; PCILEND_CACHE is the cache (/var/cache/pcilend)."
 
 deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
@@ -47,6 +50,9 @@ test-unit: deps ## unit tests, under sanitizers
 
 test-lab: build modules ## scenarios on real VMs
 	@tools/test/run lab
+
+soak: build modules ## ROUNDS random faults on two hosts; stops at the first that is not survived
+	@build/bin/pcilend-soak --rounds $(ROUNDS) --seed $(SEED)
 
 fuzz: deps ## every fuzzer for FUZZ_SECONDS
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test/run fuzz

@@ -110,10 +110,17 @@ Result<Counters> Fabric::counters(bool reset) const {
       .and_then([](json answer) { return parse_counters(std::move(answer)); });
 }
 
-Result<SweepReport> Fabric::sweep(int victim, int from) const {
-  return request({{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}},
-                 Deadline(kSweep))
-      .and_then([](json answer) { return parse_sweep(std::move(answer)); });
+Result<SweepReport> Fabric::sweep(int victim, int from,
+                                  const std::vector<SweepRange>& ranges) const {
+  json order = {{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}};
+  for (const SweepRange& range : ranges)
+    order["ranges"].push_back({{"window", range.window},
+                               {"offset", range.offset},
+                               {"length", range.length},
+                               {"stride", range.stride}});
+  return request(order, Deadline(kSweep)).and_then([](json answer) {
+    return parse_sweep(std::move(answer));
+  });
 }
 
 }  // namespace pcilend::lab

@@ -39,6 +39,14 @@ struct Counters {
   [[nodiscard]] PathCounters path(int from, int to) const;
 };
 
+// What to read of a victim's aperture. Offset, length and stride are multiples of 4096.
+struct SweepRange {
+  unsigned window = 0;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  uint64_t stride = 4096;
+};
+
 // A piece of a victim's aperture that answered.
 struct SweepHit {
   unsigned window = 0;
@@ -62,8 +70,9 @@ class Fabric {
   Result<> set_delay(int a, int b, std::chrono::milliseconds delay) const;
   // Resets them after reading, if asked to.
   Result<Counters> counters(bool reset = false) const;
-  // Reads all over `victim`'s aperture as `from` could. Takes minutes at most.
-  Result<SweepReport> sweep(int victim, int from) const;
+  // Reads `victim`'s aperture as `from` could; without ranges, all over it. Memory is always exact,
+  // and where ranges overlap the finest counts. Takes minutes at most.
+  Result<SweepReport> sweep(int victim, int from, const std::vector<SweepRange>& ranges = {}) const;
 
   // Any request; the fabric's refusal is an error.
   Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;

@@ -309,6 +309,11 @@ Result<> Host::mark_log() {
   return {};
 }
 
+void Host::forget_log() {
+  console_mark_ = machine_.console_size();
+  ++marks_;
+}
+
 std::string Host::log() const {
   // The console has warnings of all boots; the kernel's buffer has all of this boot.
   std::string log = machine_.console(console_mark_);

@@ -123,6 +123,8 @@ class Host {
 
   // From now on the kernel log counts.
   Result<> mark_log();
+  // What it has said until now does not count, for a host that is off or has panicked.
+  void forget_log();
   // The kernel log since the mark (or the lab's beginning), boots in between included.
   [[nodiscard]] std::string log() const;
   // Failure that lists what log() has in it that must not be there.

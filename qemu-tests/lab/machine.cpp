@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr auto kQmp = 30s;
 // From a crash order to the panic's message, under load.
-constexpr auto kPanic = 20s;
+constexpr auto kPanic = 60s;
 constexpr auto kStatus = 2s;
 constexpr size_t kTail = 12;
 
