@@ -88,6 +88,10 @@ class Adapter final : public Device {
   [[nodiscard]] uint64_t window_size(unsigned window) const { return windows_[window]; }
   AdapterCounters& counters() { return counters_; }
   [[nodiscard]] const AdapterCounters& counters() const { return counters_; }
+  void reset_counters() {
+    counters_ = {};
+    interrupts_.forget_raised();
+  }
 
  private:
   void connected() override;

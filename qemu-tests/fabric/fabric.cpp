@@ -92,7 +92,7 @@ const std::vector<uint64_t>& Fabric::answered_granules(const Adapter& adapter) c
 
 void Fabric::reset_counters() {
   std::fill(paths_.begin(), paths_.end(), PathCounters{});
-  for (const auto& adapter : adapters_) adapter->counters() = {};
+  for (const auto& adapter : adapters_) adapter->reset_counters();
 }
 
 void Fabric::attach(Adapter& adapter, UniqueFd socket) {

@@ -28,7 +28,9 @@ class IrqVectors {
                const std::function<bool(unsigned)>& stands);
 
   [[nodiscard]] uint32_t latched() const { return latched_; }
+  // Since the start or forget_raised().
   [[nodiscard]] uint64_t raised() const { return raised_; }
+  void forget_raised() { raised_ = 0; }
   [[nodiscard]] unsigned enabled() const;
   void forget_latched() { latched_ = 0; }
   // The client is gone.

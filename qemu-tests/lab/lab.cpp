@@ -60,21 +60,17 @@ Result<> make_root(const Artefacts& artefacts, const std::string& overlay) {
   return {};
 }
 
-// Starts the fabric and waits until it listens.
-Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, int hosts) {
+// Starts a program of the fabric and waits until it says that it listens.
+Result<> start_server(std::vector<std::string> argv, const std::string& log,
+                      const std::string& pid_file) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
   const UniqueFd output(ends[0]);
   UniqueFd output_end(ends[1]);
-  std::error_code error;
-  fs::create_directory(layout.fabric_dir(), error);
-  if (error) return fail_errno(layout.fabric_dir(), error.value());
-
   SpawnRequest request;
-  request.argv = {artefacts.fabric(),       "--dir", layout.fabric_dir(), "--hosts",
-                  fmt::format("{}", hosts), "--log", layout.fabric_log()};
-  request.log = layout.fabric_log();
-  request.pid_file = layout.fabric_pid();
+  request.argv = std::move(argv);
+  request.log = log;
+  request.pid_file = pid_file;
   request.output = output_end.get();
   PCILEND_TRY(Processes().spawn(request));
   output_end.reset();
@@ -86,11 +82,24 @@ Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, int host
     ssize_t n = 0;
     if (wait_for(output.get(), POLLIN, deadline)) n = ::read(output.get(), bytes, sizeof bytes);
     if (n <= 0)
-      return fail(ErrorClass::Failure, "ntb-fabric is not ready; {} ends:{}", layout.fabric_log(),
-                  last_lines(Environment().read(layout.fabric_log()).value_or(std::string()), 5));
+      return fail(ErrorClass::Failure, "{} is not ready; {} ends:{}", request.argv.front(), log,
+                  last_lines(Environment().read(log).value_or(std::string()), 5));
     said.append(bytes, static_cast<size_t>(n));
   }
   return {};
+}
+
+Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, const Options& options) {
+  std::error_code error;
+  fs::create_directory(layout.fabric_dir(), error);
+  if (error) return fail_errno(layout.fabric_dir(), error.value());
+  PCILEND_TRY(start_server({artefacts.fabric(), "--dir", layout.fabric_dir(), "--hosts",
+                            fmt::format("{}", options.nodes()), "--log", layout.fabric_log()},
+                           layout.fabric_log(), layout.fabric_pid()));
+  if (!options.rogue) return {};
+  return start_server({artefacts.rogue(), "--dir", layout.fabric_dir(), "--hosts",
+                       fmt::format("{}", options.hosts)},
+                      layout.rogue_log(), layout.rogue_pid());
 }
 
 DeviceState remembered(const PlacedDevice& device) {
@@ -181,6 +190,7 @@ Lab::Lab(State state, Layout layout, Transcript::Sink sink, bool owned)
     : state_(std::move(state)),
       layout_(std::move(layout)),
       fabric_(layout_.fabric_control()),
+      rogue_(layout_.rogue_control()),
       transcript_(std::make_unique<Transcript>(std::move(sink))),
       owned_(owned) {
   for (size_t i = 0; i < state_.hosts.size(); ++i)
@@ -192,6 +202,7 @@ Lab::Lab(Lab&& other) noexcept
     : state_(std::move(other.state_)),
       layout_(std::move(other.layout_)),
       fabric_(std::move(other.fabric_)),
+      rogue_(std::move(other.rogue_)),
       transcript_(std::move(other.transcript_)),
       hosts_(std::move(other.hosts_)),
       owned_(std::exchange(other.owned_, false)) {}
@@ -207,7 +218,7 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
   PCILEND_TRY(options.check());
   const auto artefacts = Artefacts::find(options.kernel);
   if (!artefacts) return tl::unexpected(artefacts.error());
-  if (options.hosts > 1 && !fs::exists(artefacts->fabric()))
+  if (options.nodes() > 1 && !fs::exists(artefacts->fabric()))
     return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", artefacts->fabric());
   const Layout layout = Layout::of(options.name);
   auto lock = LabLock::take(layout.lock(), Deadline(kLock));
@@ -228,10 +239,9 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
     PCILEND_TRY(save(made->state, layout));
     PCILEND_TRY(make_files(*made, *artefacts, layout));
     steps.done("drives and initramfs are made");
-    if (options.hosts > 1) {
-      PCILEND_TRY(start_fabric(*artefacts, layout, options.hosts));
-      steps.done(
-          fmt::format("the fabric listens: {} adapters", options.hosts * (options.hosts - 1)));
+    if (const int nodes = options.nodes(); nodes > 1) {
+      PCILEND_TRY(start_fabric(*artefacts, layout, options));
+      steps.done(fmt::format("the fabric listens: {} adapters", nodes * (nodes - 1)));
     }
     for (const auto& host : lab.hosts_) PCILEND_TRY(host->machine().power_on());
     return await_hosts(lab.hosts_, layout, steps);

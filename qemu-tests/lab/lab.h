@@ -15,6 +15,7 @@
 #include "lab/host.h"
 #include "lab/layout.h"
 #include "lab/options.h"
+#include "lab/rogue.h"
 #include "lab/state.h"
 #include "lab/transcript.h"
 
@@ -50,6 +51,8 @@ class Lab {
   [[nodiscard]] Host& host(int number) { return *hosts_.at(static_cast<size_t>(number) - 1); }
   [[nodiscard]] Result<Host*> host(std::string_view host_name);
   [[nodiscard]] const Fabric& fabric() const { return fabric_; }
+  // Answers only if the lab was started with Options::rogue.
+  [[nodiscard]] const Rogue& rogue() const { return rogue_; }
   [[nodiscard]] Transcript& transcript() { return *transcript_; }
 
   [[nodiscard]] bool fabric_runs() const;
@@ -63,6 +66,7 @@ class Lab {
   State state_;
   Layout layout_;
   Fabric fabric_;
+  Rogue rogue_;
   std::unique_ptr<Transcript> transcript_;
   std::vector<std::unique_ptr<Host>> hosts_;
   bool owned_;

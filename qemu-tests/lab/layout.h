@@ -26,6 +26,9 @@ class Layout {
   [[nodiscard]] std::string fabric_control() const { return dir_ / "fabric/control.sock"; }
   [[nodiscard]] std::string fabric_log() const { return dir_ / "fabric.log"; }
   [[nodiscard]] std::string fabric_pid() const { return dir_ / "fabric.pid"; }
+  [[nodiscard]] std::string rogue_control() const { return dir_ / "fabric/rogue.sock"; }
+  [[nodiscard]] std::string rogue_log() const { return dir_ / "rogue.log"; }
+  [[nodiscard]] std::string rogue_pid() const { return dir_ / "rogue.pid"; }
   // The adapter that host `a` has towards host `b`.
   [[nodiscard]] std::string adapter(int a, int b) const;
 
@@ -67,6 +70,7 @@ struct Artefacts {
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
   [[nodiscard]] std::string agent() const { return bin / "pcilend-lab-agent"; }
   [[nodiscard]] std::string fabric() const { return bin / "ntb-fabric"; }
+  [[nodiscard]] std::string rogue() const { return bin / "ntb-rogue"; }
   // Put into the hosts if they are there.
   [[nodiscard]] std::string tool() const { return bin / "pcilend"; }
   [[nodiscard]] std::string libvirt_hook() const { return bin / "pcilend-libvirt-hook"; }

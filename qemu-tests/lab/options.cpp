@@ -153,6 +153,9 @@ Result<> Options::check() const {
   PCILEND_TRY(check_lab_name(name));
   if (hosts < 1 || hosts > kMaxHosts)
     return fail(ErrorClass::Usage, "--hosts {}: a lab has 1 to {} hosts", hosts, kMaxHosts);
+  if (nodes() > kMaxHosts)
+    return fail(ErrorClass::Usage, "--rogue: takes the place of a host: at most {} hosts with it",
+                kMaxHosts - 1);
   if (kernel != "6.12" && kernel != "7.2")
     return fail(ErrorClass::Usage, "--kernel '{}': it is 6.12 or 7.2", kernel);
   for (const auto& [host, mib] : memory)

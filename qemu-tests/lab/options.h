@@ -53,6 +53,7 @@ struct Options {
   Iommu iommu = Iommu::Intel;
   std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others
   std::vector<DeviceOption> devices;
+  bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
   std::map<int, std::vector<std::string>> qemu_arguments;
   std::map<int, std::vector<std::string>> kernel_arguments;
@@ -65,6 +66,8 @@ struct Options {
   [[nodiscard]] Result<> check() const;
 
   [[nodiscard]] int memory_of(int host) const;
+  // Nodes of the fabric: the hosts, and the rogue behind them.
+  [[nodiscard]] int nodes() const { return hosts + (rogue ? 1 : 0); }
 };
 
 // "host2" <-> 2. `hosts` is how many there are.

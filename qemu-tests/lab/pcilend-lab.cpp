@@ -28,6 +28,8 @@ struct Arguments {
 
   std::string host, peer, file, destination, name, state, from;
   std::vector<std::string> ids;
+  unsigned seconds = 1;
+  uint32_t value = 0;
   bool no_input = false;
   bool reset = false;
 
@@ -197,6 +199,16 @@ int sweep(const Arguments& arguments) {
   });
 }
 
+int rogue(const Arguments& arguments) {
+  return with_host(arguments, [&](Lab& lab, const Host& victim) {
+    const auto answer = lab.rogue().attack(
+        arguments.name, victim.number(), std::chrono::seconds(arguments.seconds), arguments.value);
+    if (!answer) return say(answer.error());
+    print_json(*answer);
+    return 0;
+  });
+}
+
 int guest(const Arguments& arguments) {
   GuestSpec asked;
   asked.name = arguments.name;
@@ -314,6 +326,7 @@ class Parser {
     command->add_option("--kernel", arguments_.up.kernel, "6.12 or 7.2")->capture_default_str();
     command->add_option("--iommu", arguments_.iommu, "intel, amd or off")->capture_default_str();
     command->add_option("--memory", arguments_.memory, "HOST:MIB")->take_all();
+    command->add_flag("--rogue", arguments_.up.rogue, "a rogue node, joined with every host");
     command
         ->add_option("--device", arguments_.devices,
                      "HOST:QEMU-DEVICE-STRING, as in host1:nvme,serial=a,drive-size=256M")
@@ -364,6 +377,15 @@ class Parser {
     command->add_option("VICTIM", arguments_.host)->required();
     command->add_option("--from", arguments_.from, "the host that attacks")->required();
     add_json(command);
+
+    command =
+        add("rogue", "what the rogue node does to a host (qemu-tests/fabric/README.md)", rogue);
+    command->add_option("VICTIM", arguments_.host)->required();
+    command->add_option("ATTACK", arguments_.name)->required();
+    command->add_option("VALUE", arguments_.value, "the attack's own");
+    command->add_option("--seconds", arguments_.seconds, "how long, for attacks that go on")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 60));
   }
 
   void add_guests() {

@@ -118,7 +118,7 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
   add_drive(command, "root", layout.root_overlay(host), "qcow2");
   command.add("-device", fmt::format("virtio-blk-pci,drive=root,addr={:x}.0", kRootSlot));
   add_agent_ports(command, layout.agent(host));
-  for (int peer = 1; peer <= options.hosts; ++peer)
+  for (int peer = 1; peer <= options.nodes(); ++peer)
     if (peer != host) add_adapter(command, adapter_slot(host, peer), layout.adapter(host, peer));
   for (const PlacedDevice& device : devices) {
     if (device.drive) add_drive(command, device.drive->id, device.drive->file, "raw");

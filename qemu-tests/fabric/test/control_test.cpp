@@ -3,6 +3,7 @@
 #include "control.h"
 
 #include <gmock/gmock.h>
+#include <sys/eventfd.h>
 
 #include "test/fabric_lab.h"
 
@@ -138,6 +139,25 @@ TEST_F(ControlTest, CountersAreReadAndReset) {
   EXPECT_EQ(counters["adapters"][1]["registers"], 1);
   EXPECT_EQ(ask({{"op", "counters"}})["paths"][0]["memory"]["writes"], 0);
   EXPECT_THAT(error_of({{"op", "counters"}, {"reset", "yes"}}), HasSubstr("'reset'"));
+}
+
+TEST_F(ControlTest, AResetForgetsEveryCountOfAnAdapter) {
+  boot(1, 2);
+  Host& peer = boot(2, 1);
+  const UniqueFd vector(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  peer.client.send_set_irqs(IrqSet::kDataEventfd | IrqSet::kActionTrigger, 0, 1, {vector.get()});
+  put<uint16_t>(peer, kRegionBar0, reg::kDoorbellMask, 0);
+  put<uint16_t>(host(1, 2), kRegionBar0, reg::kDoorbellRequest, 0x1);
+  const json before = ask({{"op", "counters"}, {"reset", true}})["adapters"];
+  EXPECT_EQ(before[1]["interrupts_raised"], 1);
+  const json after = ask({{"op", "counters"}})["adapters"];
+  for (const json& adapter : after) {
+    for (const auto& [name, count] : adapter.items()) {
+      if (count.is_number()) {
+        EXPECT_EQ(count, 0) << name;
+      }
+    }
+  }
 }
 
 class SweepTest : public ControlTest {

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "rogue/node.h"
+
+#include <linux/pci_regs.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <random>
+
+#include "memory_access.h"
+#include "pcilend/identity.h"
+
+namespace pcilend::rogue {
+
+using namespace fabric;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kLook = 20ms;
+constexpr auto kLookWhenUp = 200ms;
+constexpr auto kBeat = std::chrono::milliseconds(PCILEND_HEARTBEAT_MS);
+constexpr auto kLate = std::chrono::milliseconds(PCILEND_REQUEST_MS + 1000);
+constexpr uint64_t kBar0 = 16 << 10;
+constexpr uint64_t kBar2 = 1 << 20;
+// The secondary side reads these, and writes the first ones; the primary the other way round.
+constexpr unsigned kUpperScratchpads = 8;
+
+std::mt19937_64& dice() {
+  static std::mt19937_64 generator(std::random_device{}());
+  return generator;
+}
+
+// A boot id; neither half is 0.
+uint64_t new_boot() {
+  return dice()() | 1 | 1ull << 32;
+}
+
+}  // namespace
+
+Node::Node(Port& port, uint16_t number) : port_(port), number_(number) {
+  pump = [this] { step(Clock::now()); };
+}
+
+pcilend_wire_area& Node::area() const {
+  return *reinterpret_cast<pcilend_wire_area*>(port_.memory(0).data());
+}
+
+// What the peer has written into this node's control area.
+template <class T>
+T Node::shown(size_t offset) const {
+  T value;
+  load(std::as_writable_bytes(std::span(&value, 1)), port_.memory(0).subspan(offset, sizeof value));
+  return value;
+}
+
+void Node::join(uint16_t number) {
+  number_ = number;
+  boot_ = new_boot();
+  peer_ = {};
+  head_ = tail_ = 0;
+  seen_.clear();
+  answers_.clear();
+  delayed_.clear();
+  outbox_.clear();
+  lent_.clear();
+  area() = {};
+  area().magic = PCILEND_WIRE_MAGIC;
+  area().version = PCILEND_WIRE_VERSION;
+  area().boot = boot_;
+  area().node = number_;
+  const auto side = port_.get<uint32_t>(kRegionBar0, reg::kSideInfo);
+  primary_ = side && (*side & reg::kSideSecondary) == 0;
+  port_.translate(0, 0, 64ull << 30);
+  port_.translate(1, kBarBus, 16ull << 30);
+  port_.set_ready(true);
+  joined_ = beating_ = taking_ = true;
+  greet();
+}
+
+void Node::leave() {
+  scratchpad(PCILEND_SPAD_MAGIC, 0);
+  port_.ring(1 << PCILEND_DOORBELL_KICK);
+  port_.set_ready(false);
+  joined_ = false;
+}
+
+void Node::scratchpad(unsigned index, uint32_t value) {
+  const unsigned at = index + (primary_ ? kUpperScratchpads : 0);
+  port_.put<uint32_t>(kRegionBar0, reg::kScratchpad + 4 * at, value);
+}
+
+void Node::greet() {
+  scratchpad(PCILEND_SPAD_BOOT_LOW, static_cast<uint32_t>(boot_));
+  scratchpad(PCILEND_SPAD_BOOT_HIGH, static_cast<uint32_t>(boot_ >> 32));
+  scratchpad(PCILEND_SPAD_NODE, number_);
+  scratchpad(PCILEND_SPAD_AREA_PAGE, kAreaBus / PCILEND_PAGE);
+  scratchpad(PCILEND_SPAD_SEEN_LOW, static_cast<uint32_t>(peer_.boot));
+  scratchpad(PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
+  port_.ring(1 << PCILEND_DOORBELL_KICK);
+}
+
+bool Node::up() const {
+  return joined_ && peer_.boot != 0 && peer_.seen == static_cast<uint32_t>(boot_) &&
+         shown<u64>(offsetof(pcilend_wire_area, writer_boot)) == peer_.boot;
+}
+
+void Node::look_at_peer() {
+  // A driver that listens takes each event of the link.
+  port_.put<uint32_t>(kRegionBar0, reg::kInterruptStatus, ~0u);
+  std::array<uint32_t, PCILEND_SPADS> shown;
+  const unsigned first = primary_ ? 0 : kUpperScratchpads;
+  if (!port_.read(kRegionBar0, reg::kScratchpad + 4 * first,
+                  std::as_writable_bytes(std::span(shown))))
+    return;
+  if (shown[PCILEND_SPAD_MAGIC] != PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION) return;
+  const Peer peer{shown[PCILEND_SPAD_NODE],
+                  shown[PCILEND_SPAD_BOOT_LOW] | uint64_t{shown[PCILEND_SPAD_BOOT_HIGH]} << 32,
+                  shown[PCILEND_SPAD_AREA_PAGE] * PCILEND_PAGE, shown[PCILEND_SPAD_SEEN_LOW]};
+  const bool other_life = peer.boot != peer_.boot;
+  peer_ = peer;
+  if (other_life) {
+    head_ = tail_ = 0;
+    seen_.clear();
+  }
+  if (other_life || !up()) greet();
+}
+
+void Node::poke(size_t offset, std::span<const std::byte> data) {
+  if (peer_.boot != 0) port_.write(kRegionBar2, peer_.area + offset, data);
+}
+
+// writer_boot last: it vouches for the rest.
+void Node::beat() {
+  poke(offsetof(pcilend_wire_area, head), head_);
+  poke(offsetof(pcilend_wire_area, tail), tail_);
+  poke(offsetof(pcilend_wire_area, heartbeat), ++beats_);
+  poke(offsetof(pcilend_wire_area, writer_boot), boot_);
+}
+
+void Node::step(Clock::time_point now) {
+  port_.service();
+  if (!joined_ || !port_.alive()) return;
+  if (now >= next_look_) {
+    look_at_peer();
+    next_look_ = now + (up() ? kLookWhenUp : kLook);
+  }
+  if (beating_ && now >= next_beat_) {
+    beat();
+    next_beat_ = now + kBeat;
+  }
+  if (taking_ && up()) take_messages();
+  while (!delayed_.empty() && delayed_.front().due <= now) {
+    outbox_.push_back(delayed_.front().slot);
+    delayed_.pop_front();
+  }
+  for (; up() && !outbox_.empty() && !full(); outbox_.pop_front()) place(outbox_.front());
+}
+
+bool Node::full() const {
+  return head_ - shown<u32>(offsetof(pcilend_wire_area, tail)) >= PCILEND_RING_SLOTS;
+}
+
+Slot Node::make(uint16_t type, bool answer, uint16_t status, uint32_t request,
+                const void* payload) const {
+  Slot slot;
+  void* body = pcilend_wire_begin(slot.data(), type, answer, status, request, head_, boot_);
+  const int length = pcilend_wire_length(type, answer);
+  if (payload != nullptr && length > 0) std::memcpy(body, payload, static_cast<size_t>(length));
+  return slot;
+}
+
+void Node::force(const Slot& slot) {
+  poke(offsetof(pcilend_wire_area, slots) + head_ % PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES,
+       std::as_bytes(std::span(slot)));
+  poke(offsetof(pcilend_wire_area, head), ++head_);
+  port_.ring(1 << PCILEND_DOORBELL_KICK);
+  tally_.sent++;
+}
+
+bool Node::put(const Slot& slot) {
+  const auto deadline = Clock::now() + 1s;
+  while (full()) {
+    if (Clock::now() >= deadline || !port_.alive()) return false;
+    pump();
+    ::poll(nullptr, 0, 1);
+  }
+  place(slot);
+  return true;
+}
+
+// In the place that is the next one now.
+void Node::place(Slot slot) {
+  reinterpret_cast<pcilend_msg_header*>(slot.data())->sequence = head_;
+  force(slot);
+}
+
+uint32_t Node::request(uint16_t type, const void* payload) {
+  if (++next_request_ == 0) ++next_request_;
+  const uint32_t number = next_request_;
+  if (!put(make(type, false, PCILEND_STATUS_OK, number, payload))) return 0;
+  tally_.unanswered++;
+  return number;
+}
+
+void Node::notice(uint16_t type, const void* payload) {
+  put(make(type, false, PCILEND_STATUS_OK, 0, payload));
+}
+
+std::optional<Answer> Node::ask(uint16_t type, const void* payload, Clock::duration within) {
+  const uint32_t number = request(type, payload);
+  const auto deadline = Clock::now() + within;
+  for (; number != 0 && port_.alive() && Clock::now() < deadline; ::poll(nullptr, 0, 1)) {
+    pump();
+    const auto found = answers_.find(number);
+    if (found == answers_.end()) continue;
+    const Answer answer = found->second;
+    answers_.erase(found);
+    return answer;
+  }
+  return std::nullopt;
+}
+
+Tally Node::take_tally() {
+  answers_.clear();
+  return std::exchange(tally_, Tally{});
+}
+
+uint32_t Node::borrow(uint32_t id) {
+  const pcilend_msg_borrow message{id, PCILEND_LEASE_MS_MAX, {}, kInterruptAlias};
+  const auto answer = ask(PCILEND_MSG_BORROW, &message);
+  if (!answer || answer->status != PCILEND_STATUS_OK) return 0;
+  return reinterpret_cast<const pcilend_msg_borrowed*>(answer->payload.data())->lease;
+}
+
+uint16_t Node::give_back(uint32_t id, uint32_t lease) {
+  const pcilend_msg_lease message{id, lease, 0};
+  const auto answer = ask(PCILEND_MSG_RETURN, &message, 20s);
+  return answer ? answer->status : uint16_t{PCILEND_STATUS_FAILED};
+}
+
+void Node::take_messages() {
+  const uint32_t head = shown<u32>(offsetof(pcilend_wire_area, head));
+  if (head == tail_) return;
+  if (head - tail_ > PCILEND_RING_SLOTS) {
+    malformed_++;
+    tail_ = head;
+    return;
+  }
+  while (tail_ != head) {
+    Slot slot;
+    std::memcpy(slot.data(), area().slots[tail_ % PCILEND_RING_SLOTS], slot.size());
+    take(slot, tail_++);
+  }
+  poke(offsetof(pcilend_wire_area, tail), tail_);
+}
+
+void Node::take(const Slot& slot, uint32_t sequence) {
+  if (pcilend_wire_check(slot.data(), peer_.boot, sequence, nullptr) != 0) {
+    malformed_++;
+    return;
+  }
+  const auto& header = *reinterpret_cast<const pcilend_msg_header*>(slot.data());
+  const u8* payload = slot.data() + sizeof header;
+  if ((header.flags & PCILEND_MSG_FLAG_ANSWER) != 0) {
+    Answer answer{header.status, {}};
+    std::memcpy(answer.payload.data(), payload, answer.payload.size());
+    answers_[header.request] = answer;
+    tally_.answers[pcilend_status_name(header.status)]++;
+    if (tally_.unanswered != 0) tally_.unanswered--;
+    if (answers_.size() > 4096) answers_.erase(answers_.begin());
+  } else if (header.request != 0) {
+    serve(header, payload);
+  } else {
+    take_notice(header.type, payload);
+  }
+}
+
+void Node::take_notice(uint16_t type, const void* payload) {
+  notices_[pcilend_msg_name(type)]++;
+  if (type == PCILEND_MSG_FUNCTION) {
+    const auto& function = *static_cast<const pcilend_msg_function*>(payload);
+    seen_[function.id] = function;
+  } else if (type == PCILEND_MSG_WITHDRAW) {
+    seen_.erase(static_cast<const pcilend_msg_id*>(payload)->id);
+  }
+}
+
+void Node::offer(unsigned count) {
+  offered_ = count;
+  const pcilend_msg_connected connected{count != 0};
+  outbox_.push_back(make(PCILEND_MSG_CONNECTED, false, PCILEND_STATUS_OK, 0, &connected));
+  announce();
+}
+
+void Node::announce() {
+  for (unsigned index = 1; index <= offered_; index++)
+    tell(pcilend_id(number_, static_cast<u16>(index)));
+}
+
+void Node::tell(uint32_t id) {
+  const auto told = function(id);
+  outbox_.push_back(make(PCILEND_MSG_FUNCTION, false, PCILEND_STATUS_OK, 0, &told));
+}
+
+// An NVMe drive, as far as can be seen.
+pcilend_msg_function Node::function(uint32_t id) const {
+  pcilend_msg_function told{};
+  told.id = id;
+  told.vendor = 0x1b36;
+  told.device = 0x0010;
+  told.class_revision = 0x01080200;
+  told.state = PCILEND_FUNCTION_AVAILABLE;
+  if (const auto lent = lent_.find(id); lent != lent_.end()) {
+    told.state = PCILEND_FUNCTION_BORROWED;
+    told.borrower = peer_.node;
+    told.lease = lent->second;
+  }
+  told.segment = pcilend_id_index(id) >> 8;
+  told.devfn = static_cast<u8>(pcilend_id_index(id));
+  told.bar[0] = {kBar0, PCILEND_BAR_MEM64};
+  told.bar[2] = {kBar2, PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH};
+  pcilend_identity identity{};
+  identity.vendor = told.vendor;
+  identity.device = told.device;
+  identity.class_code = told.class_revision >> 8;
+  identity.lender = number_;
+  identity.segment = told.segment;
+  identity.function = told.devfn & 7;
+  identity.devfn = told.devfn;
+  pcilend_uuid_make(told.uuid, &identity);
+  return told;
+}
+
+namespace {
+
+// Configuration space of function(): header, and a PCIe capability.
+u8 config_byte(uint32_t at, const pcilend_msg_function& function) {
+  std::array<u8, 0x80> space{};
+  const auto set = [&](size_t offset, auto value) {
+    std::memcpy(&space[offset], &value, sizeof value);
+  };
+  set(PCI_VENDOR_ID, function.vendor);
+  set(PCI_DEVICE_ID, function.device);
+  set(PCI_STATUS, uint16_t{PCI_STATUS_CAP_LIST});
+  set(PCI_CLASS_REVISION, function.class_revision);
+  set(PCI_BASE_ADDRESS_0, uint32_t{PCI_BASE_ADDRESS_MEM_TYPE_64});
+  set(PCI_BASE_ADDRESS_2, uint32_t{PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH});
+  set(PCI_CAPABILITY_LIST, uint8_t{0x40});
+  set(0x40, uint8_t{PCI_CAP_ID_EXP});
+  set(0x40 + PCI_EXP_FLAGS, uint16_t{2});
+  set(0x40 + PCI_EXP_DEVCAP, uint32_t{PCI_EXP_DEVCAP_FLR});
+  return at < space.size() ? space[at] : 0;
+}
+
+}  // namespace
+
+void Node::place_bars(uint32_t id, pcilend_msg_borrowed& out) {
+  out.id = id;
+  out.bar[0] = {0, kBar0, 1, 0};
+  out.bar[2] = {kBar2, kBar2, 1, 0};
+  if (manner_ != Manner::BadPlacement) return;
+  const pcilend_msg_placement bad[] = {
+      {1ull << 62, kBar2, 1, 0},                 // beyond the window
+      {(16ull << 30) - kBar2 / 2, kBar2, 1, 0},  // half of it
+      {0, kBar2, 2, 0},                          // no such window
+      {0, kBar2, 15, 0},
+      {0, kBar2, 1000, 0},    // none that can be
+      {0x1000, kBar2, 1, 0},  // not aligned by its size, and over BAR 0
+      {0, 2 * kBar2, 1, 0},   // not its size
+      {0, 1ull << 63, 1, 0},
+      {0x123, kBar2, 1, 0},     // not at a page
+      {0, kBar2, 1, 0xfff},     // a shift in a large BAR
+      {kAreaBus, kBar2, 0, 0},  // this node's control area
+      {0xfee00000, kBar2, 0, 0},
+      {0, kBar0, 1, 0},  // another one's size, the same place
+  };
+  out.bar[2] = bad[placements_++ % std::size(bad)];
+}
+
+void Node::serve(const pcilend_msg_header& header, const void* payload) {
+  notices_["request " + std::string(pcilend_msg_name(header.type))]++;
+  const auto id = static_cast<const pcilend_msg_id*>(payload)->id;
+  std::array<u8, PCILEND_PAYLOAD_BYTES> body{};
+  if (header.type == PCILEND_MSG_SYNC) {
+    announce();
+  } else if (header.type == PCILEND_MSG_BORROW) {
+    auto& out = *reinterpret_cast<pcilend_msg_borrowed*>(body.data());
+    out.lease = static_cast<uint32_t>(dice()()) | 1;
+    lent_[id] = out.lease;
+    tell(id);
+    place_bars(manner_ == Manner::WrongPayload ? id + 1 : id, out);
+  } else if (header.type == PCILEND_MSG_RETURN) {
+    lent_.erase(id);
+    tell(id);
+  } else if (header.type == PCILEND_MSG_CONFIG_READ) {
+    auto& out = *reinterpret_cast<pcilend_msg_config*>(body.data());
+    std::memcpy(&out, payload, sizeof out);
+    const auto told = function(out.id);
+    for (uint32_t i = 0; i < out.length; i++)
+      out.data[i] = manner_ == Manner::WrongPayload ? static_cast<u8>(dice()())
+                                                    : config_byte(out.offset + i, told);
+  }
+  answer(header.type, header.request, body.data());
+}
+
+void Node::answer(uint16_t type, uint32_t number, const void* payload) {
+  const bool other = manner_ == Manner::WrongType && type != PCILEND_MSG_SYNC;
+  const uint16_t told =
+      other ? uint16_t{type == PCILEND_MSG_RETURN ? PCILEND_MSG_RESET : PCILEND_MSG_RETURN} : type;
+  const Slot slot = make(told, true, PCILEND_STATUS_OK, number, payload);
+  switch (manner_) {
+    case Manner::Silent:
+      return;
+    case Manner::Late:
+      delayed_.push_back({Clock::now() + kLate, slot});
+      return;
+    case Manner::Twice:
+      outbox_.push_back(slot);
+      break;
+    default:
+      break;
+  }
+  outbox_.push_back(slot);
+}
+
+std::optional<Manner> manner_named(std::string_view name) {
+  static const std::map<std::string_view, Manner> names{{"honest", Manner::Honest},
+                                                        {"silent", Manner::Silent},
+                                                        {"late", Manner::Late},
+                                                        {"twice", Manner::Twice},
+                                                        {"wrong-type", Manner::WrongType},
+                                                        {"wrong-payload", Manner::WrongPayload},
+                                                        {"bad-placement", Manner::BadPlacement}};
+  const auto found = names.find(name);
+  if (found == names.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace pcilend::rogue
