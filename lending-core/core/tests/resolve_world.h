@@ -132,8 +132,8 @@ inline const std::vector<Planned>& Layouts() {
          {ntb_rules::Amd({64 * kGiB, 16 * kGiB}), ntb_rules::Amd({4 * M, 4 * M}),
           ntb_rules::Amd({kGiB, 256 * M, 16 * M}), ntb_rules::Intel("intel", {512 * kGiB}),
           ntb_rules::IntelGen4({8 * kGiB, 4 * kGiB}),
-          ntb_rules::Switchtec({64 * M, 64 * M}, 64, ~0ULL), ntb_rules::Idt({64 * M}, 64 * M, 12),
-          ntb_rules::Epf({M, M, 2 * M, 512 * M}, 0x1000)}) {
+          ntb_rules::Switchtec({64 * M, 64 * M}, 64, ~0ULL, true),
+          ntb_rules::Idt({64 * M}, 64 * M, 12), ntb_rules::Epf({M, M, 2 * M, 512 * M}, 0x1000)}) {
       Planned planned = {};
       char why[PCILEND_LAYOUT_TEXT_BYTES];
       if (pcilend_layout_plan(&link.self, &link.peer, &planned.layout, why, sizeof(why)) != 0) {
