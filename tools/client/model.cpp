@@ -73,6 +73,8 @@ std::string_view event_name(uint32_t kind) {
       return "recall";
     case PCILEND_EVENT_AUDIT:
       return "audit";
+    case PCILEND_EVENT_WAS_RESET:
+      return "was-reset";
     default:
       return "unknown";
   }

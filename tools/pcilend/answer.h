@@ -2,6 +2,7 @@
 // What commands return: data, which the printers turn into text or JSON.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,9 +11,9 @@
 
 namespace pcilend {
 
-struct FunctionsAnswer {
-  enum class Detail { Line, Full };
+enum class Detail { Line, Full };
 
+struct FunctionsAnswer {
   std::vector<Function> functions;
   uint32_t this_node = 0;
   Detail detail = Detail::Line;
@@ -20,6 +21,7 @@ struct FunctionsAnswer {
 
 struct LinksAnswer {
   std::vector<Link> links;
+  Detail detail = Detail::Line;
 };
 
 // Functions to be passed to a VM as mdevs.
@@ -27,8 +29,71 @@ struct HostdevsAnswer {
   std::vector<Function> functions;
 };
 
+// Configuration spaces, 256 or 4096 bytes each.
+struct ConfigAnswer {
+  struct Entry {
+    Function function;
+    std::vector<uint8_t> bytes;
+  };
+  std::vector<Entry> entries;
+  bool emulated = false;
+  bool hex = false;  // all bytes too
+};
+
+struct StatusAnswer {
+  Node node;
+  std::vector<Link> links;
+  std::vector<Function> functions;
+};
+
+struct MetricsAnswer {
+  Node node;
+  std::vector<Link> links;
+  std::vector<Function> functions;
+  Counters counters;
+};
+
+// One thing that was looked at.
+struct Finding {
+  enum class Level { Ok, Note, Wrong };
+
+  Level level = Level::Ok;
+  std::string subject;
+  std::string text;
+  std::string cure;  // of what is wrong
+};
+
+struct CheckAnswer {
+  std::vector<Finding> findings;
+};
+
+using WallTime = std::chrono::system_clock::time_point;
+
+struct EventAnswer {
+  WallTime time;
+  uint32_t this_node = 0;
+  Event event;
+};
+
+// All that events tell about, at one time.
+struct SnapshotAnswer {
+  WallTime time;
+  uint32_t this_node = 0;
+  bool lost = false;  // events before it were
+  std::vector<Link> links;
+  std::vector<Function> functions;
+};
+
 struct NothingAnswer {};
 
-using Answer = std::variant<NothingAnswer, FunctionsAnswer, LinksAnswer, Node, HostdevsAnswer>;
+using Answer =
+    std::variant<NothingAnswer, FunctionsAnswer, LinksAnswer, Node, HostdevsAnswer, ConfigAnswer,
+                 StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer, SnapshotAnswer>;
+
+// Exit status of a command that did what it was asked to, but found something to be seen to.
+inline constexpr int kNeedsAttention = 8;
+
+// The exit status of the command that returned the answer.
+int exit_status(const Answer& answer);
 
 }  // namespace pcilend

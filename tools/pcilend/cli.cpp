@@ -5,6 +5,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "parser.h"
 #include "print.h"
 
 namespace pcilend {
@@ -37,33 +38,6 @@ Error unknown_command(std::string_view word) {
   return {ErrorClass::Usage, fmt::format("no command '{}': 'pcilend --help' lists them", word)};
 }
 
-void add_argument(CLI::App& parser, const CommandArgument& argument, Options* options) {
-  auto* const added = parser.add_option(std::string(argument.name), options->*argument.slot,
-                                        std::string(argument.help));
-  const bool several = argument.name.ends_with("...");
-  added->required(argument.required)
-      ->expected(argument.required ? 1 : 0, several ? CLI::detail::expected_max_vector_size : 1)
-      ->type_name("");
-}
-
-void add_option(CLI::App& parser, const CommandOption& option, Options* options) {
-  const std::string names(option.names);
-  const std::string help(option.help);
-  std::visit(
-      [&](auto slot) {
-        auto& value = options->*slot;
-        if constexpr (std::is_same_v<decltype(slot), bool Options::*>) {
-          parser.add_flag(names, value, help);
-        } else {
-          auto* const added = parser.add_option(names, value, help);
-          added->type_name(std::string(option.value));
-          if (!option.choices.empty())
-            added->check(CLI::IsMember(option.choices))->default_val(option.choices.front());
-        }
-      },
-      option.slot);
-}
-
 int report(std::ostream& err, const Error& error) {
   err << "pcilend: " << error.message << "\n";
   return static_cast<int>(error.kind);
@@ -74,22 +48,26 @@ std::string one_line(std::string text) {
   return text;
 }
 
-}  // namespace
-
-std::unique_ptr<CLI::App> make_parser(Options* options) {
-  auto parser = std::make_unique<CLI::App>(
-      "Lends PCIe functions to other hosts over NTB, and borrows theirs.", "pcilend");
-  parser->set_version_flag("-V,--version", "pcilend " PCILEND_VERSION);
-  parser->require_subcommand(1);
-  for (const auto& command : commands()) {
-    auto* const sub =
-        parser->add_subcommand(std::string(command.name), std::string(command.summary));
-    sub->group(std::string(command.group));
-    for (const auto& argument : command.arguments) add_argument(*sub, argument, options);
-    for (const auto& option : command.options) add_option(*sub, option, options);
-  }
-  return parser;
+Result<> print(const Surroundings& at, const Answer& answer, bool json,
+               const PrintOptions& options) {
+  const auto text =
+      json ? print_json(answer, at.names, options) : print_text(answer, at.names, options);
+  if (!text) return tl::unexpected(text.error());
+  at.out << *text << std::flush;
+  if (!at.out) return fail(ErrorClass::Failure, "stdout: write failed");
+  return {};
 }
+
+Result<Answer> execute(const Command& command, Host& host, const Options& options) {
+  if (const auto* const run = std::get_if<Result<Answer> (*)(Host&, const Options&)>(&command.run))
+    return (*run)(host, options);
+  auto client = host.open_client();
+  if (!client) return tl::unexpected(std::move(client).error());
+  Session session{host, **client};
+  return std::get<Result<Answer> (*)(Session&, const Options&)>(command.run)(session, options);
+}
+
+}  // namespace
 
 int run(Surroundings& at, std::vector<std::string> arguments) {
   const auto word = std::find_if(arguments.begin(), arguments.end(),
@@ -114,21 +92,31 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
                                                           one_line(error.what()), name)});
   }
 
-  auto client = at.open_client();
-  if (!client) return report(at.err, client.error());
-  Session session{**client, at.environment,
-                  [&](std::string_view line) { at.err << "pcilend: warning: " << line << "\n"; },
-                  at.sleep};
-  const auto answer = command->run(session, options);
-  if (!answer) return report(at.err, answer.error());
-
   const PrintOptions print_options{options.columns, options.no_headings};
-  const auto text = options.json ? print_json(*answer, at.names, print_options)
-                                 : print_text(*answer, at.names, print_options);
-  if (!text) return report(at.err, text.error());
-  at.out << *text << std::flush;
-  if (!at.out) return report(at.err, {ErrorClass::Failure, "stdout: write failed"});
-  return 0;
+  bool progress_shown = false;
+  Host host{at.environment,
+            at.open_client,
+            at.open_events,
+            [&](std::string_view line) { at.err << "pcilend: warning: " << line << "\n"; },
+            [&](std::string_view line) {
+              if (!at.terminal || (line.empty() && !progress_shown)) return;
+              at.err << "\r\033[K" << line << std::flush;
+              progress_shown = !line.empty();
+            },
+            [&](const Answer& answer) {
+              PrintOptions one_line = print_options;
+              one_line.one_line = true;
+              return print(at, answer, options.json, one_line);
+            },
+            at.sleep,
+            at.now,
+            at.wall_time};
+  const auto answer = execute(*command, host, options);
+  host.progress("");
+  if (!answer) return report(at.err, answer.error());
+  if (const auto printed = print(at, *answer, options.json, print_options); !printed)
+    return report(at.err, printed.error());
+  return exit_status(*answer);
 }
 
 }  // namespace pcilend

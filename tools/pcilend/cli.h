@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The command line: its parser, and what ties a run together.
+// A run of pcilend(8): from words to an exit status.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "command_table.h"
+#include "pcilend/client.h"
+#include "pcilend/environment.h"
+#include "pcilend/events.h"
 #include "pcilend/pci_names.h"
 
 namespace pcilend {
-
-// The parser of the whole command line; it writes into `options`.
-std::unique_ptr<CLI::App> make_parser(Options* options);
 
 // What a run takes from its surroundings.
 struct Surroundings {
   Environment environment;
   PciNames names;
   std::function<Result<std::unique_ptr<Client>>()> open_client;
+  std::function<Result<std::unique_ptr<EventStream>>()> open_events;
   std::function<void(std::chrono::milliseconds)> sleep;
+  std::function<std::chrono::steady_clock::time_point()> now;
+  std::function<std::chrono::system_clock::time_point()> wall_time;
+  bool terminal;  // `err` is one
   std::ostream& out;
   std::ostream& err;
 };

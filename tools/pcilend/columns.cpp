@@ -2,6 +2,7 @@
 #include "columns.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace pcilend {
 namespace {
@@ -31,6 +32,37 @@ Json bars(const Function& function) {
                     {"type", bar.flags & kBarIo ? "io" : "memory"},
                     {"bits", bar.flags & kBarMem64 ? 64 : 32},
                     {"prefetchable", (bar.flags & kBarPrefetch) != 0}});
+  return list;
+}
+
+Json or_null(const std::optional<Uuid>& uuid) {
+  return uuid ? Json(to_string(*uuid)) : Json();
+}
+
+// An address, as people write them.
+Json address(const std::optional<uint64_t>& value) {
+  return value ? Json(fmt::format("0x{:x}", *value)) : Json();
+}
+
+Json windows(const Link& link) {
+  Json list = Json::array();
+  for (const auto& window : link.windows)
+    list.push_back({{"index", window.index},
+                    {"size", window.size},
+                    {"size_max", window.size_max},
+                    {"address_align", window.address_align},
+                    {"size_align", window.size_align}});
+  return list;
+}
+
+Json regions(const Link& link) {
+  Json list = Json::array();
+  for (const auto& region : link.regions)
+    list.push_back({{"kind", std::string(region_kind_name(region.kind))},
+                    {"iova", address(region.iova)},
+                    {"size", region.size},
+                    {"window", region.window},
+                    {"used", or_null(region.used)}});
   return list;
 }
 
@@ -67,6 +99,14 @@ const std::vector<Column<Function>>& function_columns() {
       {"guest_map_us", [](F f, N) { return or_null(f.guest_map_us); }},
       {"resets", [](F f, N) { return or_null(f.resets); }},
       {"faults", [](F f, N) { return or_null(f.faults); }},
+      {"label", [](F f, N) { return or_null(f.label); }},
+      {"allowed", [](F f, N) { return or_null(f.allowed); }},
+      {"reserved_node", [](F f, N) { return or_null(f.reserved_node); }},
+      {"reserved_uuid", [](F f, N) { return or_null(f.reserved_uuid); }},
+      {"reserved_ms", [](F f, N) { return or_null(f.reserved_ms); }},
+      {"lease_ms", [](F f, N) { return or_null(f.lease_ms); }},
+      {"recall_ms", [](F f, N) { return or_null(f.recall_ms); }},
+      {"group", [](F f, N) { return or_null(f.group); }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;
@@ -90,8 +130,32 @@ const std::vector<Column<Link>>& link_columns() {
       {"timeouts", [](L l, N) -> Json { return l.timeouts; }},
       {"export_bytes", [](L l, N) -> Json { return l.export_bytes; }},
       {"slot_bytes", [](L l, N) -> Json { return l.slot_bytes; }},
+      {"downs", [](L l, N) -> Json { return l.downs; }},
+      {"lease_ms", [](L l, N) { return or_null(l.lease_ms); }},
+      {"hole", [](L l, N) { return address(l.hole); }},
+      {"peer_hole", [](L l, N) { return address(l.peer_hole); }},
+      {"windows", [](L l, N) { return windows(l); }},
+      {"regions", [](L l, N) { return regions(l); }},
+      {"degraded", [](L l, N) -> Json { return l.degraded; }},
   };
   return columns;
+}
+
+template <class T>
+Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& columns,
+               const PciNames& names) {
+  Json list = Json::array();
+  for (const auto& thing : things) {
+    Json object = Json::object();
+    for (const auto& column : columns)
+      object[std::string(column.name)] = column.value(thing, names);
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+Json node_json(const Node& node) {
+  return {{"id", node.id}, {"boot_id", fmt::format("{:016x}", node.boot_id)}, {"abi", node.abi}};
 }
 
 template <class T>
@@ -117,6 +181,10 @@ Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
   return selected;
 }
 
+template Json json_list(const std::vector<Function>&, const std::vector<Column<Function>>&,
+                        const PciNames&);
+template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>>&,
+                        const PciNames&);
 template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
                                                               const std::optional<std::string>&);
 template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,

@@ -2,7 +2,7 @@
 // The columns of listings: their names, and the value each has. JSON objects have the same keys.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +29,16 @@ template <class T>
 Result<std::vector<Column<T>>> select_columns(const std::vector<Column<T>>& all,
                                               const std::optional<std::string>& list);
 
+// Objects with the columns as keys.
+template <class T>
+Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& columns,
+               const PciNames& names);
+Json node_json(const Node& node);
+
+extern template Json json_list(const std::vector<Function>&, const std::vector<Column<Function>>&,
+                               const PciNames&);
+extern template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>>&,
+                               const PciNames&);
 extern template Result<std::vector<Column<Function>>> select_columns(
     const std::vector<Column<Function>>&, const std::optional<std::string>&);
 extern template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,

@@ -27,6 +27,25 @@ const CommandOption kFrontend{"--frontend",
 const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling user",
                            &Options::owner};
 
+const CommandArgument kOptionalIds{"ID...", kIdHelp, &Options::targets, false};
+const CommandArgument kOptionalBdfs{"BDF...", kBdf.help, &Options::targets, false};
+const CommandArgument kNodes{"NODE...", "node ids, or all, or none", &Options::words};
+const CommandArgument kText{"TEXT", "at most 63 bytes; \"\" for none", &Options::words};
+
+const CommandOption kLabel{"--label", "TEXT", "whose function it is, for people", &Options::label};
+const CommandOption kVerbose{"-v,--verbose", "", "all about each link", &Options::verbose};
+const CommandOption kFor{"--for", "NODE|UUID", "a node, or a domain on any node",
+                         &Options::reserved_for};
+const CommandOption kTtl{"--ttl", "SECONDS", "how long it holds", &Options::ttl};
+const CommandOption kCancel{"--cancel", "", "end the reservation", &Options::cancel};
+const CommandOption kGrace{"--grace", "SECONDS", "ask its borrower, and take it after that",
+                           &Options::grace};
+const CommandOption kEmulated{"--emulated", "", "as its borrower's driver sees it",
+                              &Options::emulated};
+const CommandOption kHex{"-x,--hex", "", "all bytes too", &Options::hex};
+const CommandOption kCount{"--count", "N", "end after so many events", &Options::count};
+const CommandOption kTimeout{"--timeout", "SECONDS", "end after so long", &Options::timeout};
+
 CommandOption force(std::string_view help) {
   return {"-f,--force", "", help, &Options::force};
 }
@@ -46,7 +65,7 @@ const std::vector<Command>& commands() {
        "add",
        "show a function of this host to connected nodes",
        {kBdf},
-       {kJson},
+       {kJson, kLabel},
        command_add},
       {kLender, "remove", "undo add", {kBdf}, {}, command_remove},
       {kLender,
@@ -59,8 +78,21 @@ const std::vector<Command>& commands() {
        "unavailable",
        "give a function back to its driver on this host",
        {kBdf},
-       {kJson},
+       {kJson, kGrace, force("take it from its borrower now")},
        command_unavailable},
+      {kLender,
+       "allow",
+       "say which of the connected nodes see a function",
+       {kBdf, kNodes},
+       {kJson},
+       command_allow},
+      {kLender, "label", "say whose function it is", {kBdf, kText}, {kJson}, command_label},
+      {kLender,
+       "release-quarantine",
+       "reset a quarantined function once more",
+       {kBdf},
+       {kJson},
+       command_release_quarantine},
       {kBoth,
        "list",
        "list functions of this host and of its peers",
@@ -69,12 +101,38 @@ const std::vector<Command>& commands() {
        command_list},
       {kBoth, "show", "show all about functions", {kIds}, {kJson}, command_show},
       {kBoth,
+       "lspci",
+       "decode configuration spaces",
+       {kOptionalIds},
+       {kJson, kEmulated, kHex},
+       command_lspci},
+      {kBoth,
        "link",
        "list NTB adapters and the nodes behind them",
        {},
-       {kJson, kColumns, kNoHeadings},
+       {kJson, kColumns, kNoHeadings, kVerbose},
        command_link},
       {kBoth, "node", "show this node", {}, {kJson}, command_node},
+      {kBoth,
+       "reserve",
+       "keep a function for a node or a domain",
+       {kId},
+       {kJson, kFor, kTtl, kCancel},
+       command_reserve},
+      {kBoth, "status", "show on one screen whether all is well", {}, {kJson}, command_status},
+      {kBoth,
+       "check",
+       "find what will not work, with the cure",
+       {kOptionalBdfs},
+       {kJson},
+       command_check},
+      {kBoth,
+       "monitor",
+       "print changes as they happen",
+       {},
+       {kJson, kCount, kTimeout},
+       command_monitor},
+      {kBoth, "metrics", "print OpenMetrics text", {}, {}, command_metrics},
       {kBorrower, "borrow", "borrow a function", {kId}, {kJson, kFrontend, kOwner}, command_borrow},
       {kBorrower,
        "return",

@@ -36,7 +36,10 @@ struct Command {
   std::string_view summary;
   std::vector<CommandArgument> arguments;
   std::vector<CommandOption> options;
-  Result<Answer> (*run)(Session&, const Options&);
+  // With pcilend.ko; or without, where it can do something without it.
+  std::variant<Result<Answer> (*)(Session&, const Options&),
+               Result<Answer> (*)(Host&, const Options&)>
+      run;
 };
 
 const std::vector<Command>& commands();

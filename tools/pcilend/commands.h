@@ -14,6 +14,9 @@ Result<Answer> command_add(Session& session, const Options& options);
 Result<Answer> command_remove(Session& session, const Options& options);
 Result<Answer> command_available(Session& session, const Options& options);
 Result<Answer> command_unavailable(Session& session, const Options& options);
+Result<Answer> command_allow(Session& session, const Options& options);
+Result<Answer> command_label(Session& session, const Options& options);
+Result<Answer> command_release_quarantine(Session& session, const Options& options);
 
 // Borrower.
 Result<Answer> command_borrow(Session& session, const Options& options);
@@ -25,5 +28,11 @@ Result<Answer> command_list(Session& session, const Options& options);
 Result<Answer> command_show(Session& session, const Options& options);
 Result<Answer> command_link(Session& session, const Options& options);
 Result<Answer> command_node(Session& session, const Options& options);
+Result<Answer> command_reserve(Session& session, const Options& options);
+Result<Answer> command_lspci(Session& session, const Options& options);
+Result<Answer> command_status(Session& session, const Options& options);
+Result<Answer> command_metrics(Session& session, const Options& options);
+Result<Answer> command_monitor(Session& session, const Options& options);
+Result<Answer> command_check(Host& host, const Options& options);
 
 }  // namespace pcilend

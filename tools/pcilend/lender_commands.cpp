@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "device_use.h"
+#include "outcome.h"
 #include "target.h"
 
 namespace pcilend {
@@ -11,19 +12,6 @@ namespace {
 // A link that is still coming up is given this long to say who its peer is.
 constexpr std::chrono::milliseconds kLinkLimit{5000};
 constexpr std::chrono::milliseconds kLinkPoll{100};
-
-Result<Answer> nothing(const std::string& thing, Result<> done) {
-  if (!done) return tl::unexpected(std::move(done).error().in(thing));
-  return NothingAnswer{};
-}
-
-Result<Answer> one_function(Session& session, const PciAddress& address,
-                            Result<Function> function) {
-  if (!function) return tl::unexpected(std::move(function).error().in(to_string(address)));
-  const auto node = session.client.node();
-  if (!node) return tl::unexpected(node.error());
-  return FunctionsAnswer{{std::move(*function)}, node->id};
-}
 
 // Refuses a node that no link leads to. Every host is its own, and is left to the kernel.
 Result<> check_peer(Session& session, uint32_t node) {
@@ -68,45 +56,43 @@ Result<Answer> command_connect(Session& session, const Options& options) {
   const auto node = parse_node_id(options.targets.front());
   if (!node) return tl::unexpected(node.error());
   if (!options.force) PCILEND_TRY(check_peer(session, *node));
-  return nothing(fmt::format("node {}", *node), session.client.connect(*node));
+  return nothing(session.client.connect(*node), fmt::format("node {}", *node));
 }
 
 Result<Answer> command_disconnect(Session& session, const Options& options) {
   const auto node = parse_node_id(options.targets.front());
   if (!node) return tl::unexpected(node.error());
-  return nothing(fmt::format("node {}", *node), session.client.disconnect(*node));
+  return nothing(session.client.disconnect(*node), fmt::format("node {}", *node));
 }
 
 Result<Answer> command_add(Session& session, const Options& options) {
+  PCILEND_TRY(check_label(options.label));
   const auto address = find_local_address(session, options.targets.front());
   if (!address) return tl::unexpected(address.error());
-  return one_function(session, *address, session.client.add(*address));
+  return one_function(session, session.client.add(*address, {{}, options.label, {}}),
+                      to_string(*address));
 }
 
 Result<Answer> command_remove(Session& session, const Options& options) {
   const auto address = find_local_address(session, options.targets.front());
   if (!address) return tl::unexpected(address.error());
-  return nothing(to_string(*address), session.client.remove(*address));
+  return nothing(session.client.remove(*address), to_string(*address));
 }
 
 Result<Answer> command_available(Session& session, const Options& options) {
-  const auto function = find_local_function(session, options.targets.front());
-  if (!function) return tl::unexpected(function.error());
-  const auto address = parse_pci_address(function->bdf);
-  if (!address) return tl::unexpected(address.error());
-  if (function->state == PCILEND_FUNCTION_ADDED)
-    PCILEND_TRY(check_unused(session, *address, options.force));
-  return one_function(session, *address, session.client.make_available(*address));
+  const auto local = find_added(session, options.targets.front());
+  if (!local) return tl::unexpected(local.error());
+  if (local->function.state == PCILEND_FUNCTION_ADDED)
+    PCILEND_TRY(check_unused(session, local->address, options.force));
+  return one_function(session, session.client.make_available(local->address),
+                      to_string(local->address));
 }
 
-Result<Answer> command_unavailable(Session& session, const Options& options) {
-  const auto function = find_local_function(session, options.targets.front());
-  if (!function) return tl::unexpected(function.error());
-  const auto address = parse_pci_address(function->bdf);
-  if (!address) return tl::unexpected(address.error());
-  if (auto done = nothing(to_string(*address), session.client.make_unavailable(*address, false)); !done)
-    return done;
-  return one_function(session, *address, session.client.function(*address));
+Result<Answer> command_release_quarantine(Session& session, const Options& options) {
+  const auto local = find_added(session, options.targets.front());
+  if (!local) return tl::unexpected(local.error());
+  return one_function(session, session.client.release_quarantine(local->address),
+                      to_string(local->address));
 }
 
 }  // namespace pcilend

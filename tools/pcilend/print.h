@@ -14,6 +14,7 @@ namespace pcilend {
 struct PrintOptions {
   std::optional<std::string> columns;  // separated by commas; else the answer's usual form
   bool no_headings = false;            // tables without their first line
+  bool one_line = false;               // JSON without line breaks inside
 };
 
 Result<std::string> print_text(const Answer& answer, const PciNames& names,

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <nlohmann/json.hpp>
+
 #include "columns.h"
 #include "print.h"
+#include "print_config.h"
+#include "print_events.h"
+#include "print_status.h"
 
 namespace pcilend {
 namespace {
-
-template <class T>
-Result<Json> list_of(const std::vector<T>& things, const std::vector<Column<T>>& all,
-                     const PciNames& names, const std::optional<std::string>& selection) {
-  const auto columns = select_columns(all, selection);
-  if (!columns) return tl::unexpected(columns.error());
-  Json list = Json::array();
-  for (const auto& thing : things) {
-    Json object = Json::object();
-    for (const auto& column : *columns)
-      object[std::string(column.name)] = column.value(thing, names);
-    list.push_back(std::move(object));
-  }
-  return list;
-}
 
 struct JsonPrinter {
   const PciNames& names;
@@ -27,24 +17,28 @@ struct JsonPrinter {
   Result<Json> operator()(const NothingAnswer&) const { return Json(); }
 
   Result<Json> operator()(const FunctionsAnswer& answer) const {
-    return list_of(answer.functions, function_columns(), names, options.columns).map([](Json list) {
-      return Json{{"functions", std::move(list)}};
-    });
+    const auto columns = select_columns(function_columns(), options.columns);
+    if (!columns) return tl::unexpected(columns.error());
+    return Json{{"functions", json_list(answer.functions, *columns, names)}};
   }
 
   Result<Json> operator()(const LinksAnswer& answer) const {
-    return list_of(answer.links, link_columns(), names, options.columns).map([](Json list) {
-      return Json{{"links", std::move(list)}};
-    });
+    const auto columns = select_columns(link_columns(), options.columns);
+    if (!columns) return tl::unexpected(columns.error());
+    return Json{{"links", json_list(answer.links, *columns, names)}};
   }
 
-  Result<Json> operator()(const Node& node) const {
-    return Json{
-        {"node",
-         {{"id", node.id}, {"boot_id", fmt::format("{:016x}", node.boot_id)}, {"abi", node.abi}}}};
-  }
+  Result<Json> operator()(const Node& node) const { return Json{{"node", node_json(node)}}; }
 
   Result<Json> operator()(const HostdevsAnswer&) const { return Json(); }
+  Result<Json> operator()(const MetricsAnswer&) const { return Json(); }
+  Result<Json> operator()(const ConfigAnswer& answer) const { return config_json(answer, names); }
+  Result<Json> operator()(const StatusAnswer& answer) const { return status_json(answer, names); }
+  Result<Json> operator()(const CheckAnswer& answer) const { return check_json(answer); }
+  Result<Json> operator()(const EventAnswer& answer) const { return event_json(answer, names); }
+  Result<Json> operator()(const SnapshotAnswer& answer) const {
+    return snapshot_json(answer, names);
+  }
 };
 
 }  // namespace
@@ -54,7 +48,7 @@ Result<std::string> print_json(const Answer& answer, const PciNames& names,
   const auto json = std::visit(JsonPrinter{names, options}, answer);
   if (!json) return tl::unexpected(json.error());
   if (json->is_null()) return std::string();
-  return json->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json->dump(options.one_line ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace pcilend

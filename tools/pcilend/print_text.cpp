@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "columns.h"
+#include "metrics.h"
 #include "print.h"
+#include "print_config.h"
+#include "print_events.h"
+#include "print_status.h"
+#include "text.h"
 
 namespace pcilend {
 namespace {
@@ -13,28 +21,19 @@ std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_array()) {  // BARs
-    std::vector<std::string> bars;
-    for (const auto& bar : value)
-      bars.push_back(fmt::format("{}:{}", bar.at("index").dump(), bar.at("size").dump()));
-    return bars.empty() ? "-" : fmt::format("{}", fmt::join(bars, ","));
+  if (value.is_array()) {
+    std::vector<std::string> parts;
+    for (const auto& part : value) {
+      if (!part.is_object()) {
+        parts.push_back(cell(part));
+      } else {  // BARs, windows, regions
+        const auto& name = part.contains("index") ? part.at("index") : part.at("kind");
+        parts.push_back(fmt::format("{}:{}", cell(name), part.at("size").dump()));
+      }
+    }
+    return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ","));
   }
   return value.dump();
-}
-
-// Columns aligned by blanks; the last one is not padded.
-std::string align(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) text += fmt::format("{:<{}}  ", row[i], widths[i]);
-    text += row.back() + "\n";
-  }
-  return text;
 }
 
 template <class T>
@@ -60,36 +59,6 @@ Result<std::string> table(const std::vector<T>& things, const std::vector<Column
   return align(rows);
 }
 
-// "16 KiB" where that says it all, else bytes.
-std::string size_text(uint64_t bytes) {
-  constexpr std::string_view kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  while (bytes >= 1024 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return fmt::format("{} {}", bytes, kUnits[unit]);
-}
-
-std::string node_text(uint32_t node, uint32_t this_node) {
-  return node == this_node ? "this host" : fmt::format("node {}", node);
-}
-
-std::string title(const Function& f, const PciNames& names) {
-  return fmt::format("{}: {}: {} {}", to_string(f.id),
-                     names.device_class(static_cast<uint16_t>(f.class_revision >> 16)),
-                     names.vendor(f.vendor), names.device(f.vendor, f.device));
-}
-
-std::string line(const Function& f, const PciNames& names, uint32_t this_node) {
-  std::string text = fmt::format("{} [{}]", title(f, names), function_state_name(f.state));
-  if (f.borrower) text += fmt::format(" by {}", node_text(*f.borrower, this_node));
-  if (!f.owner.empty()) text += fmt::format(" for {}", f.owner);
-  if (!f.reason.empty()) text += fmt::format(": {}", f.reason);
-  if (f.lender == this_node) text += fmt::format(" ({} of this host)", f.bdf);
-  return text + "\n";
-}
-
 std::string bar_text(const Bar& bar) {
   const std::string name = bar.index == 6 ? "ROM" : fmt::format("BAR {}", bar.index);
   if (bar.flags & kBarIo)
@@ -97,6 +66,13 @@ std::string bar_text(const Bar& bar) {
                        size_text(bar.size));
   return fmt::format("{}: {}, {}-bit{}", name, size_text(bar.size), bar.flags & kBarMem64 ? 64 : 32,
                      bar.flags & kBarPrefetch ? ", prefetchable" : "");
+}
+
+std::string reservation_text(const Function& f, uint32_t this_node) {
+  std::string text = "for ";
+  text += f.reserved_node ? node_text(*f.reserved_node, this_node) : to_string(*f.reserved_uuid);
+  if (f.reserved_ms) text += fmt::format(", {} left", seconds_text(*f.reserved_ms));
+  return text;
 }
 
 std::string details(const Function& f, const PciNames& names, uint32_t this_node) {
@@ -109,14 +85,22 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   row("uuid", to_string(f.uuid));
   row("lender",
       fmt::format("node {}{}, {}", f.lender, f.lender == this_node ? " (this host)" : "", f.bdf));
+  if (!f.label.empty()) row("label", f.label);
   row("ids", fmt::format("{:04x}:{:04x}, subsystem {:04x}:{:04x}, class {:06x}, revision {:02x}",
                          f.vendor, f.device, f.subsystem_vendor, f.subsystem_device,
                          f.class_revision >> 8, f.class_revision & 0xff));
   if (!f.driver.empty()) row("driver", fmt::format("{} on the lender", f.driver));
+  if (f.group) row("IOMMU group", fmt::format("{}", *f.group));
+  if (f.allowed)
+    row("seen by",
+        f.allowed->empty() ? "no node" : fmt::format("nodes {}", fmt::join(*f.allowed, ", ")));
+  if (f.reserved_node || f.reserved_uuid) row("reserved", reservation_text(f, this_node));
   if (f.borrower)
     row("borrower",
         fmt::format("node {}{}{}", *f.borrower, *f.borrower == this_node ? " (this host)" : "",
                     f.lease ? fmt::format(", lease {}", *f.lease) : ""));
+  if (f.lease_ms) row("lease", fmt::format("ends after {} of silence", seconds_text(*f.lease_ms)));
+  if (f.recall_ms) row("wanted back", fmt::format("in {}", seconds_text(*f.recall_ms)));
   if (!f.frontend.empty()) row("frontend", f.frontend);
   if (!f.owner.empty()) row("owner", f.owner);
   if (!f.virtual_address.empty()) row("virtual function", f.virtual_address);
@@ -133,7 +117,56 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
                  : ""));
   if (f.resets) row("resets", std::to_string(*f.resets));
   if (f.faults) row("DMA faults", std::to_string(*f.faults));
-  return title(f, names) + "\n" + align(rows);
+  return function_title(f, names) + "\n" + align(rows);
+}
+
+std::string connected_text(const Link& link) {
+  if (link.connected && link.peer_connected) return "both ways";
+  if (link.connected) return "its functions of this host; it offers none";
+  if (link.peer_connected) return "this host sees its functions; none are offered to it";
+  return "no: 'pcilend connect' offers functions";
+}
+
+std::string range_text(const Region& region) {
+  std::string text = fmt::format("0x{:x}, {}", region.iova, size_text(region.size));
+  if (region.used) text += fmt::format(", {} used", size_text(*region.used));
+  return text + fmt::format(", through window {}", region.window);
+}
+
+std::string window_text(const Window& window) {
+  std::string text = fmt::format("{} of the peer", size_text(window.size));
+  if (window.size_max) text += fmt::format("; translates up to {}", size_text(window.size_max));
+  if (window.address_align > 1)
+    text += fmt::format(", addresses in steps of {}", size_text(window.address_align));
+  if (window.size_align > 1)
+    text += fmt::format(", sizes in steps of {}", size_text(window.size_align));
+  return text;
+}
+
+std::string details(const Link& link) {
+  std::vector<std::vector<std::string>> rows;
+  const auto row = [&](std::string_view key, std::string value) {
+    rows.push_back({fmt::format("  {}:", key), std::move(value)});
+  };
+  row("state",
+      std::string(link_state_name(link.state)) + (link.reason.empty() ? "" : ": " + link.reason));
+  if (link.peer) row("peer", fmt::format("node {}", *link.peer));
+  if (!link.driver.empty()) row("driver", link.driver);
+  row("connected", connected_text(link));
+  if (link.lease_ms)
+    row("leases", fmt::format("end after {} of silence", seconds_text(*link.lease_ms)));
+  row("messages", fmt::format("{} sent, {} received, {} bad, {} without answer", link.tx_messages,
+                              link.rx_messages, link.bad_messages, link.timeouts));
+  row("times lost", std::to_string(link.downs));
+  for (const auto& window : link.windows)
+    row(fmt::format("window {}", window.index), window_text(window));
+  for (const auto& region : link.regions) row(region_kind_name(region.kind), range_text(region));
+  if (link.hole)
+    row("PCI hole", fmt::format("from 0x{:x}", *link.hole) +
+                        (link.peer_hole ? fmt::format(", the peer's from 0x{:x}", *link.peer_hole)
+                                        : std::string()));
+  for (const auto& sentence : link.degraded) row("degraded", sentence);
+  return link_title(link) + "\n" + align(rows);
 }
 
 // Fit for an XML comment, which "--" would end.
@@ -154,8 +187,8 @@ struct TextPrinter {
                    options.no_headings);
     std::string text;
     for (const auto& function : answer.functions) {
-      if (answer.detail == FunctionsAnswer::Detail::Line) {
-        text += line(function, names, answer.this_node);
+      if (answer.detail == Detail::Line) {
+        text += function_line(function, names, answer.this_node) + "\n";
       } else {
         text += (text.empty() ? "" : "\n") + details(function, names, answer.this_node);
       }
@@ -164,6 +197,11 @@ struct TextPrinter {
   }
 
   Result<std::string> operator()(const LinksAnswer& answer) const {
+    if (answer.detail == Detail::Full && !options.columns) {
+      std::string all;
+      for (const auto& link : answer.links) all += (all.empty() ? "" : "\n") + details(link);
+      return all;
+    }
     auto text = table(answer.links, link_columns(), names, options.columns.value_or(kLinkTable),
                       options.no_headings);
     if (!text || options.columns) return text;
@@ -188,8 +226,23 @@ struct TextPrinter {
           "    <address uuid='{}'/>\n"
           "  </source>\n"
           "</hostdev>\n",
-          comment(title(function, names)), to_string(function.uuid));
+          comment(function_title(function, names)), to_string(function.uuid));
     return text;
+  }
+
+  Result<std::string> operator()(const ConfigAnswer& answer) const {
+    return config_text(answer, names);
+  }
+  Result<std::string> operator()(const StatusAnswer& answer) const {
+    return status_text(answer, names);
+  }
+  Result<std::string> operator()(const MetricsAnswer& answer) const { return metrics_text(answer); }
+  Result<std::string> operator()(const CheckAnswer& answer) const { return check_text(answer); }
+  Result<std::string> operator()(const EventAnswer& answer) const {
+    return event_text(answer, names);
+  }
+  Result<std::string> operator()(const SnapshotAnswer& answer) const {
+    return snapshot_text(answer, names);
   }
 };
 

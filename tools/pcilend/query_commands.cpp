@@ -3,6 +3,30 @@
 #include "target.h"
 
 namespace pcilend {
+namespace {
+
+// All that a host knows.
+template <class T>
+Result<T> whole_state(Session& session) {
+  T state;
+  const auto node = session.client.node();
+  if (!node) return tl::unexpected(node.error());
+  auto links = session.client.links();
+  if (!links) return tl::unexpected(std::move(links).error());
+  auto functions = session.client.functions();
+  if (!functions) return tl::unexpected(std::move(functions).error());
+  state.node = *node;
+  state.links = std::move(*links);
+  state.functions = std::move(*functions);
+  return state;
+}
+
+// Those whose configuration space this host can read.
+bool readable(const Function& function, uint32_t this_node) {
+  return function.lender == this_node || function.borrower == this_node;
+}
+
+}  // namespace
 
 Result<Answer> command_list(Session& session, const Options&) {
   const auto node = session.client.node();
@@ -15,7 +39,7 @@ Result<Answer> command_list(Session& session, const Options&) {
 Result<Answer> command_show(Session& session, const Options& options) {
   const auto node = session.client.node();
   if (!node) return tl::unexpected(node.error());
-  FunctionsAnswer answer{{}, node->id, FunctionsAnswer::Detail::Full};
+  FunctionsAnswer answer{{}, node->id, Detail::Full};
   for (const auto& target : options.targets) {
     auto function = find_function(session, target);
     if (!function) return tl::unexpected(std::move(function).error());
@@ -24,16 +48,55 @@ Result<Answer> command_show(Session& session, const Options& options) {
   return answer;
 }
 
-Result<Answer> command_link(Session& session, const Options&) {
+Result<Answer> command_link(Session& session, const Options& options) {
   auto links = session.client.links();
   if (!links) return tl::unexpected(std::move(links).error());
-  return LinksAnswer{std::move(*links)};
+  return LinksAnswer{std::move(*links), options.verbose ? Detail::Full : Detail::Line};
 }
 
 Result<Answer> command_node(Session& session, const Options&) {
   const auto node = session.client.node();
   if (!node) return tl::unexpected(node.error());
   return *node;
+}
+
+Result<Answer> command_lspci(Session& session, const Options& options) {
+  std::vector<Function> functions;
+  for (const auto& target : options.targets) {
+    auto function = find_function(session, target);
+    if (!function) return tl::unexpected(std::move(function).error());
+    functions.push_back(std::move(*function));
+  }
+  if (options.targets.empty()) {
+    const auto node = session.client.node();
+    if (!node) return tl::unexpected(node.error());
+    auto all = session.client.functions();
+    if (!all) return tl::unexpected(std::move(all).error());
+    std::erase_if(*all, [&](const Function& f) { return !readable(f, node->id); });
+    functions = std::move(*all);
+  }
+  ConfigAnswer answer{{}, options.emulated, options.hex};
+  for (auto& function : functions) {
+    auto bytes = session.client.config(function.id, options.emulated);
+    if (!bytes) return tl::unexpected(std::move(bytes).error().in(to_string(function.id)));
+    answer.entries.push_back({std::move(function), std::move(*bytes)});
+  }
+  return answer;
+}
+
+Result<Answer> command_status(Session& session, const Options&) {
+  auto state = whole_state<StatusAnswer>(session);
+  if (!state) return tl::unexpected(std::move(state).error());
+  return std::move(*state);
+}
+
+Result<Answer> command_metrics(Session& session, const Options&) {
+  auto state = whole_state<MetricsAnswer>(session);
+  if (!state) return tl::unexpected(std::move(state).error());
+  const auto counters = session.client.counters();
+  if (!counters) return tl::unexpected(counters.error());
+  state->counters = *counters;
+  return std::move(*state);
 }
 
 }  // namespace pcilend

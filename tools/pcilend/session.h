@@ -9,28 +9,54 @@
 #include <string>
 #include <vector>
 
+#include "answer.h"
 #include "pcilend/client.h"
 #include "pcilend/environment.h"
+#include "pcilend/events.h"
 
 namespace pcilend {
 
 // The command line after parsing; a command uses what its entry in the command table offers.
 struct Options {
   std::vector<std::string> targets;  // functions or nodes
+  std::vector<std::string> words;    // what follows them
   bool json = false;
   std::optional<std::string> columns;
   bool no_headings = false;
+  bool verbose = false;
   bool force = false;
+  bool cancel = false;
+  bool emulated = false;
+  bool hex = false;
   std::string frontend;
   std::string owner;
+  std::string label;
+  std::optional<std::string> reserved_for;
+  std::optional<uint32_t> ttl;  // seconds, as all times here
+  std::optional<uint32_t> grace;
+  std::optional<uint32_t> timeout;
+  std::optional<uint32_t> count;
 };
 
-struct Session {
-  Client& client;
+// The host a command runs on.
+struct Host {
   const Environment& environment;
+  std::function<Result<std::unique_ptr<Client>>()> open_client;
+  std::function<Result<std::unique_ptr<EventStream>>()> open_events;
   // One line on stderr that does not stop the command.
   std::function<void(std::string_view)> warn;
+  // Where a command that takes long stands: a line that the next replaces, on terminals only.
+  std::function<void(std::string_view)> progress;
+  // Prints an answer while the command goes on.
+  std::function<Result<>(const Answer&)> emit;
   std::function<void(std::chrono::milliseconds)> sleep;
+  std::function<std::chrono::steady_clock::time_point()> now;
+  std::function<WallTime()> wall_time;
+};
+
+// A host with its pcilend.ko.
+struct Session : Host {
+  Client& client;
 };
 
 }  // namespace pcilend

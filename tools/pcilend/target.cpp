@@ -83,6 +83,14 @@ Result<Function> find_local_function(Session& session, std::string_view text) {
   return function;
 }
 
+Result<LocalFunction> find_added(Session& session, std::string_view text) {
+  auto function = find_local_function(session, text);
+  if (!function) return tl::unexpected(std::move(function).error());
+  const auto address = parse_pci_address(function->bdf);
+  if (!address) return tl::unexpected(address.error());
+  return LocalFunction{std::move(*function), *address};
+}
+
 Result<PciAddress> find_local_address(Session& session, std::string_view text) {
   auto target = parse_target(text);
   if (!target) return tl::unexpected(std::move(target).error());

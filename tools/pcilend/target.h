@@ -22,4 +22,11 @@ Result<PciAddress> find_local_address(Session& session, std::string_view text);
 // The same, of a function that is added.
 Result<Function> find_local_function(Session& session, std::string_view text);
 
+// Both: a function of this host that is added, and its address.
+struct LocalFunction {
+  Function function;
+  PciAddress address;
+};
+Result<LocalFunction> find_added(Session& session, std::string_view text);
+
 }  // namespace pcilend

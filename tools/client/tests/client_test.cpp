@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "messages.h"
+#include "pcilend/events.h"
 
 namespace pcilend::test {
 namespace {
@@ -297,6 +298,181 @@ TEST_F(ClientTest, SilenceIsUnreachable) {
   EXPECT_EQ(connected.error().kind, ErrorClass::Unreachable);
 }
 
+TEST_F(ClientTest, ALinksPlanIsDecoded) {
+  Attributes window;
+  window.u32(PCILEND_WINDOW_A_INDEX, 1)
+      .u64(PCILEND_WINDOW_A_SIZE, 1u << 30)
+      .u64(PCILEND_WINDOW_A_SIZE_MAX, 1u << 29)
+      .u64(PCILEND_WINDOW_A_ADDRESS_ALIGN, 4096)
+      .u64(PCILEND_WINDOW_A_SIZE_ALIGN, 1);
+  Attributes region;
+  region.u32(PCILEND_REGION_A_KIND, PCILEND_REGION_SLOTS)
+      .u64(PCILEND_REGION_A_IOVA, 1ull << 33)
+      .u64(PCILEND_REGION_A_SIZE, 1ull << 34)
+      .u32(PCILEND_REGION_A_WINDOW, 1)
+      .u64(PCILEND_REGION_A_USED, 4096);
+  Attributes link;
+  link.u32(PCILEND_LINK_A_INDEX, 0)
+      .u32(PCILEND_LINK_A_LEASE_MS, 10000)
+      .nest(PCILEND_LINK_A_WINDOW, window)
+      .nest(PCILEND_LINK_A_WINDOW, window)
+      .nest(PCILEND_LINK_A_REGION, region)
+      .text(PCILEND_LINK_A_DEGRADED, "no VMs")
+      .text(PCILEND_LINK_A_DEGRADED, "interrupts are relayed")
+      .u64(PCILEND_LINK_A_HOLE, 0x80000000)
+      .u64(PCILEND_LINK_A_DOWNS, 2);
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_LINK_GET, Attributes().nest(PCILEND_A_LINK, link), NLM_F_MULTI),
+             done(2)})});
+  const auto links = c->links();
+  ASSERT_TRUE(links) << links.error().message;
+  const Link& l = links->front();
+  EXPECT_EQ(l.lease_ms, 10000u);
+  ASSERT_EQ(l.windows.size(), 2u);
+  EXPECT_EQ(l.windows[0].index, 1u);
+  EXPECT_EQ(l.windows[0].size_max, 1u << 29);
+  ASSERT_EQ(l.regions.size(), 1u);
+  EXPECT_EQ(l.regions[0].kind, static_cast<uint32_t>(PCILEND_REGION_SLOTS));
+  EXPECT_EQ(l.regions[0].iova, 1ull << 33);
+  EXPECT_EQ(l.regions[0].used, 4096u);
+  EXPECT_EQ(l.degraded, (std::vector<std::string>{"no VMs", "interrupts are relayed"}));
+  EXPECT_EQ(l.hole, 0x80000000u);
+  EXPECT_EQ(l.peer_hole, std::nullopt);
+  EXPECT_EQ(l.downs, 2u);
+}
+
+TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
+  const std::array<uint8_t, 16> uuid{1, 2, 3};
+  Attributes function;
+  function.u32(PCILEND_FUNCTION_A_ID, 0x40001)
+      .u32(PCILEND_FUNCTION_A_RESERVED_NODE, 8)
+      .raw(PCILEND_FUNCTION_A_RESERVED_UUID, uuid.data(), uuid.size())
+      .u32(PCILEND_FUNCTION_A_RESERVED_MS, 5000)
+      .u32(PCILEND_FUNCTION_A_LEASE_MS, 10000)
+      .u32(PCILEND_FUNCTION_A_RECALL_MS, 30000)
+      .u32(PCILEND_FUNCTION_A_GROUP, 14);
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, function)),
+             acknowledge(2)})});
+  const auto f = c->function(FunctionId{0x40001});
+  ASSERT_TRUE(f) << f.error().message;
+  EXPECT_EQ(f->reserved_node, 8u);
+  EXPECT_EQ(f->reserved_uuid->bytes[2], 3);
+  EXPECT_EQ(f->reserved_ms, 5000u);
+  EXPECT_EQ(f->lease_ms, 10000u);
+  EXPECT_EQ(f->recall_ms, 30000u);
+  EXPECT_EQ(f->group, 14u);
+}
+
+TEST_F(ClientTest, CountersAndConfigAreDecoded) {
+  Attributes counters;
+  for (uint16_t type = PCILEND_COUNTER_A_GRANTED; type <= PCILEND_COUNTER_A_RELAYED; ++type)
+    counters.u64(type, type * 10u);
+  const std::vector<uint8_t> space(256, 0x5a);
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_COUNTERS_GET, Attributes().nest(PCILEND_A_COUNTERS, counters)),
+             acknowledge(2)}),
+       join({reply(3, PCILEND_CMD_CONFIG_GET,
+                   Attributes().raw(PCILEND_A_CONFIG, space.data(), space.size())),
+             acknowledge(3)}),
+       join(
+           {reply(4, PCILEND_CMD_CONFIG_GET, Attributes().raw(PCILEND_A_CONFIG, space.data(), 255)),
+            acknowledge(4)})});
+  const auto counted = c->counters();
+  ASSERT_TRUE(counted) << counted.error().message;
+  EXPECT_EQ(counted->granted, 10u);
+  EXPECT_EQ(counted->reset_failures, 70u);
+  EXPECT_EQ(counted->relayed, 110u);
+  const auto config = c->config(FunctionId{0x40001}, true);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(*config, space);
+  EXPECT_NE(text_in_request(2, PCILEND_A_EMULATED), "absent");
+  EXPECT_FALSE(c->config(FunctionId{0x40001}, false)) << "255 bytes";
+  EXPECT_EQ(text_in_request(3, PCILEND_A_EMULATED), "absent");
+}
+
+TEST_F(ClientTest, TakingBackSaysHow) {
+  auto c = client({acknowledge(2), acknowledge(3), acknowledge(4), acknowledge(5)});
+  const PciAddress address = parse_pci_address("00:05.0").value();
+  ASSERT_TRUE(c->make_unavailable(address, false));
+  ASSERT_TRUE(c->make_unavailable(address, true));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_FORCE), "absent");
+  EXPECT_NE(text_in_request(2, PCILEND_A_FORCE), "absent");
+  ASSERT_TRUE(c->recall(address, 5000));
+  ASSERT_TRUE(c->reserve(FunctionId{0x40001}, {}));
+  EXPECT_EQ(text_in_request(4, PCILEND_A_TTL_MS), "absent");
+}
+
+class EventsTest : public ClientTest {
+ protected:
+  std::unique_ptr<EventStream> events(std::deque<Bytes> datagrams) {
+    datagrams.push_front(join({family_reply(), acknowledge(1)}));
+    auto opened = open_events(std::unique_ptr<EventTransport>(
+        std::make_unique<ScriptedTransport>(std::move(datagrams), &log_)));
+    EXPECT_TRUE(opened) << (opened ? "" : opened.error().message);
+    return opened ? std::move(*opened) : nullptr;
+  }
+  static Attributes audit_nest() {
+    Attributes audit;
+    const int32_t result = -EBUSY;
+    audit.u64(PCILEND_AUDIT_A_TIME, 5)
+        .u32(PCILEND_AUDIT_A_NODE, 12)
+        .text(PCILEND_AUDIT_A_ACTION, "borrow")
+        .u32(PCILEND_AUDIT_A_FUNCTION, 0x40001)
+        .raw(PCILEND_AUDIT_A_RESULT, &result, sizeof result);
+    return audit;
+  }
+};
+
+TEST_F(EventsTest, ComeOneByOneInTheirOrder) {
+  const Attributes link = Attributes().u32(PCILEND_LINK_A_INDEX, 3);
+  auto stream = events(
+      {join({notification(
+                 Attributes().u32(PCILEND_A_EVENT, PCILEND_EVENT_LINK).nest(PCILEND_A_LINK, link)),
+             notification(Attributes()
+                              .u32(PCILEND_A_EVENT, PCILEND_EVENT_LEASE_LOST)
+                              .nest(PCILEND_A_FUNCTION, function_nest()))}),
+       notification(Attributes()
+                        .u32(PCILEND_A_EVENT, PCILEND_EVENT_AUDIT)
+                        .nest(PCILEND_A_AUDIT, audit_nest())),
+       notification(Attributes().u32(PCILEND_A_EVENT, 999))});
+  EXPECT_THAT(log_.groups, testing::ElementsAre(kEventGroup));
+  const auto first = std::get<Event>(stream->next({}).value());
+  EXPECT_EQ(first.kind, static_cast<uint32_t>(PCILEND_EVENT_LINK));
+  EXPECT_EQ(first.link->index, 3u);
+  EXPECT_EQ(std::get<Event>(stream->next({}).value()).function->id.value, 0x40001u);
+  const auto third = std::get<Event>(stream->next({}).value());
+  EXPECT_EQ(third.audit->action, "borrow");
+  EXPECT_EQ(third.audit->node, 12u);
+  EXPECT_EQ(third.audit->uid, std::nullopt);
+  EXPECT_EQ(third.audit->result, -EBUSY);
+  EXPECT_EQ(std::get<Event>(stream->next({}).value()).kind, 999u) << "of a newer kernel";
+  EXPECT_EQ(std::get<Wake>(stream->next({}).value()), Wake::Timeout);
+}
+
+TEST_F(EventsTest, MalformedOnesAreErrors) {
+  const Attributes kind = Attributes().u32(PCILEND_A_EVENT, PCILEND_EVENT_LINK);
+  Attributes no_action;
+  no_action.u64(PCILEND_AUDIT_A_TIME, 1);
+  for (const auto& datagram :
+       {notification(Attributes()), notification(kind),
+        notification(Attributes(kind).nest(PCILEND_A_FUNCTION, function_nest())),
+        notification(Attributes().u64(PCILEND_A_EVENT, 1)),
+        notification(Attributes()
+                         .u32(PCILEND_A_EVENT, PCILEND_EVENT_AUDIT)
+                         .nest(PCILEND_A_AUDIT, no_action)),
+        Bytes(3), message(kFamily, 0, 0, Bytes(2))})
+    EXPECT_FALSE(events({datagram})->next({}));
+}
+
+TEST_F(EventsTest, WithoutTheModuleTheCureIsNamed) {
+  std::deque<Bytes> datagrams{acknowledge(1, ENOENT)};
+  const auto opened = open_events(
+      std::unique_ptr<EventTransport>(std::make_unique<ScriptedTransport>(datagrams, nullptr)));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().kind, ErrorClass::Unreachable);
+}
+
 class MalformedAnswerTest : public ClientTest, public testing::WithParamInterface<int> {};
 
 TEST_P(MalformedAnswerTest, IsAnError) {
@@ -320,13 +496,16 @@ TEST_P(MalformedAnswerTest, IsAnError) {
       cut,
       huge,
       Bytes(3),
-      acknowledge(2),                                                   // no reply at all
-      wrap(Attributes()),                                               // no id
-      wrap(Attributes().u64(PCILEND_FUNCTION_A_ID, 1)),                 // wrong width
-      wrap(Attributes(id).u32(PCILEND_FUNCTION_A_UUID, 1)),             // UUID of 4 bytes
-      wrap(Attributes(id).raw(PCILEND_FUNCTION_A_BDF, "abc", 3)),       // text without end
-      wrap(Attributes(id).flag(PCILEND_FUNCTION_A_BDF)),                // empty text
-      wrap(Attributes(id).nest(PCILEND_FUNCTION_A_BAR, Attributes())),  // BAR without number
+      acknowledge(2),                                                    // no reply at all
+      wrap(Attributes()),                                                // no id
+      wrap(Attributes().u64(PCILEND_FUNCTION_A_ID, 1)),                  // wrong width
+      wrap(Attributes(id).u32(PCILEND_FUNCTION_A_UUID, 1)),              // UUID of 4 bytes
+      wrap(Attributes(id).raw(PCILEND_FUNCTION_A_BDF, "abc", 3)),        // text without end
+      wrap(Attributes(id).flag(PCILEND_FUNCTION_A_BDF)),                 // empty text
+      wrap(Attributes(id).nest(PCILEND_FUNCTION_A_BAR, Attributes())),   // BAR without number
+      wrap(Attributes(id).u64(PCILEND_FUNCTION_A_RECALL_MS, 1)),         // wrong width
+      wrap(Attributes(id).u32(PCILEND_FUNCTION_A_RESERVED_UUID, 1)),     // UUID of 4 bytes
+      wrap(Attributes(id).raw(PCILEND_FUNCTION_A_ALLOWED, "abcde", 5)),  // a node and a bit
       join({reply(2, PCILEND_CMD_FUNCTION_GET, Attributes()), acknowledge(2)}),
       join({reply(2, 0, Attributes().nest(PCILEND_A_FUNCTION, function_nest()), 0, 0x33),
             acknowledge(2)}),                              // another family's
@@ -345,7 +524,7 @@ TEST_P(MalformedAnswerTest, IsAnError) {
   EXPECT_EQ(function.error().message.find('\n'), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MalformedAnswerTest, testing::Range(0, 18));
+INSTANTIATE_TEST_SUITE_P(All, MalformedAnswerTest, testing::Range(0, 21));
 
 }  // namespace
 }  // namespace pcilend::test

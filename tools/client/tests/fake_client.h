@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <set>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "pcilend/client.h"
+#include "pcilend/events.h"
 
 namespace pcilend::test {
 
@@ -33,6 +35,9 @@ struct FakeKernel {
   // Called at every look at the functions, so that time may pass.
   std::function<void()> on_look = [] {};
   int opened = 0;
+  // What its event streams say, in this order; afterwards the time runs out.
+  std::deque<std::variant<Event, Wake>> events;
+  std::chrono::steady_clock::time_point clock;
 
   Function* find(FunctionId id) {
     for (auto& f : functions)
@@ -207,6 +212,28 @@ class FakeClient final : public Client {
     return *f;
   }
 
+  FakeKernel& kernel_;
+};
+
+// Events of a fake kernel. Who waits without a limit when nothing is left to come is stopped.
+class FakeEvents final : public EventStream {
+ public:
+  explicit FakeEvents(FakeKernel& kernel) : kernel_(kernel) {}
+
+  Result<std::variant<Event, Wake>> next(std::optional<std::chrono::milliseconds> limit) override {
+    if (kernel_.events.empty()) {
+      if (!limit) return Wake::Stopped;
+      kernel_.clock += *limit;
+      return Wake::Timeout;
+    }
+    auto next = std::move(kernel_.events.front());
+    kernel_.events.pop_front();
+    if (limit && std::holds_alternative<Wake>(next) && std::get<Wake>(next) == Wake::Timeout)
+      kernel_.clock += *limit;
+    return next;
+  }
+
+ private:
   FakeKernel& kernel_;
 };
 

@@ -99,10 +99,23 @@ inline Bytes done(uint32_t sequence, int error = 0, const std::string& text = {}
   return message(NLMSG_DONE, flags, sequence, payload);
 }
 
+inline constexpr uint32_t kEventGroup = 0x33;
+
 // How the kernel answers the look-up of the family, which is always the first request.
 inline Bytes family_reply() {
-  return reply(1, CTRL_CMD_NEWFAMILY, Attributes().u16(CTRL_ATTR_FAMILY_ID, kFamily), 0,
-               GENL_ID_CTRL);
+  const Attributes group = Attributes()
+                               .u32(CTRL_ATTR_MCAST_GRP_ID, kEventGroup)
+                               .text(CTRL_ATTR_MCAST_GRP_NAME, PCILEND_MCGRP_EVENTS);
+  return reply(1, CTRL_CMD_NEWFAMILY,
+               Attributes()
+                   .u16(CTRL_ATTR_FAMILY_ID, kFamily)
+                   .nest(CTRL_ATTR_MCAST_GROUPS, Attributes().nest(1, group)),
+               0, GENL_ID_CTRL);
+}
+
+// What the kernel tells all who listen.
+inline Bytes notification(const Attributes& attributes) {
+  return reply(0, PCILEND_CMD_EVENT, attributes);
 }
 
 inline Bytes join(std::initializer_list<Bytes> messages) {
@@ -112,10 +125,11 @@ inline Bytes join(std::initializer_list<Bytes> messages) {
 }
 
 // Plays datagrams in order and keeps the requests; silent when there are none left.
-class ScriptedTransport final : public Transport {
+class ScriptedTransport final : public EventTransport {
  public:
   struct Log {
     std::vector<Bytes> requests;
+    std::vector<uint32_t> groups;
   };
 
   ScriptedTransport(std::deque<Bytes> datagrams, Log* log)
@@ -131,6 +145,17 @@ class ScriptedTransport final : public Transport {
     Bytes datagram = std::move(datagrams_.front());
     datagrams_.pop_front();
     return datagram;
+  }
+
+  Result<> join(uint32_t group) override {
+    if (log_) log_->groups.push_back(group);
+    return {};
+  }
+
+  Result<std::variant<std::vector<std::byte>, Wake>> wait(
+      std::optional<std::chrono::milliseconds>) override {
+    if (datagrams_.empty()) return Wake::Timeout;
+    return receive().value();
   }
 
  private:

@@ -51,7 +51,7 @@ TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
       {{"list", "-o", "id,"}, "no column ''"},
       {{"link", "-o", "uuid"}, "no column 'uuid'"},
       {{"connect"}, "NODE"},
-      {{"connect", "4", "12"}, "NODE"},
+      {{"connect", "4", "12"}, "not expected: 12"},
       {{"connect", "0"}, "'0' is not a node id"},
       {{"connect", "host2"}, "'host2' is not a node id"},
       {{"connect", "70000"}, "'70000' is not a node id"},
@@ -63,6 +63,21 @@ TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
       {{"borrow", "40001", "--frontend", "magic"}, "magic"},
       {{"borrow", "40001", "--owner", std::string(64, 'x')}, "63 bytes"},
       {{"vm-xml", "70636c64-1111-8222-8333-00000004000g"}, "UUID"},
+      {{"allow", "80001"}, "NODE"},
+      {{"allow", "80001", "4", "all"}, "'all' is not a node id"},
+      {{"allow", "80001", "host2"}, "or 'all' or 'none' alone"},
+      {{"label", "80001"}, "TEXT"},
+      {{"label", "80001", std::string(64, 'x')}, "63 bytes"},
+      {{"add", "00:05.0", "--label", std::string(64, 'x')}, "63 bytes"},
+      {{"reserve", "80001"}, "--for NODE|UUID --ttl SECONDS"},
+      {{"reserve", "80001", "--for", "4"}, "--ttl"},
+      {{"reserve", "80001", "--for", "4", "--ttl", "0"}, "1 to 86400 seconds"},
+      {{"reserve", "80001", "--for", "me", "--ttl", "5"}, "neither a node id nor the UUID"},
+      {{"reserve", "80001", "--cancel", "--ttl", "5"}, "give it alone"},
+      {{"unavailable", "80001", "--grace", "5", "--force"}, "give one of them"},
+      {{"unavailable", "80001", "--grace", "3601"}, "at most 3600"},
+      {{"unavailable", "80001", "--grace", "soon"}, "soon"},
+      {{"monitor", "--count", "-1"}, ""},
   };
   for (const auto& [arguments, text] : cases) expect_refused(arguments, ErrorClass::Usage, text);
 }
@@ -206,6 +221,115 @@ TEST_F(CliTest, AFrontendThatIsNotLoadedIsNamed) {
                  "40001: frontend 'shadow' is not loaded: run 'modprobe pcilend_shadow'");
   fs::create_directories(root_ / "sys/module/pcilend_shadow");
   expect_refused({"borrow", "40001"}, ErrorClass::Unsupported, "40001: it can't be used so");
+}
+
+TEST_F(CliTest, AccessRightsAndLabels) {
+  EXPECT_EQ(run({"allow", "80001", "4", "12"}).status, 0);
+  EXPECT_EQ(run({"allow", "00:05.0", "none"}).status, 0);
+  EXPECT_EQ(run({"allow", "80001", "all"}).status, 0);
+  const Outcome labelled = run({"label", "80001", "team a"});
+  EXPECT_EQ(labelled.status, 0) << labelled.err;
+  EXPECT_THAT(labelled.out, HasSubstr("[added], label \"team a\" (0000:00:05.0 of this host)"));
+  EXPECT_EQ(run({"add", "00:06.0", "--label", "team b"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("allow 0000:00:05.0 4,12", "allow 0000:00:05.0 ",
+                                       "allow 0000:00:05.0 all", "label 0000:00:05.0 team a",
+                                       "add 0000:00:06.0 label team b"));
+  kernel_.log.clear();
+  expect_refused({"allow", "40001", "all"}, ErrorClass::State, "run this command there");
+}
+
+TEST_F(CliTest, Reservations) {
+  const std::string domain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
+  const Outcome reserved = run({"reserve", "40001", "--for", "12", "--ttl", "60"});
+  EXPECT_EQ(reserved.status, 0) << reserved.err;
+  EXPECT_THAT(reserved.out, HasSubstr("[available], reserved for node 12"));
+  EXPECT_EQ(run({"reserve", "40001", "--for", domain, "--ttl", "1"}).status, 0);
+  EXPECT_EQ(run({"reserve", "40001", "--cancel"}).status, 0);
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("reserve 40001 node 12 60000", "reserve 40001 domain " + domain + " 1000",
+                          "reserve 40001 0"));
+}
+
+TEST_F(CliTest, QuarantineIsReleasedByName) {
+  kernel_.functions[1].state = PCILEND_FUNCTION_QUARANTINED;
+  const Outcome released = run({"release-quarantine", "80001"});
+  EXPECT_EQ(released.status, 0) << released.err;
+  EXPECT_THAT(released.out, HasSubstr("[available]"));
+  EXPECT_THAT(kernel_.log, ElementsAre("release-quarantine 0000:00:05.0"));
+}
+
+class TakeBackTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    kernel_.functions[1].state = PCILEND_FUNCTION_BORROWED;
+    kernel_.functions[1].borrower = 12;
+  }
+  // The function as it will be announced.
+  Event announced(uint32_t state, uint32_t id = 0x80001) {
+    Event event;
+    event.kind = PCILEND_EVENT_FUNCTION;
+    event.function = nvme(id, state);
+    return event;
+  }
+};
+
+TEST_F(TakeBackTest, ByForceAtOnce) {
+  EXPECT_EQ(run({"unavailable", "--force", "80001"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("take 0000:00:05.0"));
+}
+
+TEST_F(TakeBackTest, TheBorrowerIsGivenTime) {
+  terminal_ = true;
+  kernel_.events = {Wake::Timeout, announced(PCILEND_FUNCTION_ADDED, 0x80002), Wake::Timeout,
+                    announced(PCILEND_FUNCTION_FENCING), announced(PCILEND_FUNCTION_ADDED)};
+  const Outcome result = run({"unavailable", "--grace", "12", "80001"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[added]"));
+  EXPECT_THAT(result.err, HasSubstr("node 12 has 12 s left"));
+  EXPECT_THAT(result.err, HasSubstr("node 12 has 10 s left"));
+  EXPECT_TRUE(result.err.ends_with("\r\033[K")) << "the line is cleared";
+  EXPECT_THAT(kernel_.log, ElementsAre("recall 0000:00:05.0 12000"));
+}
+
+TEST_F(TakeBackTest, WithoutATerminalNothingIsSaidMeanwhile) {
+  kernel_.events = {Wake::Timeout, announced(PCILEND_FUNCTION_ADDED)};
+  EXPECT_EQ(run({"unavailable", "--grace", "12", "80001"}).err, "");
+}
+
+TEST_F(TakeBackTest, NobodyHasItSoNothingIsWaitedFor) {
+  kernel_.functions[1].state = PCILEND_FUNCTION_AVAILABLE;
+  EXPECT_EQ(run({"unavailable", "--grace", "12", "80001"}).status, 0);
+  EXPECT_EQ(kernel_.clock.time_since_epoch().count(), 0);
+}
+
+TEST_F(TakeBackTest, LostEventsMakeItLookAgain) {
+  kernel_.events = {Wake::Lost, announced(PCILEND_FUNCTION_ADDED)};
+  EXPECT_EQ(run({"unavailable", "--grace", "12", "80001"}).status, 0);
+}
+
+TEST_F(TakeBackTest, CtrlCLeavesTheRecallGoing) {
+  kernel_.events = {Wake::Timeout, Wake::Stopped};
+  const Outcome result = run({"unavailable", "--grace", "12", "80001"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_EQ(result.err,
+            "pcilend: 0000:00:05.0: not waited for: the recall goes on, and this host takes it "
+            "from node 12 in 11 s\n");
+}
+
+TEST_F(TakeBackTest, AFunctionThatDoesNotSurviveIsSaid) {
+  Event end = announced(PCILEND_FUNCTION_QUARANTINED);
+  end.function->reason = "it does not answer";
+  kernel_.events = {end};
+  const Outcome result = run({"unavailable", "--grace", "12", "80001"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(result.err, HasSubstr("quarantined: it does not answer"));
+}
+
+TEST_F(TakeBackTest, TheWaitHasAnEnd) {
+  const Outcome result = run({"unavailable", "--grace", "12", "80001"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::Unreachable));
+  EXPECT_THAT(result.err, HasSubstr("still is not back"));
 }
 
 TEST_F(CliTest, BorrowIsByUuidToo) {

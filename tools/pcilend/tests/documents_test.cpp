@@ -8,6 +8,7 @@
 
 #include "columns.h"
 #include "host.h"
+#include "parser.h"
 
 namespace pcilend::test {
 namespace {
@@ -105,7 +106,7 @@ TEST_F(ManPage, NamesEveryColumn) {
 
 TEST_F(ManPage, DocumentsEveryExitStatus) {
   EXPECT_EQ(matches(section("EXIT STATUS"), "\n\\.B ([0-9])"),
-            (Words{"0", "1", "2", "3", "4", "5", "6", "7"}));
+            (Words{"0", "1", "2", "3", "4", "5", "6", "7", "8"}));
 }
 
 TEST_F(ManPage, NamesEveryState) {
@@ -166,6 +167,9 @@ TEST(Completion, OffersWhatIsThere) {
   EXPECT_EQ(complete({"show", ""}), (Words{"40001", "80002"}));
   EXPECT_EQ(complete({"borrow", "4"}), Words{"40001"});
   EXPECT_EQ(complete({"connect", ""}), Words{"4"});
+  EXPECT_EQ(complete({"allow", ""}), (Words{"40001", "80002"}));
+  EXPECT_EQ(complete({"allow", "40001", ""}), (Words{"4", "all", "none"}));
+  EXPECT_EQ(complete({"reserve", "--for", ""}), Words{"4"});
   EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"mdev", "shadow"}));
 }
 

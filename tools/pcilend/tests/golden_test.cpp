@@ -23,6 +23,11 @@ class GoldenTest : public HostTest {
     lent.lease = 7;
     lent.resets = 3;
     lent.faults = 0;
+    lent.label = "team a";
+    lent.allowed = {4, 12};
+    lent.lease_ms = 10000;
+    lent.recall_ms = 11500;
+    lent.group = 14;
     lent.bars = {{0, 0x20000, 0}, {2, 0x20, kBarIo}, {3, 0x4000, 0}, {6, 0x40000, 0}};
 
     Function in_guest = nvme(0x40002, PCILEND_FUNCTION_BORROWED);
@@ -39,12 +44,21 @@ class GoldenTest : public HostTest {
     elsewhere.borrower = 12;
     Function broken = nvme(0xc0001, PCILEND_FUNCTION_QUARANTINED);
     broken.reason = "it does not answer after its reset";
+    Function reserved = nvme(0x80002, PCILEND_FUNCTION_AVAILABLE);
+    reserved.reserved_node = 4;
+    reserved.reserved_ms = 55000;
+    reserved.allowed.emplace();
     Function nameless = nvme(0xc0002, PCILEND_FUNCTION_ADDED);
     nameless.vendor = 0x4242;
     nameless.device = 0x0001;
     nameless.class_revision = 0xff000001;
-    kernel_.functions = {
-        nvme(0x40001, PCILEND_FUNCTION_AVAILABLE), in_guest, elsewhere, lent, broken, nameless};
+    kernel_.functions = {nvme(0x40001, PCILEND_FUNCTION_AVAILABLE),
+                         in_guest,
+                         elsewhere,
+                         lent,
+                         reserved,
+                         broken,
+                         nameless};
 
     Link up;
     up.adapter = "0000:00:04.0";
@@ -59,7 +73,17 @@ class GoldenTest : public HostTest {
     up.timeouts = 2;
     up.export_bytes = 0x28000;
     up.slot_bytes = 256u << 20;
+    up.lease_ms = 10000;
+    up.windows = {{0, 64ull << 30, 64ull << 30, 4096, 1}, {1, 16ull << 30, 0, 0, 0}};
+    up.regions = {{PCILEND_REGION_DMA, 0, 2ull << 30, 0, {}},
+                  {PCILEND_REGION_INTERRUPTS, 0xfee00000, 1u << 20, 0, {}},
+                  {PCILEND_REGION_SLOTS, 8ull << 30, 56ull << 30, 0, 256u << 20},
+                  {PCILEND_REGION_EXPORTS, 1ull << 40, 16ull << 30, 1, 0x28000}};
+    up.hole = 0xc0000000;
+    up.peer_hole = 0x80000000;
+    up.downs = 1;
     Link refused;
+    refused.degraded = {"no VM above 1 GiB: enlarge the adapter's BAR 2"};
     refused.index = 1;
     refused.adapter = "0000:00:06.0";
     refused.driver = "ntb_hw_amd";
@@ -71,9 +95,55 @@ class GoldenTest : public HostTest {
     kernel_.links = {up, refused, down};
   }
 
-  void expect_golden(const std::string& name, std::vector<std::string> arguments) {
+  // A network card: PM, MSI, PCIe and MSI-X; a serial number behind it.
+  static std::vector<uint8_t> nic_config() {
+    std::vector<uint8_t> config(4096, 0);
+    const auto put = [&](size_t at, std::initializer_list<int> bytes) {
+      for (const int byte : bytes) config.at(at++) = static_cast<uint8_t>(byte);
+    };
+    put(0x00, {0x86, 0x80, 0xd3, 0x10, 0x06, 0x04, 0x10, 0x00, 0x00, 0x00, 0x00, 0x02});
+    put(0x10, {0x0c, 0x00, 0x00, 0xfe, 0x01, 0x00, 0x00, 0x00, 0x01, 0xc0});
+    put(0x2c, {0x86, 0x80, 0x00, 0x00, 0x00, 0x00, 0x00, 0xfd, 0xc8});
+    put(0x3d, {0x01});
+    put(0xc8, {0x01, 0xd0, 0x23, 0xc8, 0x03});
+    put(0xd0, {0x05, 0xe0, 0x81, 0x00});
+    put(0xe0, {0x10, 0xa0, 0x02, 0x00, 0x00, 0x00, 0x00, 0x10});
+    put(0xf2, {0x12, 0x00});
+    put(0xa0, {0x11, 0xc8, 0x04, 0x80, 0x03, 0x00, 0x00, 0x00, 0x03, 0x20});  // next: a loop
+    put(0x100, {0x03, 0x00, 0x01, 0x14, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88});
+    put(0x140, {0x42, 0x00, 0x01, 0x00});
+    return config;
+  }
+
+  std::deque<std::variant<Event, Wake>> changes() {
+    Event link;
+    link.kind = PCILEND_EVENT_LINK;
+    link.link = kernel_.links.front();
+    Event function;
+    function.kind = PCILEND_EVENT_FUNCTION;
+    function.function = nvme(0x40001, PCILEND_FUNCTION_AVAILABLE);
+    Event gone = function;
+    gone.kind = PCILEND_EVENT_FUNCTION_GONE;
+    Event lost = function;
+    lost.kind = PCILEND_EVENT_LEASE_LOST;
+    Event recall = function;
+    recall.kind = PCILEND_EVENT_RECALL;
+    recall.function->recall_ms = 29001;
+    Event was_reset = function;
+    was_reset.kind = PCILEND_EVENT_WAS_RESET;
+    Event done;
+    done.kind = PCILEND_EVENT_AUDIT;
+    done.audit = Audit{1795288499123456789, 0, {}, "connect", {}, 12, 0};
+    Event refused = done;
+    refused.audit = Audit{1795288499500000000, {}, 12, "borrow", FunctionId{0x80001}, {}, -EBUSY};
+    Event newer;
+    newer.kind = 99;
+    return {link, function, gone, lost, recall, was_reset, done, refused, newer, Wake::Lost};
+  }
+
+  void expect_golden(const std::string& name, std::vector<std::string> arguments, int status = 0) {
     const Outcome result = run(std::move(arguments));
-    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.status, status) << result.err;
     EXPECT_EQ(result.err, "");
     const std::string path = PCILEND_TESTDATA_DIR "/" + name;
     if (const char* const mode = std::getenv("PCILEND_GOLDEN");
@@ -114,6 +184,57 @@ TEST_F(GoldenTest, LinkJson) {
 }
 TEST_F(GoldenTest, LinkColumns) {
   expect_golden("link-columns.txt", {"link", "-o", "node,timeouts,export_bytes"});
+}
+TEST_F(GoldenTest, LinkVerbose) {
+  expect_golden("link-verbose.txt", {"link", "--verbose"});
+}
+TEST_F(GoldenTest, LinkRanges) {
+  expect_golden("link-ranges.txt", {"link", "-o", "index,windows,regions,degraded"});
+}
+TEST_F(GoldenTest, Status) {
+  expect_golden("status.txt", {"status"}, kNeedsAttention);
+}
+TEST_F(GoldenTest, StatusJson) {
+  expect_golden("status.json", {"status", "--json"}, kNeedsAttention);
+}
+TEST_F(GoldenTest, StatusOfAHostThatIsWell) {
+  kernel_.links.resize(1);
+  kernel_.functions.resize(2);
+  expect_golden("status-well.txt", {"status"});
+}
+TEST_F(GoldenTest, Metrics) {
+  kernel_.counters = {9, 5, 1, 2, 3, 8, 1, 0, 4, 1, 17};
+  expect_golden("metrics.txt", {"metrics"});
+}
+TEST_F(GoldenTest, Lspci) {
+  kernel_.configs[0x80001] = nic_config();
+  expect_golden("lspci.txt", {"lspci", "80001"});
+}
+TEST_F(GoldenTest, LspciOfAllThatCanBeRead) {
+  auto config = nic_config();
+  config.resize(256);
+  kernel_.emulated_configs = {{0x80001, config}, {0x80002, config}, {0x40002, config}};
+  expect_golden("lspci-hex.txt", {"lspci", "--emulated", "-x"});
+}
+TEST_F(GoldenTest, LspciJson) {
+  kernel_.configs[0x80001] = nic_config();
+  expect_golden("lspci.json", {"lspci", "--json", "80001"});
+}
+TEST_F(GoldenTest, Monitor) {
+  kernel_.events = changes();
+  expect_golden("monitor.txt", {"monitor"});
+}
+TEST_F(GoldenTest, MonitorJson) {
+  kernel_.functions.resize(1);
+  kernel_.links.resize(1);
+  kernel_.events = changes();
+  expect_golden("monitor.json", {"monitor", "--json", "--timeout", "5"});
+}
+TEST_F(GoldenTest, MonitorEndsAfterSoMany) {
+  kernel_.events = changes();
+  const Outcome result = run({"monitor", "--count", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
 }
 TEST_F(GoldenTest, Node) {
   expect_golden("node.txt", {"node"});

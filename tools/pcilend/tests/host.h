@@ -49,16 +49,27 @@ class HostTest : public testing::Test {
   Outcome run(std::vector<std::string> arguments) {
     std::ostringstream out;
     std::ostringstream err;
-    Surroundings surroundings{Environment(root_),
-                              PciNames(PCILEND_SOURCE_DIR "/tools/client/testdata/pci.ids"),
-                              [this]() -> Result<std::unique_ptr<Client>> {
-                                if (!loaded_)
-                                  return fail(ErrorClass::Unreachable, "pcilend.ko is not loaded");
-                                return std::make_unique<FakeClient>(kernel_);
-                              },
-                              [this](std::chrono::milliseconds time) { slept_ += time; },
-                              out,
-                              err};
+    const auto loaded = [this](auto open) {
+      return [this, open]() -> decltype(open()) {
+        if (!loaded_) return fail(ErrorClass::Unreachable, "pcilend.ko is not loaded");
+        return open();
+      };
+    };
+    Surroundings surroundings{
+        Environment(root_),
+        PciNames(PCILEND_SOURCE_DIR "/tools/client/testdata/pci.ids"),
+        loaded([this]() -> Result<std::unique_ptr<Client>> {
+          return std::make_unique<FakeClient>(kernel_);
+        }),
+        loaded([this]() -> Result<std::unique_ptr<EventStream>> {
+          return std::make_unique<FakeEvents>(kernel_);
+        }),
+        [this](std::chrono::milliseconds time) { slept_ += time; },
+        [this] { return kernel_.clock; },
+        [] { return std::chrono::system_clock::time_point(std::chrono::seconds(1795288500)); },
+        terminal_,
+        out,
+        err};
     const int status = pcilend::run(surroundings, std::move(arguments));
     return {status, out.str(), err.str()};
   }
@@ -66,6 +77,7 @@ class HostTest : public testing::Test {
   fs::path root_;
   FakeKernel kernel_;
   bool loaded_ = true;
+  bool terminal_ = false;
   std::chrono::milliseconds slept_{0};
 };
 

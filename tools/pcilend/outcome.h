@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Answers of commands that change something; `thing` is what a refusal names.
+#pragma once
+
+#include "session.h"
+
+namespace pcilend {
+
+inline Result<Answer> nothing(Result<> done, std::string_view thing) {
+  if (!done) return tl::unexpected(std::move(done).error().in(thing));
+  return NothingAnswer{};
+}
+
+inline Result<Answer> one_function(Session& session, Result<Function> function,
+                                   std::string_view thing) {
+  if (!function) return tl::unexpected(std::move(function).error().in(thing));
+  const auto node = session.client.node();
+  if (!node) return tl::unexpected(node.error());
+  return FunctionsAnswer{{std::move(*function)}, node->id};
+}
+
+inline constexpr size_t kLabelBytes = 63;  // PCILEND_A_LABEL
+
+inline Result<> check_label(std::string_view text) {
+  if (text.size() <= kLabelBytes) return {};
+  return fail(ErrorClass::Usage, "a label has at most {} bytes", kLabelBytes);
+}
+
+}  // namespace pcilend

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "platform_check.h"
+
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+namespace pcilend {
+namespace {
+
+namespace fs = std::filesystem;
+using Level = Finding::Level;
+
+constexpr std::string_view kPciDevices = "/sys/bus/pci/devices";
+constexpr std::string_view kNtbDevices = "/sys/bus/ntb/devices";
+constexpr std::string_view kHook = "/etc/libvirt/hooks/qemu.d/pcilend";
+
+std::vector<std::string> names_in(const Environment& environment, std::string_view directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(environment.path(directory), error), end; !error && it != end;
+       it.increment(error))
+    names.push_back(it->path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Last part of what a symbolic link points to; empty if there is none.
+std::string link_target(const Environment& environment, std::string_view link) {
+  std::error_code error;
+  return fs::read_symlink(environment.path(link), error).filename();
+}
+
+std::string trimmed(const Result<std::string>& text) {
+  if (!text) return {};
+  return text->substr(0, text->find_last_not_of(" \n") + 1);
+}
+
+// Patterns of modalias and the NTB hardware driver for each, as modprobe has them.
+std::multimap<std::string, std::string> ntb_aliases(const Environment& environment) {
+  std::multimap<std::string, std::string> aliases;
+  const std::string release = trimmed(environment.read("/proc/sys/kernel/osrelease"));
+  const auto text = environment.read(fmt::format("/lib/modules/{}/modules.alias", release));
+  std::istringstream lines(text.value_or(""));
+  std::string word;
+  std::string pattern;
+  std::string module;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    if (fields >> word >> pattern >> module && word == "alias" && pattern.starts_with("pci:") &&
+        module.starts_with("ntb_hw_"))
+      aliases.emplace(pattern, module);
+  }
+  return aliases;
+}
+
+// Adapters that no driver has.
+void find_idle_adapters(const Environment& environment, std::vector<Finding>* findings) {
+  const auto aliases = ntb_aliases(environment);
+  for (const auto& name : names_in(environment, kPciDevices)) {
+    const std::string device = fmt::format("{}/{}", kPciDevices, name);
+    if (!link_target(environment, device + "/driver").empty()) continue;
+    const std::string modalias = trimmed(environment.read(device + "/modalias"));
+    const auto match = std::find_if(aliases.begin(), aliases.end(), [&](const auto& alias) {
+      return ::fnmatch(alias.first.c_str(), modalias.c_str(), 0) == 0;
+    });
+    if (match != aliases.end())
+      findings->push_back({Level::Wrong, "adapter " + name, "no driver has it",
+                           fmt::format("modprobe {}", match->second)});
+  }
+}
+
+Finding check_client(const Environment& environment, const std::string& adapter) {
+  const std::string subject = "adapter " + adapter;
+  const std::string client =
+      link_target(environment, fmt::format("{}/{}/driver", kNtbDevices, adapter));
+  const std::string driver =
+      link_target(environment, fmt::format("{}/{}/driver", kPciDevices, adapter));
+  if (client == "pcilend")
+    return {Level::Ok, subject, fmt::format("driven by {}, used by pcilend", driver), ""};
+  if (client.empty())
+    return {Level::Wrong, subject, fmt::format("driven by {}, but nothing uses it", driver),
+            fmt::format("modprobe pcilend node=N, or if it is loaded: echo {} > "
+                        "/sys/bus/ntb/drivers/pcilend/bind",
+                        adapter)};
+  return {Level::Wrong, subject, fmt::format("used by {}", client),
+          fmt::format("echo {0} > /sys/bus/ntb/drivers/{1}/unbind, then echo {0} > "
+                      "/sys/bus/ntb/drivers/pcilend/bind",
+                      adapter, client)};
+}
+
+Finding check_translation(const Environment& environment, const std::string& adapter) {
+  const std::string subject = "adapter " + adapter;
+  const std::string group =
+      link_target(environment, fmt::format("{}/{}/iommu_group", kPciDevices, adapter));
+  if (group.empty())
+    return {Level::Wrong, subject, "no IOMMU is in front of it: a peer would reach all memory",
+            "switch the IOMMU on in the firmware's setup, and boot with intel_iommu=on on Intel "
+            "hosts"};
+  const std::string type =
+      trimmed(environment.read(fmt::format("/sys/kernel/iommu_groups/{}/type", group)));
+  if (type == "identity")
+    return {Level::Wrong, subject,
+            fmt::format("its IOMMU group {} passes addresses through (type identity)", group),
+            "boot without iommu=pt and iommu.passthrough=1"};
+  return {Level::Ok, subject, fmt::format("IOMMU group {} translates (type {})", group, type), ""};
+}
+
+Finding check_module(const Environment& environment) {
+  if (environment.exists("/sys/module/pcilend"))
+    return {Level::Ok, "module", "pcilend is loaded", ""};
+  return {Level::Wrong, "module", "pcilend is not loaded",
+          "modprobe pcilend node=N, with a number from 1 to 65535 that no other host has"};
+}
+
+Finding check_iommu(const Environment& environment) {
+  const auto units = names_in(environment, "/sys/class/iommu");
+  if (units.empty())
+    return {Level::Wrong, "IOMMU", "there is none, or it is off",
+            "switch it on in the firmware's setup, and boot with intel_iommu=on on Intel hosts"};
+  return {Level::Ok, "IOMMU", fmt::format("{}", fmt::join(units, ", ")), ""};
+}
+
+// pcilend.ko uses no adapter without interrupt remapping, unless it was told to.
+void check_interrupts(const Environment& environment, std::vector<Finding>* findings) {
+  if (trimmed(environment.read("/sys/module/pcilend/parameters/unsafe_interrupts")) == "Y")
+    findings->push_back({Level::Wrong, "interrupts",
+                         "remapping is not required: a peer may be able to raise any interrupt",
+                         "load pcilend without unsafe_interrupts, on hosts that remap interrupts"});
+}
+
+}  // namespace
+
+std::vector<Finding> check_platform(const Environment& environment) {
+  std::vector<Finding> findings{check_module(environment), check_iommu(environment)};
+  check_interrupts(environment, &findings);
+  const auto adapters = names_in(environment, kNtbDevices);
+  for (const auto& adapter : adapters) {
+    findings.push_back(check_client(environment, adapter));
+    findings.push_back(check_translation(environment, adapter));
+  }
+  const size_t before = findings.size();
+  find_idle_adapters(environment, &findings);
+  if (adapters.empty() && findings.size() == before)
+    findings.push_back({Level::Wrong, "adapters", "no NTB adapter is known to the kernel",
+                        "put one in, switch it on in the firmware's setup, and load its driver "
+                        "(ntb_hw_amd, ntb_hw_intel, ntb_hw_switchtec, ...)"});
+  return findings;
+}
+
+std::vector<Finding> check_virtualization(const Environment& environment, bool offered) {
+  std::vector<Finding> findings;
+  if (environment.exists("/sys/module/pcilend_mdev")) {
+    findings.push_back({Level::Ok, "VMs", "frontend mdev is loaded", ""});
+  } else {
+    findings.push_back({offered ? Level::Wrong : Level::Note, "VMs",
+                        "frontend mdev is not loaded: VMs of this host can't borrow",
+                        "modprobe pcilend_mdev"});
+  }
+  if (environment.exists(kHook)) {
+    findings.push_back({Level::Ok, "VMs", "libvirt's hook is installed", ""});
+  } else if (environment.exists("/etc/libvirt/qemu.conf")) {
+    findings.push_back({Level::Wrong, "VMs",
+                        fmt::format("libvirt has no hook {}: domains do not borrow", kHook),
+                        "install pcilend-libvirt-hook there, and restart libvirtd"});
+  } else {
+    findings.push_back({Level::Note, "VMs", "libvirt is not installed here", ""});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_device(const Environment& environment, const PciAddress& address) {
+  std::vector<Finding> findings;
+  const std::string name = to_string(address);
+  const std::string device = fmt::format("{}/{}", kPciDevices, name);
+  if (trimmed(environment.read(device + "/reset_method")).empty())
+    findings.push_back({Level::Wrong, name, "the kernel knows no way to reset it",
+                        "lend another function: one that can't be reset can't change hands"});
+  const std::string group = link_target(environment, device + "/iommu_group");
+  const auto reserved =
+      environment.read(fmt::format("/sys/kernel/iommu_groups/{}/reserved_regions", group));
+  std::istringstream lines(reserved.value_or(""));
+  std::string start;
+  std::string end;
+  std::string type;
+  while (lines >> start >> end >> type) {
+    if (type == "direct")
+      findings.push_back({Level::Wrong, name,
+                          fmt::format("firmware reserved {} to {} for its DMA", start, end),
+                          "switch that use off in the firmware's setup (remote management, legacy "
+                          "USB)"});
+  }
+  return findings;
+}
+
+}  // namespace pcilend

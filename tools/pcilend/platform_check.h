@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What sysfs and the file system say about a host's fitness to lend and borrow.
+#pragma once
+
+#include <vector>
+
+#include "answer.h"
+#include "pcilend/environment.h"
+#include "pcilend/ids.h"
+
+namespace pcilend {
+
+// pcilend.ko, the IOMMU, the NTB adapters.
+std::vector<Finding> check_platform(const Environment& environment);
+
+// What VMs of this host need to borrow; `offered`: peers offer functions to it.
+std::vector<Finding> check_virtualization(const Environment& environment, bool offered);
+
+// Reset methods of a function and memory that firmware reserved for it; nothing if all is well.
+std::vector<Finding> check_device(const Environment& environment, const PciAddress& address);
+
+}  // namespace pcilend

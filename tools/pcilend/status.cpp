@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "status.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text.h"
+
+namespace pcilend {
+namespace {
+
+std::string why_not_up(const Link& link) {
+  if (!link.reason.empty()) return link.reason;
+  switch (link.state) {
+    case PCILEND_LINK_DOWN:
+      return "the peer is off, the cable is out, or its NTB driver is not loaded";
+    case PCILEND_LINK_HANDSHAKE:
+      return "the peer's pcilend has not answered: is it loaded there?";
+    default:
+      return "no reason was given";
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> needs_attention(const StatusAnswer& status) {
+  std::vector<std::string> lines;
+  if (status.node.id == 0)
+    lines.emplace_back("this host has no node id: load the module with node=1 to 65535");
+  for (const auto& link : status.links) {
+    if (link.state != PCILEND_LINK_UP)
+      lines.push_back(fmt::format("{} is {}: {}", link_title(link), link_state_name(link.state),
+                                  why_not_up(link)));
+  }
+  for (const auto& function : status.functions) {
+    if (function.lender == status.node.id && function.state == PCILEND_FUNCTION_QUARANTINED)
+      lines.push_back(fmt::format("{} ({}) is quarantined: {}", to_string(function.id),
+                                  function.bdf, function.reason));
+  }
+  return lines;
+}
+
+int exit_status(const Answer& answer) {
+  if (const auto* const status = std::get_if<StatusAnswer>(&answer))
+    return needs_attention(*status).empty() ? 0 : kNeedsAttention;
+  if (const auto* const check = std::get_if<CheckAnswer>(&answer))
+    return std::none_of(check->findings.begin(), check->findings.end(),
+                        [](const Finding& f) { return f.level == Finding::Level::Wrong; })
+               ? 0
+               : kNeedsAttention;
+  return 0;
+}
+
+}  // namespace pcilend
