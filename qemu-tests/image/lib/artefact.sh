@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # The cache: artefacts keyed by what they are made from, built aside, renamed when whole.
 #
-# An artefact NAME[@SERIES] is described by artefacts/NAME.sh, which sets
+# An artefact NAME[@SERIES] is described by artefacts/NAME.sh (NAME@SERIES-VARIANT: by
+# artefacts/NAME-VARIANT.sh, if there is one), which sets
 #   needs=(…)   artefacts it is made from ("NAME@@": of the same kernel series)
 #   inputs=(…)  files and directories it is made from, relative to qemu-tests/image
 #   title=…     what the progress line says
@@ -34,8 +35,8 @@ check_host() {
 
 check_series() {
 	case $1 in
-	6.12 | 7.2) ;;
-	*) die "no kernel series '$1': use --kernel 6.12 or --kernel 7.2" ;;
+	6.12 | 6.12-debug | 7.2) ;;
+	*) die "no kernel series '$1': use --kernel 6.12, 6.12-debug or 7.2" ;;
 	esac
 }
 
@@ -69,7 +70,10 @@ need() {
 		artefact=${made[$name]}
 		return
 	fi
-	[[ $name == *@* ]] && series=${name#*@}
+	if [[ $name == *@* ]]; then
+		series=${name#*@}
+		[[ $series != *-* || ! -e $image_dir/artefacts/$base-${series#*-}.sh ]] || base+=-${series#*-}
+	fi
 	source "$image_dir/artefacts/$base.sh"
 	local -a my_needs=("${needs[@]}") my_inputs=("${inputs[@]}")
 	local my_title=$title

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash
+# The upstream NTB modules that host VMs use, with the debug kernel's checks; unmodified but for one
+# line: the link may be up before ntb_register_device() initialises the lock that ntb_link_event()
+# takes, and lockdep switches itself off when it sees that.
+#   *.ko, Module.symvers
+title="NTB modules of $series"
+needs=(kbuild@@ kernel@@)
+inputs=(lib/tree.sh lib/kbuild.sh)
+
+build() {
+	local work=$out/work
+	cp -a "$need_kernel/source/drivers" "$work"
+	sed -i 's/^\tspin_lock_init(&ndev->db_mask_lock);$/&\n\tspin_lock_init(\&ndev->ntb.ctx_lock);/' \
+		"$work/ntb/hw/amd/ntb_hw_amd.c"
+	grep -q 'spin_lock_init(&ndev->ntb.ctx_lock)' "$work/ntb/hw/amd/ntb_hw_amd.c"
+	printf 'obj-m := ntb/\n' >"$work/Kbuild"
+	kbuild_make "$need_kbuild" "$work" "$work" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m
+	find "$work" -name '*.ko' -exec cp -t "$out" {} +
+	strip_modules "$need_kbuild" "$out"
+	cp "$work/Module.symvers" "$out/"
+	rm -rf "$work"
+}
