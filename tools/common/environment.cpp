@@ -59,6 +59,9 @@ Result<> Environment::replace_file(std::string_view absolute, std::string_view c
   if (written && ::fsync(fd.get()) < 0) written = fail_errno(aside);
   if (written && ::rename(aside.c_str(), file.c_str()) < 0) written = fail_errno(file.native());
   if (!written) ::unlink(aside.c_str());
+  // The new name outlives a power cut only when its directory is on the disk.
+  const UniqueFd directory(::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (written && ::fsync(directory.get()) < 0) written = fail_errno(file.parent_path().native());
   return written;
 }
 

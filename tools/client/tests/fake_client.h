@@ -22,6 +22,7 @@ struct FakeKernel {
   Node node_value{8, 0x1122334455667788, 1};
   std::vector<Link> links;
   std::vector<Function> functions;
+  std::vector<Function> installed;  // what functions of this host are once they are added
   std::set<uint32_t> connected;
   Counters counters;
   std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
@@ -84,6 +85,8 @@ class FakeClient final : public Client {
               (options.nodes ? fmt::format(" allow {}", fmt::join(*options.nodes, ",")) : "")));
     if (!kernel_.find(local)) {
       Function f;
+      for (const auto& known : kernel_.installed)
+        if (known.bdf == to_string(local)) f = known;
       f.lender = kernel_.node_value.id;
       f.id.value = f.lender << 16 | static_cast<uint32_t>(kernel_.functions.size() + 1);
       if (options.id) f.id = *options.id;

@@ -26,7 +26,7 @@ class Environment {
   // Writes an existing attribute (sysfs, procfs) in one write call.
   Result<> write_attribute(std::string_view absolute, std::string_view value) const;
 
-  // Replaces a file atomically (written aside, synced, renamed); makes its directory.
+  // Replaces a file atomically, for good when this returns; makes its directory.
   Result<> replace_file(std::string_view absolute, std::string_view content) const;
 
   // Removes a file; no error if it isn't there.

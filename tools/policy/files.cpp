@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/policy/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace pcilend::policy {
+namespace {
+
+constexpr const char* kLock = "/run/pcilend/policy.lock";
+constexpr std::chrono::milliseconds kLockPoll{50};
+
+// filters.json alone; it may have more in it than filters.
+Result<Config> load_filters_file(const Environment& environment) {
+  if (!environment.exists(kFiltersFile)) return Config{};
+  const auto text = environment.read(kFiltersFile);
+  if (!text) return tl::unexpected(text.error());
+  return parse_config(kFiltersFile, *text);
+}
+
+auto is_filter(FilterKind kind, const Pattern& pattern) {
+  return [kind, &pattern](const Filter& f) { return f.kind == kind && f.pattern == pattern; };
+}
+
+}  // namespace
+
+Result<UniqueFd> lock_policy(const Environment& environment,
+                             const std::function<void(std::chrono::milliseconds)>& sleep) {
+  const std::filesystem::path file = environment.path(kLock);
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) return fail_errno(file.parent_path().native(), error.value());
+  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd) return fail_errno(file.native());
+  for (std::chrono::milliseconds waited{0}; ::flock(fd.get(), LOCK_EX | LOCK_NB) < 0;
+       waited += kLockPoll) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(file.native());
+    if (waited >= kLockLimit)
+      return fail(ErrorClass::State,
+                  "another pcilend has been restoring or changing the configuration for {} s: "
+                  "'fuser {}' says which; end it, or try again later",
+                  kLockLimit.count(), kLock);
+    sleep(kLockPoll);
+  }
+  return fd;
+}
+
+Result<> put_filter(const Environment& environment, const Filter& filter) {
+  auto config = load_filters_file(environment);
+  if (!config) return tl::unexpected(std::move(config).error());
+  const auto same = std::find_if(config->filters.begin(), config->filters.end(),
+                                 is_filter(filter.kind, filter.pattern));
+  if (same == config->filters.end())
+    config->filters.push_back(filter);
+  else
+    *same = filter;
+  return write_config(environment, kFiltersFile, *config);
+}
+
+Result<> remove_filter(const Environment& environment, FilterKind kind, const Pattern& pattern) {
+  auto config = load_filters_file(environment);
+  if (!config) return tl::unexpected(std::move(config).error());
+  if (std::erase_if(config->filters, is_filter(kind, pattern)) > 0)
+    return write_config(environment, kFiltersFile, *config);
+  const auto all = load_config(environment);
+  if (!all) return tl::unexpected(all.error());
+  const auto elsewhere =
+      std::find_if(all->filters.begin(), all->filters.end(), is_filter(kind, pattern));
+  if (elsewhere != all->filters.end())
+    return fail(ErrorClass::NotFound, "{} is written by hand in {}: remove it there",
+                to_string(pattern), elsewhere->place);
+  return fail(ErrorClass::NotFound, "no {} filter {}: 'pcilend {}-filter --list' shows them",
+              name_of(kind), to_string(pattern), name_of(kind));
+}
+
+}  // namespace pcilend::policy

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Changes to the configuration's files.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "pcilend/fd.h"
+#include "pcilend/policy/config.h"
+
+namespace pcilend::policy {
+
+inline constexpr std::chrono::seconds kLockLimit{60};
+
+// Who holds this changes or restores the configuration; the others wait. State after kLockLimit.
+Result<UniqueFd> lock_policy(const Environment& environment,
+                             const std::function<void(std::chrono::milliseconds)>& sleep);
+
+// Puts a filter into filters.json, in place of one of the same kind and pattern.
+Result<> put_filter(const Environment& environment, const Filter& filter);
+
+// Takes it out; NotFound, with the file it is in, if it is not in filters.json.
+Result<> remove_filter(const Environment& environment, FilterKind kind, const Pattern& pattern);
+
+}  // namespace pcilend::policy

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Makes the state of this host what its configuration says, and writes a configuration of the
+// state.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pcilend/client.h"
+#include "pcilend/policy/config.h"
+
+namespace pcilend::policy {
+
+// What would be lost if a function were taken from its driver.
+struct InUse {
+  std::vector<std::string> disks;       // reasons with their cures
+  std::vector<std::string> interfaces;  // network interfaces that are up
+};
+
+struct Host {
+  Client& client;
+  const Environment& environment;
+  std::function<Result<InUse>(const PciAddress&)> in_use;
+};
+
+enum class Action { Find, Connect, Add, Label, Allow, Available, Unavailable };
+enum class Outcome { Done, Planned, LeftAlone, Failed };
+std::string_view name_of(Action action);
+std::string_view name_of(Outcome outcome);
+
+struct Step {
+  Action action = Action::Find;
+  uint32_t node = 0;  // Connect
+  std::optional<PciAddress> address;
+  std::optional<Uuid> uuid;      // Find, of an entry that names one
+  std::optional<FunctionId> id;  // Add
+  std::string label;             // Label
+  Audience allow;                // Allow
+  std::string place;             // what in the configuration asks for it
+  Outcome outcome = Outcome::Planned;
+  std::string reason;  // LeftAlone, Failed; Done: what was lost
+};
+
+struct RestoreOptions {
+  bool dry_run = false;
+  // Only this function, or only functions that match; and no connections.
+  std::optional<PciAddress> device;
+  std::optional<Pattern> only;
+};
+
+// Does what is missing, and goes on after a failure. What is so already gives no step. Fails itself
+// only if it can't look at this host.
+Result<std::vector<Step>> restore(const Host& host, const Config& config,
+                                  const RestoreOptions& options);
+
+// The present connections and functions. What the kernel does not tell is taken from `configured`:
+// which functions may be taken by force, and connections of nodes that no link leads to now.
+Result<Config> present_state(Client& client, const Config& configured);
+
+}  // namespace pcilend::policy

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/policy/restore.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "plan.h"
+
+namespace pcilend::policy {
+namespace {
+
+bool can_be_borrowed(uint32_t state) {
+  return state == PCILEND_FUNCTION_AVAILABLE || state == PCILEND_FUNCTION_BORROWED ||
+         state == PCILEND_FUNCTION_FENCING || state == PCILEND_FUNCTION_RESETTING;
+}
+
+std::optional<std::vector<uint32_t>> nodes_of(const std::optional<Audience>& audience) {
+  if (!audience || audience->all) return std::nullopt;
+  return audience->nodes;
+}
+
+Audience audience_of(const Function& function) {
+  if (!function.allowed) return {};
+  Audience audience{false, *function.allowed};
+  std::sort(audience.nodes.begin(), audience.nodes.end());
+  return audience;
+}
+
+class Restore {
+ public:
+  Restore(const Host& host, bool dry_run) : host_(host), dry_run_(dry_run) {}
+
+  Result<> connect(const std::vector<uint32_t>& nodes);
+  // Added, labelled and allowed; false if it is to be left at that.
+  bool show(const Goal& goal);
+  void change_state(const Goal& goal);
+
+  std::vector<Step> steps;
+
+ private:
+  Step& begin(Action action, const Goal& goal);
+  // Carries the step out unless this is a dry run; true if it is done, or would be.
+  template <class Do>
+  bool carry_out(Step& step, Do change);
+  bool may_take(const Goal& goal, std::string* lost);
+  bool stays_as_it_is(const Goal& goal, std::string reason);
+
+  const Host& host_;
+  bool dry_run_;
+};
+
+Step& Restore::begin(Action action, const Goal& goal) {
+  Step& step = steps.emplace_back();
+  step.action = action;
+  step.address = goal.local.address;
+  step.place = goal.place;
+  return step;
+}
+
+template <class Do>
+bool Restore::carry_out(Step& step, Do change) {
+  if (dry_run_) return true;
+  const auto done = change();
+  step.outcome = done ? Outcome::Done : Outcome::Failed;
+  if (!done) step.reason = done.error().message;
+  return done.has_value();
+}
+
+Result<> Restore::connect(const std::vector<uint32_t>& nodes) {
+  const auto links = host_.client.links();
+  if (!links) return tl::unexpected(links.error());
+  for (const uint32_t node : nodes) {
+    if (std::any_of(links->begin(), links->end(),
+                    [&](const Link& l) { return l.peer == node && l.connected; }))
+      continue;
+    Step& step = steps.emplace_back();
+    step.action = Action::Connect;
+    step.node = node;
+    carry_out(step, [&] { return host_.client.connect(node); });
+  }
+  return {};
+}
+
+// What a filter says is left alone; what somebody named has failed.
+bool Restore::stays_as_it_is(const Goal& goal, std::string reason) {
+  Step& step = begin(Action::Available, goal);
+  step.outcome = goal.by_filter ? Outcome::LeftAlone : Outcome::Failed;
+  step.reason = std::move(reason);
+  return false;
+}
+
+bool Restore::may_take(const Goal& goal, std::string* lost) {
+  const auto use = host_.in_use(goal.local.address);
+  if (!use) return stays_as_it_is(goal, use.error().message);
+  if (goal.force) {
+    *lost = fmt::format("{}", fmt::join(use->disks, "; "));
+    return true;
+  }
+  if (!use->disks.empty())
+    return stays_as_it_is(goal, use->disks.front() + ", or configure 'force'");
+  if (!use->interfaces.empty() && goal.by_filter)
+    return stays_as_it_is(goal, fmt::format("network interface {0} is up: run 'ip link set {0} "
+                                            "down', or configure 'force'",
+                                            use->interfaces.front()));
+  return true;
+}
+
+bool Restore::show(const Goal& goal) {
+  const auto& address = goal.local.address;
+  if (!goal.present) {
+    std::string lost;
+    if (!goal.add && !may_take(goal, &lost)) return false;
+    Step& step = begin(Action::Add, goal);
+    step.id = goal.id;
+    return carry_out(step, [&] {
+      return host_.client.add(address, {goal.id, goal.label.value_or(""), nodes_of(goal.allow)});
+    });
+  }
+  if (goal.id && goal.present->id != *goal.id) {
+    Step& step = begin(Action::Add, goal);
+    step.id = goal.id;
+    step.outcome = Outcome::Failed;
+    step.reason = fmt::format(
+        "it has id {}: run 'pcilend remove {}' and restore again, or change "
+        "the entry",
+        pcilend::to_string(goal.present->id), pcilend::to_string(address));
+  }
+  bool good = true;
+  if (goal.label && goal.present->label != *goal.label) {
+    Step& step = begin(Action::Label, goal);
+    step.label = *goal.label;
+    good &= carry_out(step, [&] { return host_.client.label(address, *goal.label); });
+  }
+  if (goal.allow && audience_of(*goal.present) != *goal.allow) {
+    Step& step = begin(Action::Allow, goal);
+    step.allow = *goal.allow;
+    good &= carry_out(step, [&] { return host_.client.allow(address, nodes_of(goal.allow)); });
+  }
+  return good;
+}
+
+void Restore::change_state(const Goal& goal) {
+  const auto& address = goal.local.address;
+  uint32_t state = PCILEND_FUNCTION_ADDED;
+  if (goal.present) state = goal.present->state;
+  if (goal.unavailable && can_be_borrowed(state)) {
+    Step& step = begin(Action::Unavailable, goal);
+    if (!goal.excluded.empty()) step.place = goal.excluded;
+    carry_out(step, [&] { return host_.client.make_unavailable(address, false); });
+  } else if (goal.overruled) {
+    Step& step = begin(Action::Available, goal);
+    step.outcome = Outcome::LeftAlone;
+    step.reason = fmt::format("{} excludes it", goal.excluded);
+  }
+  if (!goal.available || can_be_borrowed(state)) return;
+  std::string lost;
+  if (!may_take(goal, &lost)) return;
+  Step& step = begin(Action::Available, goal);
+  step.reason = lost;
+  carry_out(step, [&] { return host_.client.make_available(address); });
+}
+
+}  // namespace
+
+std::string_view name_of(Action action) {
+  switch (action) {
+    case Action::Find:
+      return "find";
+    case Action::Connect:
+      return "connect";
+    case Action::Add:
+      return "add";
+    case Action::Label:
+      return "label";
+    case Action::Allow:
+      return "allow";
+    case Action::Available:
+      return "available";
+    case Action::Unavailable:
+      break;
+  }
+  return "unavailable";
+}
+
+std::string_view name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Done:
+      return "done";
+    case Outcome::Planned:
+      return "planned";
+    case Outcome::LeftAlone:
+      return "left-alone";
+    case Outcome::Failed:
+      break;
+  }
+  return "failed";
+}
+
+Result<std::vector<Step>> restore(const Host& host, const Config& config,
+                                  const RestoreOptions& options) {
+  auto plan = make_plan(host, config, options);
+  if (!plan) return tl::unexpected(std::move(plan).error());
+  Restore restore(host, options.dry_run);
+  if (!options.device && !options.only) PCILEND_TRY(restore.connect(config.connections));
+  restore.steps.insert(restore.steps.end(), plan->missing.begin(), plan->missing.end());
+  std::erase_if(plan->goals, [&](const Goal& goal) { return !restore.show(goal); });
+  for (const auto& goal : plan->goals) restore.change_state(goal);
+  return std::move(restore.steps);
+}
+
+Result<Config> present_state(Client& client, const Config& configured) {
+  const auto node = client.node();
+  if (!node) return tl::unexpected(node.error());
+  const auto links = client.links();
+  if (!links) return tl::unexpected(links.error());
+  const auto functions = client.functions();
+  if (!functions) return tl::unexpected(functions.error());
+
+  Config state;
+  for (const auto& link : *links)
+    if (link.peer && link.connected) state.connections.push_back(*link.peer);
+  for (const uint32_t known : configured.connections)
+    if (std::none_of(links->begin(), links->end(), [&](const Link& l) { return l.peer == known; }))
+      state.connections.push_back(known);
+  std::sort(state.connections.begin(), state.connections.end());
+  state.connections.erase(std::unique(state.connections.begin(), state.connections.end()),
+                          state.connections.end());
+
+  for (const auto& f : *functions) {
+    if (f.lender != node->id) continue;
+    FunctionEntry entry;
+    entry.uuid = f.uuid;
+    if (const auto address = parse_pci_address(f.bdf)) entry.address = *address;
+    entry.device = DeviceIds{f.vendor, f.device};
+    entry.id = f.id;
+    entry.available = f.state != PCILEND_FUNCTION_ADDED;
+    entry.label = f.label;
+    entry.allow = audience_of(f);
+    for (const auto& old : configured.functions)
+      if (old.uuid ? *old.uuid == f.uuid : old.address == entry.address) entry.force |= old.force;
+    state.functions.push_back(std::move(entry));
+  }
+  return state;
+}
+
+}  // namespace pcilend::policy

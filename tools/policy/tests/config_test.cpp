@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What configuration files may say, and what is said about what they may not.
+#include "pcilend/policy/config.h"
+
+#include <gmock/gmock.h>
+
+#include "pcilend/policy/files.h"
+#include "root.h"
+
+namespace pcilend::policy::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string refused(const std::string& text) {
+  const auto config = parse_config("x.json", text);
+  EXPECT_FALSE(config) << text;
+  if (config) return {};
+  EXPECT_EQ(config.error().kind, ErrorClass::Usage);
+  return config.error().message;
+}
+
+std::string function(const std::string& more) {
+  return R"({"functions": [{"bdf": "0000:00:10.0", "device": "1b36:0010", )" + more + "}]}";
+}
+
+TEST(Config, EveryKeyIsRead) {
+  const auto config = parse_config("x.json", R"({
+    "$schema": "pcilend.schema.json",
+    "connections": [12, 8, 12],
+    "functions": [
+      {"uuid": "70636C64-1111-8222-8333-000000040001", "bdf": "00:10.0", "device": "1B36:0010",
+       "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true},
+      {"bdf": "0000:00:11.0", "device": "8086:10d3", "state": "added", "allow": "all"}
+    ],
+    "filters": {
+      "add": [{"device": "8086:"}],
+      "available": [{"slot": "00:10.*", "label": "x", "allow": [8], "force": true}],
+      "unavailable": [{"slot": "1f", "device": "::0106"}]
+    }})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->connections, ElementsAre(8, 12));
+  ASSERT_EQ(config->functions.size(), 2u);
+  const FunctionEntry& f = config->functions[0];
+  EXPECT_EQ(to_string(*f.uuid), "70636c64-1111-8222-8333-000000040001");
+  EXPECT_EQ(to_string(*f.address), "0000:00:10.0");
+  EXPECT_EQ(f.device, (DeviceIds{0x1b36, 0x0010}));
+  EXPECT_EQ(f.id, FunctionId{0x40001});
+  EXPECT_TRUE(f.available);
+  EXPECT_EQ(f.label, "lab");
+  EXPECT_EQ(f.allow, (Audience{false, {8, 12}}));
+  EXPECT_TRUE(f.force);
+  EXPECT_EQ(f.place, "x.json: functions[0]");
+  EXPECT_EQ(config->functions[1].allow, Audience{});
+  EXPECT_FALSE(config->functions[1].available);
+  EXPECT_EQ(config->functions[1].label, std::nullopt);
+  ASSERT_EQ(config->filters.size(), 3u);
+  EXPECT_EQ(config->filters[1].pattern, (Pattern{"00:10.*", ""}));
+  EXPECT_EQ(config->filters[2].kind, FilterKind::Unavailable);
+  EXPECT_EQ(config->filters[2].place, "x.json: filters.unavailable[0]");
+}
+
+TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"[]", "x.json: [] is not an object with keys $schema, connections, functions, filters"},
+      {R"({"function": []})", "x.json: no key 'function': did you mean 'functions'?"},
+      {R"({"peers": []})",
+       "x.json: no key 'peers': there are $schema, connections, functions, filters"},
+      {R"({"$schema": 1})", "x.json: $schema: 1 is not text in quotes"},
+      {R"({"connections": 8})", "x.json: connections: 8 is not a list of node ids"},
+      {R"({"connections": ["8"]})", "x.json: connections[0]: '8' is not a node id"},
+      {R"({"connections": [8, 65536]})",
+       "x.json: connections[1]: 65536 is not a node id: a number from 1 to 65535"},
+      {R"({"connections": [-1]})", "x.json: connections[0]: -1 is not a node id"},
+      {R"({"functions": {}})", "x.json: functions: {} is not a list of functions"},
+      {R"({"functions": [1]})",
+       "x.json: functions[0]: 1 is not an object with keys uuid, bdf, device, id, state, label, "
+       "allow, force"},
+      {R"({"functions": [{}]})",
+       "x.json: functions[0]: no 'state': say whether it is to be added or available"},
+      {R"({"functions": [{"state": "availible"}]})",
+       "x.json: functions[0].state: 'availible' is not one of added, available"},
+      {R"({"functions": [{"state": "added"}]})",
+       "x.json: functions[0]: neither 'uuid' nor 'bdf' says which function: see 'pcilend list'"},
+      {R"({"functions": [{"state": "added", "bdf": "00:10.0"}]})",
+       "x.json: functions[0]: a 'bdf' alone may be another device tomorrow: add its 'device' "
+       "(lspci "
+       "-n) or its 'uuid'"},
+      {function(R"("adress": 1)"),
+       "x.json: functions[0]: no key 'adress': there are uuid, bdf, device, id, state, label, "
+       "allow, force"},
+      {function(R"("lable": "x")"), "x.json: functions[0]: no key 'lable': did you mean 'label'?"},
+      {function(R"("uuid": "70636c64")"),
+       "x.json: functions[0].uuid: '70636c64' is not a UUID (8-4-4-4-12 hex digits)"},
+      {R"({"functions": [{"bdf": "16"}]})",
+       "x.json: functions[0].bdf: '16' is not a PCI address: write it as lspci does (00:05.0 or "
+       "0000:00:05.0)"},
+      {R"({"functions": [{"device": "1b36"}]})",
+       "x.json: functions[0].device: '1b36' is not VENDOR:DEVICE in hex, as 'lspci -n' prints "
+       "them"},
+      {R"({"functions": [{"device": "1b36:001g"}]})",
+       "x.json: functions[0].device: '1b36:001g' is not VENDOR:DEVICE in hex, as 'lspci -n' prints "
+       "them"},
+      {function(R"("id": "4")"),
+       "x.json: functions[0].id: '4' is not a function id: ids are hex as 'pcilend list' prints "
+       "them (40001)"},
+      {function(R"("label": 4)"), "x.json: functions[0].label: 4 is not text in quotes"},
+      {function(R"("label": "a\nb")"),
+       "x.json: functions[0].label: 'a?b' is not a label: at most 63 characters of ASCII"},
+      {function("\"label\": \"" + std::string(64, 'x') + "\""),
+       "x.json: functions[0].label: '" + std::string(36, 'x') +
+           "... is not a label: at most 63 characters of ASCII"},
+      {function(R"("allow": "some")"),
+       "x.json: functions[0].allow: 'some' is not 'all' or a list of node ids"},
+      {function(R"("allow": [0])"),
+       "x.json: functions[0].allow[0]: 0 is not a node id: a number from 1 to 65535"},
+      {function(R"("force": "yes")"), "x.json: functions[0].force: 'yes' is not true or false"},
+      {R"({"filters": []})",
+       "x.json: filters: [] is not an object with keys add, available, unavailable"},
+      {R"({"filters": {"availible": []}})",
+       "x.json: filters: no key 'availible': did you mean 'available'?"},
+      {R"({"filters": {"add": {}}})", "x.json: filters.add: {} is not a list of filters"},
+      {R"({"filters": {"add": [{}]}})",
+       "x.json: filters.add[0]: neither 'device' nor 'slot' says what matches"},
+      {R"({"filters": {"add": [{"slot": ""}]}})",
+       "x.json: filters.add[0].slot: nothing to match: write "
+       "[[[[DOMAIN]:]BUS]:][DEVICE][.[FUNCTION]], as lspci does"},
+      {R"({"filters": {"unavailable": [{"slot": "1f", "label": "x"}]}})",
+       "x.json: filters.unavailable[0]: an unavailable filter has 'device' and 'slot' only"},
+      {R"({"functions": [{"a": {"b": 1, "b": 2}}]})",
+       "x.json: key 'b' is there twice in one object: remove one"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_EQ(refused(text), message) << text;
+}
+
+TEST(Config, FiltersHaveLspcisSyntax) {
+  EXPECT_THAT(refused(R"({"filters": {"add": [{"device": "1b36"}]}})"),
+              AllOf(StartsWith("x.json: filters.add[0].device: '1b36': "),
+                    EndsWith(": write [VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci does")));
+  EXPECT_THAT(refused(R"({"filters": {"add": [{"slot": "00:99.0"}]}})"),
+              AllOf(StartsWith("x.json: filters.add[0].slot: '00:99.0': "),
+                    EndsWith(": write [[[[DOMAIN]:]BUS]:][DEVICE][.[FUNCTION]], as lspci does")));
+}
+
+TEST(Config, SyntaxErrorsHaveLineAndColumn) {
+  EXPECT_THAT(refused("{\n  \"connections\": [8,\n}"), HasSubstr("x.json: line 3, column 1: "));
+  EXPECT_THAT(refused(""), HasSubstr("x.json: line 1, column 1: "));
+  EXPECT_THAT(refused("{\"a\": \"\xff\"}"), HasSubstr("x.json: line 1, column 8: "));
+  EXPECT_THAT(refused(std::string(2 << 20, ' ')), HasSubstr("more than 1048576 bytes"));
+}
+
+TEST(Config, AFunctionOrIdIsThereOnce) {
+  EXPECT_EQ(refused(R"({"functions": [
+      {"bdf": "00:10.0", "device": "1b36:0010", "state": "added"},
+      {"bdf": "0000:00:10.0", "device": "1b36:0010", "state": "available"}]})"),
+            "x.json: functions[1]: the same function as x.json: functions[0]: remove one");
+  EXPECT_EQ(refused(R"({"functions": [
+      {"bdf": "00:10.0", "device": "1b36:0010", "state": "added", "id": "40001"},
+      {"bdf": "00:11.0", "device": "1b36:0010", "state": "added", "id": "40001"}]})"),
+            "x.json: functions[1].id: 40001 is taken by x.json: functions[0]: choose another");
+}
+
+class Files : public RootTest {
+ protected:
+  static std::string entry(const std::string& bdf, const std::string& more) {
+    return R"({"bdf": ")" + bdf + R"(", "device": "1b36:0010", "state": "added")" + more + "}";
+  }
+};
+
+TEST_F(Files, NoDirectoryIsAnEmptyConfiguration) {
+  const auto config = load_config(environment());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->functions.empty());
+}
+
+TEST_F(Files, AreMergedByName) {
+  write("etc/pcilend/20-b.json", R"({"connections": [8],
+      "functions": [)" + entry("00:10.0", R"(, "label": "b")") +
+                                     R"(],
+      "filters": {"add": [{"device": "8086:"}]}})");
+  write("etc/pcilend/10-a.json", R"({"connections": [12, 8],
+      "functions": [)" + entry("00:10.0", R"(, "label": "a")") +
+                                     "," + entry("00:11.0", "") + R"(],
+      "filters": {"add": [{"device": "10de:"}]}})");
+  write("etc/pcilend/.hidden.json", "{");
+  write("etc/pcilend/saved.json.XyZ", "{");
+  const auto config = load_config(environment());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->connections, ElementsAre(8, 12));
+  ASSERT_EQ(config->functions.size(), 2u);
+  EXPECT_EQ(to_string(*config->functions[0].address), "0000:00:11.0");
+  EXPECT_EQ(config->functions[1].label, "b") << "the later file counts";
+  EXPECT_EQ(config->functions[1].place, "/etc/pcilend/20-b.json: functions[0]");
+  ASSERT_EQ(config->filters.size(), 2u);
+  EXPECT_EQ(config->filters[0].place, "/etc/pcilend/10-a.json: filters.add[0]");
+}
+
+TEST_F(Files, OneBadFileIsAnErrorOfTheWhole) {
+  write("etc/pcilend/10-a.json", R"({"connections": [8]})");
+  write("etc/pcilend/20-b.json", R"({"conections": [8]})");
+  const auto config = load_config(environment());
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().message,
+            "/etc/pcilend/20-b.json: no key 'conections': did you mean 'connections'?");
+}
+
+TEST_F(Files, IdsAreUniqueOverAllFiles) {
+  write("etc/pcilend/a.json", R"({"functions": [)" + entry("00:10.0", R"(, "id": "40001")") + "]}");
+  write("etc/pcilend/b.json", R"({"functions": [)" + entry("00:11.0", R"(, "id": "40001")") + "]}");
+  const auto config = load_config(environment());
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().message,
+            "/etc/pcilend/b.json: functions[0].id: 40001 is taken by /etc/pcilend/a.json: "
+            "functions[0]: choose another");
+}
+
+TEST_F(Files, WhatIsWrittenReadsBack) {
+  Config config;
+  config.connections = {8};
+  config.functions.push_back({parse_uuid("70636c64-1111-8222-8333-000000040001").value(),
+                              PciAddress{0, 0, 16, 0}, DeviceIds{0x1b36, 0x10}, FunctionId{0x40001},
+                              true, "lab", Audience{false, {8}}, true, ""});
+  config.functions.push_back({std::nullopt, PciAddress{0, 1, 0, 0}, DeviceIds{0x8086, 0x10d3},
+                              std::nullopt, false, std::nullopt, Audience{}, false, ""});
+  config.filters.push_back(
+      {FilterKind::Available, {"00:10.0", "::0108"}, "x", std::nullopt, true, "", ""});
+  ASSERT_TRUE(write_config(environment(), kSavedFile, config));
+  EXPECT_EQ(*environment().read(kSavedFile), format_config(config));
+  const auto again = load_config(environment());
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(format_config(*again), format_config(config));
+  EXPECT_EQ(format_config(config), golden("saved.json", format_config(config)));
+  EXPECT_EQ(format_config({}), "{}\n");
+}
+
+Filter filter(FilterKind kind, const Pattern& pattern, std::optional<std::string> label = {}) {
+  return {kind, pattern, std::move(label), std::nullopt, false, "", ""};
+}
+
+TEST_F(Files, FiltersArePutInPlaceOfTheirLike) {
+  write("etc/pcilend/filters.json", R"({"connections": [8]})");
+  const Pattern drives{"", "1b36:0010"};
+  ASSERT_TRUE(put_filter(environment(), filter(FilterKind::Available, drives, "a")));
+  ASSERT_TRUE(put_filter(environment(), filter(FilterKind::Available, drives, "b")));
+  ASSERT_TRUE(put_filter(environment(), filter(FilterKind::Add, drives)));
+  const auto config = load_config(environment());
+  ASSERT_TRUE(config);
+  ASSERT_EQ(config->filters.size(), 2u);
+  EXPECT_EQ(config->filters[1].label, "b");
+  EXPECT_THAT(config->connections, ElementsAre(8)) << "the rest of the file stays";
+}
+
+TEST_F(Files, OnlyFiltersOfTheCommandsAreRemoved) {
+  ASSERT_TRUE(put_filter(environment(), filter(FilterKind::Add, {"00:10.0", ""})));
+  write("etc/pcilend/10-lab.json", R"({"filters": {"add": [{"device": "8086:"}]}})");
+  const auto other = remove_filter(environment(), FilterKind::Available, {"00:10.0", ""});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().message,
+            "no available filter -s 00:10.0: 'pcilend available-filter --list' shows them");
+  const auto by_hand = remove_filter(environment(), FilterKind::Add, {"", "8086:"});
+  ASSERT_FALSE(by_hand);
+  EXPECT_EQ(by_hand.error().message,
+            "-d 8086: is written by hand in /etc/pcilend/10-lab.json: filters.add[0]: remove it "
+            "there");
+  ASSERT_TRUE(remove_filter(environment(), FilterKind::Add, {"00:10.0", ""}));
+  EXPECT_EQ(*environment().read(kFiltersFile), "{}\n");
+}
+
+TEST_F(Files, OneAtATimeAndNotForever) {
+  std::chrono::milliseconds slept{0};
+  const auto sleep = [&](std::chrono::milliseconds time) { slept += time; };
+  {
+    const auto lock = lock_policy(environment(), sleep);
+    ASSERT_TRUE(lock) << lock.error().message;
+    EXPECT_EQ(slept.count(), 0);
+    const auto second = lock_policy(environment(), sleep);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().kind, ErrorClass::State);
+    EXPECT_THAT(second.error().message, HasSubstr("for 60 s"));
+    EXPECT_EQ(slept, kLockLimit);
+  }
+  EXPECT_TRUE(lock_policy(environment(), sleep));
+}
+
+}  // namespace
+}  // namespace pcilend::policy::test
