@@ -18,6 +18,20 @@ namespace {
 
 constexpr const char* kGuestInitrd = "usr/share/pcilend-lab/guest/initrd";
 
+// What an installation has besides programs: files below build/system, at their places in a host.
+std::vector<PayloadFile> system_files(const Artefacts& artefacts) {
+  std::vector<PayloadFile> files;
+  const fs::path top = artefacts.bin.parent_path() / "system";
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(top, error), end; !error && it != end;
+       it.increment(error))
+    if (it->is_regular_file(error))
+      files.push_back({it->path(), "/" + it->path().lexically_relative(top).native(), 0644});
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
+  return files;
+}
+
 Result<> write_file(const std::string& path, std::string_view content) {
   // Not replace_file(): run state need not reach the disk.
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -50,6 +64,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
   };
   for (const PayloadFile& program : programs)
     if (fs::exists(program.source)) files.push_back(program);
+  for (PayloadFile& file : system_files(artefacts)) files.push_back(std::move(file));
 
   std::vector<PayloadFile> modules;
   std::error_code error;

@@ -143,15 +143,17 @@ TEST_F(PayloadTest, HasWhatIsBuilt) {
   EXPECT_EQ(bare->at(0).path, "/usr/lib/pcilend-lab/agent");
 
   write(artefacts_.tool(), "TOOL");
+  write(dir_ / "system/usr/lib/udev/rules.d/90-pcilend.rules", "RULE");
   write(artefacts_.modules / "pcilend_mdev.ko", "MDEV");
   write(artefacts_.modules / "pcilend.ko", "CORE");
   write(artefacts_.modules / "Module.symvers", "no module");
   const auto files = payload_files(artefacts_, "6.12.9");
   ASSERT_TRUE(files);
-  ASSERT_EQ(files->size(), 4U);
+  ASSERT_EQ(files->size(), 5U);
   EXPECT_EQ(files->at(1).path, "/usr/sbin/pcilend");
-  EXPECT_EQ(files->at(2).path, "/usr/lib/modules/6.12.9/updates/pcilend.ko");
-  EXPECT_EQ(files->at(3).path, "/usr/lib/modules/6.12.9/updates/pcilend_mdev.ko");
+  EXPECT_EQ(files->at(2).path, "/usr/lib/udev/rules.d/90-pcilend.rules");
+  EXPECT_EQ(files->at(3).path, "/usr/lib/modules/6.12.9/updates/pcilend.ko");
+  EXPECT_EQ(files->at(4).path, "/usr/lib/modules/6.12.9/updates/pcilend_mdev.ko");
 }
 
 TEST_F(PayloadTest, StandsBehindTheImagesInitramfs) {
