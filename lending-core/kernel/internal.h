@@ -361,6 +361,10 @@ void pcilend_dma_init(struct pcilend_link *link);
 /* reserve.c */
 int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
 
+/* config_get.c */
+int pcilend_config_get(u32 id, bool emulated, u8 *space, u32 *length,
+		       struct netlink_ext_ack *extack);
+
 /* audit.c */
 struct pcilend_audit {
 	u32 uid;
@@ -414,6 +418,7 @@ void pcilend_event_function(enum pcilend_event event, const struct pcilend_repor
 void pcilend_event_audit(const struct pcilend_audit *audit);
 int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report);
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
+bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 
 /* report.c */

@@ -26,6 +26,11 @@ static const struct nla_policy add_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_NODES] = { .type = NLA_BINARY },
 };
 
+static const struct nla_policy config_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_EMULATED] = { .type = NLA_FLAG },
+};
+
 static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 	[PCILEND_A_FORCE] = { .type = NLA_FLAG },
@@ -250,6 +255,39 @@ static int counters_get(struct sk_buff *request, struct genl_info *info)
 	return genlmsg_reply(skb, info);
 }
 
+/* Reads, but registers may hold secrets, and reading some has effects. */
+static int config_get(struct sk_buff *request, struct genl_info *info)
+{
+	u8 *space __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
+	struct sk_buff *skb;
+	void *header;
+	u32 length;
+	int err;
+
+	if (!space)
+		return -ENOMEM;
+	if (!pcilend_is_admin(request, info->extack))
+		return -EPERM;
+	if (!info->attrs[PCILEND_A_ID]) {
+		NL_SET_ERR_MSG(info->extack, "no function named: give its id, see 'pcilend list'");
+		return -EINVAL;
+	}
+	err = pcilend_config_get(nla_get_u32(info->attrs[PCILEND_A_ID]),
+				 info->attrs[PCILEND_A_EMULATED], space, &length, info->extack);
+	if (err)
+		return err;
+	skb = genlmsg_new(nla_total_size(length), GFP_KERNEL);
+	if (!skb)
+		return -ENOMEM;
+	header = genlmsg_put_reply(skb, info, &family, 0, PCILEND_CMD_CONFIG_GET);
+	if (!header || nla_put(skb, PCILEND_A_CONFIG, length, space)) {
+		nlmsg_free(skb);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, header);
+	return genlmsg_reply(skb, info);
+}
+
 #define ADMIN(command, attributes) {			\
 		.cmd = PCILEND_CMD_##command,		\
 		.doit = pcilend_admin,			\
@@ -258,6 +296,7 @@ static int counters_get(struct sk_buff *request, struct genl_info *info)
 		.flags = GENL_CMD_CAP_DO,		\
 	}
 
+/* In the order of their commands. */
 static const struct genl_split_ops ops[] = {
 	{
 		.cmd = PCILEND_CMD_NODE_GET,
@@ -293,6 +332,12 @@ static const struct genl_split_ops ops[] = {
 	ADMIN(RECALL, recall_policy),
 	ADMIN(RELEASE_QUARANTINE, bdf_policy),
 	{
+		.cmd = PCILEND_CMD_CONFIG_GET,
+		.doit = config_get,
+		.policy = config_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	}, {
 		.cmd = PCILEND_CMD_CHECK,
 		.doit = function_check,
 		.policy = bdf_policy,

@@ -210,7 +210,7 @@ static void read_subject(struct request *rq)
 		rq->node = nla_get_u32(attrs[PCILEND_A_RESERVED_NODE]);
 }
 
-static bool is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
+bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
 {
 	if (netlink_capable(skb, CAP_SYS_ADMIN))
 		return true;
@@ -249,7 +249,7 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	if (!report)
 		return -ENOMEM;
 	read_subject(&rq);
-	admin = is_admin(skb, info->extack);
+	admin = pcilend_is_admin(skb, info->extack);
 	err = admin ? run(op, &rq) : -EPERM;
 	if (!rq.function && rq.bdf)
 		rq.function = pcilend_lender_id(rq.bdf);
