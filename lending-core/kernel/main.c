@@ -45,20 +45,31 @@ unsigned int pcilend_generation(void)
 }
 
 /*
- * The text must last until the acknowledgement is sent, after the operation's end. There are more
- * places for it than operations that end at the same moment.
+ * The text must last unchanged until the acknowledgement is sent, after the operation's end. So
+ * texts are kept, each once; there are far more places than texts that are in use at a time.
  */
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...)
 {
-	static char texts[32][PCILEND_REASON_BYTES];
-	static atomic_t next;
-	char *text = texts[(unsigned int)atomic_inc_return(&next) % ARRAY_SIZE(texts)];
+	static char texts[64][PCILEND_REASON_BYTES];
+	static DEFINE_MUTEX(lock);
+	static unsigned int next;
+	char text[PCILEND_REASON_BYTES];
+	unsigned int i = 0;
 	va_list args;
 
 	va_start(args, format);
-	vscnprintf(text, PCILEND_REASON_BYTES, format, args);
+	vscnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	return pcilend_refuse(extack, error, text);
+
+	mutex_lock(&lock);
+	while (i < ARRAY_SIZE(texts) && strcmp(texts[i], text))
+		i++;
+	if (i == ARRAY_SIZE(texts)) {
+		i = next++ % ARRAY_SIZE(texts);
+		strscpy(texts[i], text, sizeof(texts[i]));
+	}
+	mutex_unlock(&lock);
+	return pcilend_refuse(extack, error, texts[i]);
 }
 
 /* Either half is compared on its own in scratchpads, where 0 means "none". */
