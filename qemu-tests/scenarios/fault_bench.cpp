@@ -182,10 +182,6 @@ Result<> FaultBench::define_guest() {
 }
 
 Result<> FaultBench::use_new_drive() {
-  PCILEND_TRY(lab::eventually("the guest is up", kBoot, [&] {
-    const auto up = guest_->exec("true");
-    return up && up->code == 0;
-  }));
   PCILEND_TRY(MainJob::await_disk(*guest_));
   PCILEND_TRY(guest_->run(fmt::format("echo {} >/sys/block/nvme0n1/queue/io_timeout",
                                       std::chrono::milliseconds(kIoTimeout).count())));

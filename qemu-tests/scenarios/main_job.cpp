@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "lab/lab.h"
+
 namespace pcilend::scenarios {
 
 using namespace std::chrono_literals;
@@ -111,6 +113,11 @@ Result<> MainJob::await_guest_disk() {
 }
 
 Result<> MainJob::await_disk(const lab::Guest& guest) {
+  // Seconds; minutes on a busy machine.
+  PCILEND_TRY(lab::eventually("the guest answers", 5min, [&] {
+    const auto up = guest.exec("true");
+    return up && up->code == 0;
+  }));
   const auto disk = guest.run(
       "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done",
       {{}, 90s});
