@@ -213,7 +213,7 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 				"lost");
 	remote_event(r, PCILEND_EVENT_LEASE_LOST);
 	get_device(&r->pub.dev);
-	if (!queue_work(pcilend_wq, &r->lost_work))
+	if (!queue_work(pcilend_frontend_wq, &r->lost_work))
 		put_device(&r->pub.dev);
 }
 
@@ -459,7 +459,7 @@ static int give_back(struct remote *r)
 /* So that who lists functions after a change sees what the lender said about it before. */
 static void take_in_notices(struct remote *r)
 {
-	flush_work(&r->link->channel.notices.work);
+	pcilend_channel_flush_notices(r->link);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 

@@ -9,6 +9,8 @@
 #include "borrower.h"
 
 #define SYNC_RETRY_MS 1000
+#define SYNC_GAP_MS 200		/* between two, however often the peer gives reason for one */
+#define APPEAR_MS 60000		/* in which no more functions of a link appear than REMOTES_MAX */
 #define REMOTES_MAX 1024	/* of one link: more is not a lender, but a flood */
 
 static LIST_HEAD(remotes);
@@ -84,6 +86,11 @@ void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report 
 	report->recall_ms = U64_MAX;
 	mutex_lock(&r->lock);
 	report->info = remote->info;
+	/* What is held is held, whatever the lender says: so it can be given back. */
+	if (r->state == REMOTE_HELD) {
+		report->info.state = PCILEND_FUNCTION_BORROWED;
+		report->info.borrower = cpu_to_le32(pcilend_node);
+	}
 	report->lease = r->lease;
 	if (r->state == REMOTE_HELD && r->recalled == r->lease)
 		report->recall_ms = r->recall_at - min(r->recall_at, pcilend_now());
@@ -163,7 +170,7 @@ static void remote_work(struct work_struct *work)
 static void queue_remote_work(struct remote *r)
 {
 	get_device(&r->pub.dev);
-	if (!queue_work(pcilend_wq, &r->work))
+	if (!queue_work(pcilend_frontend_wq, &r->work))
 		put_device(&r->pub.dev);
 }
 
@@ -241,6 +248,11 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 	if (count_remotes(link) >= REMOTES_MAX) {
 		pci_warn_once(link->pdev, "more than %u functions are offered over this link: the rest is ignored\n",
 			      REMOTES_MAX);
+		return;
+	}
+	/* Each costs a device, frontends, and udev: one that shows ever new ones has to wait. */
+	if (!__ratelimit(&link->appear_limit)) {
+		queue_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(APPEAR_MS));
 		return;
 	}
 	r = remote_alloc(link, info);
@@ -396,13 +408,8 @@ static void withdraw_all(struct pcilend_link *link)
 
 static void handle_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
 {
-	bool connected = le32_to_cpu(msg->connected);
-
-	pcilend_link_set_peer_connected(link, connected);
-	if (connected)
-		pcilend_borrower_resync(link);
-	else
-		withdraw_all(link);
+	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
+	pcilend_borrower_resync(link);
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
@@ -418,7 +425,8 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 	/* All others begin with the id of a function, which must be one of the sender's. */
 	if (pcilend_id_node(le32_to_cpu(((const struct pcilend_msg_id *)payload)->id)) !=
 	    msg->peer) {
-		atomic64_inc(&link->channel.bad_messages);
+		pcilend_channel_bad(link, le32_to_cpu(pcilend_message_header(msg)->sequence),
+				    "it names a function of another node");
 		return;
 	}
 	switch (type) {
@@ -447,6 +455,11 @@ static void sync_work(struct work_struct *work)
 	u32 generation = link->sync_generation + 1;
 	struct remote *r;
 
+	WRITE_ONCE(link->synced_at, pcilend_now());
+	if (!READ_ONCE(link->peer_connected)) {
+		withdraw_all(link);
+		return;
+	}
 	WRITE_ONCE(link->sync_generation, generation);
 	if (pcilend_channel_request(link, PCILEND_MSG_SYNC, NULL, NULL)) {
 		if (pcilend_link_is_up(link, NULL))
@@ -455,7 +468,7 @@ static void sync_work(struct work_struct *work)
 		return;
 	}
 	/* The notices came before the answer, but may not have been handled yet. */
-	flush_work(&link->channel.notices.work);
+	pcilend_channel_flush_notices(link);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		bool missing;
 
@@ -472,7 +485,9 @@ static void sync_work(struct work_struct *work)
 
 void pcilend_borrower_resync(struct pcilend_link *link)
 {
-	mod_delayed_work(pcilend_wq, &link->sync, 0);
+	u64 next = READ_ONCE(link->synced_at) + SYNC_GAP_MS, now = pcilend_now();
+
+	mod_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(next > now ? next - now : 0));
 }
 
 /* One of them may have told of a reset. */
@@ -542,5 +557,6 @@ void pcilend_borrower_link_gone(struct pcilend_link *link)
 void pcilend_borrower_link_init(struct pcilend_link *link)
 {
 	INIT_DELAYED_WORK(&link->sync, sync_work);
+	ratelimit_state_init(&link->appear_limit, msecs_to_jiffies(APPEAR_MS), REMOTES_MAX);
 	init_waitqueue_head(&link->idle);
 }

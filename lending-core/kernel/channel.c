@@ -274,6 +274,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 	struct pcilend_channel *ch = &link->channel;
 
 	mutex_lock(&ch->rx_lock);
+	ch->rx_budget = PCILEND_RX_PER_BEAT;
 	mutex_lock(&ch->tx_lock);
 	if (ch->tx_open) {
 		struct pcilend_wire_area __iomem *peer = ch->peer;
@@ -323,7 +324,7 @@ int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why
 	mutex_lock(&ch->rx_lock);
 	ch->rx_tail = 0;
 	ch->rx_open = true;
-	ch->complained = false;
+	ch->rx_budget = PCILEND_RX_PER_BEAT;
 	mutex_lock(&ch->tx_lock);
 	ch->peer = peer;
 	ch->tx_head = 0;

@@ -105,13 +105,18 @@ static void notice_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.notices.work);
 	struct pcilend_channel *ch = &link->channel;
+	unsigned int left = INCOMING_MAX;
 	struct pcilend_message *msg;
 	bool lost;
 
-	while ((msg = dequeue(ch, &ch->notices))) {
+	while (left && (msg = dequeue(ch, &ch->notices))) {
 		pcilend_borrower_notice(link, msg);
 		kfree(msg);
+		left--;
 	}
+	/* Who flushes this item must not wait for a peer that never ends. */
+	if (!left)
+		queue_work(pcilend_wq, &ch->notices.work);
 
 	spin_lock(&ch->lock);
 	lost = ch->notices_lost;
@@ -121,20 +126,35 @@ static void notice_work(struct work_struct *work)
 		pcilend_borrower_notices_lost(link);
 }
 
+/* Waits for all notices that have come: those of the run that is under way, and of the next. */
+void pcilend_channel_flush_notices(struct pcilend_link *link)
+{
+	flush_work(&link->channel.notices.work);
+	flush_work(&link->channel.notices.work);
+}
+
+/*
+ * pcilend_channel_bad - count and log a message that is ignored
+ * @why: a constant sentence
+ *
+ * Process context.
+ */
+void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *why)
+{
+	atomic64_inc(&link->channel.bad_messages);
+	trace_pcilend_message_refused(link->peer_node, sequence, why);
+	if (pcilend_link_may_log(link))
+		pci_warn(link->pdev, "node %u sent a bad control message: %s\n", link->peer_node,
+			 why);
+}
+
 static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
-	struct pcilend_channel *ch = &link->channel;
 	u16 type = le16_to_cpu(header->type);
 
-	lockdep_assert_held(&ch->rx_lock);
-	atomic64_inc(&ch->bad_messages);
-	trace_pcilend_message_refused(link->peer_node, sequence, why);
-	if (!ch->complained) {
-		ch->complained = true;
-		pci_warn(link->pdev, "node %u sent a bad control message (%s); others like it are counted, not logged\n",
-			 link->peer_node, why);
-	}
+	lockdep_assert_held(&link->channel.rx_lock);
+	pcilend_channel_bad(link, sequence, why);
 	/* Answer only what really is a request of this peer's, not what a lost write left. */
 	if (le64_to_cpu(header->boot) == link->peer_boot && header->request &&
 	    le32_to_cpu(header->sequence) == sequence &&
@@ -182,7 +202,7 @@ static void rx_work(struct work_struct *work)
 	u32 head;
 
 	mutex_lock(&ch->rx_lock);
-	if (!ch->rx_open || !pcilend_area_is_current(link))
+	if (!ch->rx_open || !pcilend_area_is_current(link) || !ch->rx_budget)
 		goto out;
 	head = pcilend_area_read(&link->area->head);
 	if (head == ch->rx_tail)
@@ -191,12 +211,14 @@ static void rx_work(struct work_struct *work)
 		memset(slot, 0, sizeof(slot));
 		refuse(link, slot, head, "the ring's head is more than a ring ahead of its tail");
 		ch->rx_tail = head;
+		ch->rx_budget--;
 	}
 	/* The head before the messages that it announces. */
 	dma_rmb();
-	while (ch->rx_tail != head) {
+	while (ch->rx_tail != head && ch->rx_budget) {
 		u32 sequence = ch->rx_tail++;
 
+		ch->rx_budget--;
 		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
 		take_message(link, slot, sequence);
 	}
@@ -207,8 +229,11 @@ static void rx_work(struct work_struct *work)
 	mutex_unlock(&ch->tx_lock);
 
 	/* What came meanwhile has kicked us too, unless that doorbell was lost. */
-	if (pcilend_area_read(&link->area->head) != ch->rx_tail)
+	if (ch->rx_budget && pcilend_area_read(&link->area->head) != ch->rx_tail)
 		queue_work(pcilend_wq, &ch->rx_work);
+	else if (!ch->rx_budget && pcilend_link_may_log(link))
+		pci_warn(link->pdev, "node %u sends more than %u messages in %u ms: the rest waits\n",
+			 link->peer_node, PCILEND_RX_PER_BEAT, PCILEND_HEARTBEAT_MS);
 out:
 	mutex_unlock(&ch->rx_lock);
 }

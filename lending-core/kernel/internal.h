@@ -39,6 +39,7 @@
 #include <linux/ntb.h>
 #include <linux/pci.h>
 #include <linux/pcilend.h>
+#include <linux/ratelimit.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -59,6 +60,8 @@ extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
 extern bool pcilend_unsafe_interrupts;
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+/* For what frontends do: a lender can cause as much of it as it has functions. */
+extern struct workqueue_struct *pcilend_frontend_wq;
 
 /* A boot id; neither half is 0. */
 u64 pcilend_new_boot(void);
@@ -166,10 +169,14 @@ struct pcilend_queue {
 	struct work_struct work;
 };
 
+/* A flood gets no more of this host than that. */
+#define PCILEND_RX_PER_BEAT 2048
+
 struct pcilend_channel {
 	struct mutex rx_lock;		/* our ring */
 	bool rx_open;			/* rx_lock */
 	u32 rx_tail;			/* rx_lock: messages taken from our ring */
+	u32 rx_budget;			/* rx_lock: messages to be taken before our next beat */
 	struct work_struct rx_work;
 
 	struct mutex tx_lock;		/* the peer's ring */
@@ -190,7 +197,6 @@ struct pcilend_channel {
 	bool notices_lost;		/* lock: a notice found its queue full */
 	struct pcilend_queue requests;
 	struct pcilend_queue notices;
-	bool complained;		/* rx_lock: a bad message was logged in this session */
 
 	atomic64_t tx_messages;
 	atomic64_t rx_messages;
@@ -205,6 +211,8 @@ void pcilend_channel_resume(struct pcilend_link *link);
 void pcilend_channel_close(struct pcilend_link *link);
 void pcilend_channel_beat(struct pcilend_link *link);
 void pcilend_channel_look(struct pcilend_link *link);
+void pcilend_channel_flush_notices(struct pcilend_link *link);
+void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *why);
 int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payload);
 int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32 request,
 			   u16 status, const void *payload);
@@ -238,6 +246,8 @@ struct pcilend_link {
 	dma_addr_t area_dma;
 	struct pcilend_channel channel;
 
+	struct ratelimit_state log_limit;	/* of lines that the peer can provoke */
+
 	struct delayed_work work;	/* handshake: the only one to change state and peer */
 	struct delayed_work tick;	/* heartbeat */
 	bool published;			/* handshake: the peer can have seen our scratchpads */
@@ -267,6 +277,8 @@ struct pcilend_link {
 	/* borrower's side */
 	struct delayed_work sync;
 	u32 sync_generation;		/* of the last SYNC that was asked for */
+	u64 synced_at;			/* ms, when that was */
+	struct ratelimit_state appear_limit;
 	wait_queue_head_t idle;		/* woken when a remote function of this link is gone */
 };
 
@@ -280,6 +292,7 @@ bool pcilend_link_is_adapter(struct pci_dev *pdev);
 bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
 void pcilend_link_kick_peer(struct pcilend_link *link);
+bool pcilend_link_may_log(struct pcilend_link *link);
 void pcilend_link_restart(struct pcilend_link *link);
 void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected);
 void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,

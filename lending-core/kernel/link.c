@@ -124,6 +124,12 @@ void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected)
 		pcilend_event_link(link);
 }
 
+/* Before each line of the log that the peer can provoke, however often. */
+bool pcilend_link_may_log(struct pcilend_link *link)
+{
+	return __ratelimit(&link->log_limit);
+}
+
 /* Called by probe and the handshake. @reason: for people; "" if there is nothing to say. */
 void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
 			    const char *reason)
@@ -143,14 +149,19 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 		return;
 
 	trace_pcilend_link_state(pci_name(link->pdev), node, former, state, reason);
+	pcilend_event_link(link);
+	if (state != PCILEND_LINK_REFUSED && state != PCILEND_LINK_UP &&
+	    former != PCILEND_LINK_UP)
+		return;
+	if (!pcilend_link_may_log(link))
+		return;
 	if (state == PCILEND_LINK_REFUSED)
 		pci_warn(link->pdev, "pcilend: link can't be used: %s\n", reason);
 	else if (state == PCILEND_LINK_UP)
 		pci_info(link->pdev, "pcilend: link to node %u is up\n", node);
-	else if (former == PCILEND_LINK_UP)
+	else
 		pci_info(link->pdev, "pcilend: link to node %u is down%s%s\n", node,
 			 *reason ? ": " : "", reason);
-	pcilend_event_link(link);
 }
 
 void pcilend_link_kick_peer(struct pcilend_link *link)
@@ -290,6 +301,8 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 		return -ENOMEM;
 	kref_init(&link->ref);
 	spin_lock_init(&link->state_lock);
+	ratelimit_state_init(&link->log_limit, DEFAULT_RATELIMIT_INTERVAL,
+			     DEFAULT_RATELIMIT_BURST);
 	link->ntb = ntb;
 	link->pdev = pci_dev_get(ntb->pdev);
 	link->boot = pcilend_new_boot();

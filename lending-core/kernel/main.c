@@ -20,6 +20,7 @@ u64 pcilend_boot;
 unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
 bool pcilend_unsafe_interrupts;
 struct workqueue_struct *pcilend_wq;
+struct workqueue_struct *pcilend_frontend_wq;
 
 atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
 
@@ -95,12 +96,15 @@ static int __init pcilend_init(void)
 	pcilend_boot = pcilend_new_boot();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
-	if (!pcilend_wq)
-		return -ENOMEM;
+	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
+	if (!pcilend_wq || !pcilend_frontend_wq) {
+		err = -ENOMEM;
+		goto err_workqueues;
+	}
 
 	err = pcilend_bus_register();
 	if (err)
-		goto err_workqueue;
+		goto err_workqueues;
 	err = pcilend_lender_init();
 	if (err)
 		goto err_bus;
@@ -121,8 +125,11 @@ err_lender:
 	pcilend_lender_exit();
 err_bus:
 	pcilend_bus_unregister();
-err_workqueue:
-	destroy_workqueue(pcilend_wq);
+err_workqueues:
+	if (pcilend_frontend_wq)
+		destroy_workqueue(pcilend_frontend_wq);
+	if (pcilend_wq)
+		destroy_workqueue(pcilend_wq);
 	return err;
 }
 
@@ -133,6 +140,7 @@ static void __exit pcilend_exit(void)
 	pcilend_netlink_exit();
 	pcilend_lender_exit();
 	pcilend_bus_unregister();
+	destroy_workqueue(pcilend_frontend_wq);
 	destroy_workqueue(pcilend_wq);
 }
 
