@@ -324,6 +324,7 @@ static void handle_function(struct pcilend_link *link, const struct pcilend_mess
 	const struct pcilend_msg_function *info = pcilend_message_payload(msg);
 	u32 sequence = le32_to_cpu(pcilend_message_header(msg)->sequence);
 	struct remote *r = remote_find(le32_to_cpu(info->id));
+	bool news;
 
 	if (!r) {
 		appear(link, info);
@@ -337,13 +338,15 @@ static void handle_function(struct pcilend_link *link, const struct pcilend_mess
 		withdraw(r);
 		goto out;
 	}
+	news = r->absent || memcmp(&r->pub.info, info, sizeof(*info));
 	r->pub.info = *info;
 	r->generation = READ_ONCE(link->sync_generation);
 	r->absent = false;
 	mutex_unlock(&r->lock);
 
 	compare_lease(r, info, sequence);
-	remote_event(r, PCILEND_EVENT_FUNCTION);
+	if (news)
+		remote_event(r, PCILEND_EVENT_FUNCTION);
 out:
 	remote_put(r);
 }
