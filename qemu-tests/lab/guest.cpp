@@ -20,6 +20,7 @@ std::vector<std::string> guest_call(const std::string& guest, bool input, bool t
   std::vector<std::string> call = {kAgentInHost, "call"};
   if (!input) call.emplace_back("-n");
   if (terminal) call.emplace_back("-t");
+  if (patience > 1) call.insert(call.end(), {"-w", fmt::format("{}", patience.load())});
   call.push_back(guest_agent_socket(guest));
   call.emplace_back("--");
   return call;

@@ -127,7 +127,8 @@ class Host {
   void forget_log();
   // The kernel log since the mark (or the lab's beginning), boots in between included.
   [[nodiscard]] std::string log() const;
-  // Failure that lists what log() has in it that must not be there.
+  // Failure that lists what log() has in it that must not be there; with the debug kernel also what
+  // has leaked since the last call, and which checker has switched itself off.
   [[nodiscard]] Result<> check_log(const Expected& expected = {}) const;
 
   // A guest of the lab's image on this host, with the functions of these ids.
@@ -142,6 +143,8 @@ class Host {
                          const ExecOptions& options) const;
   Result<Running> start_as(const std::string& who, const Command& command,
                            const ExecOptions& options) const;
+
+  [[nodiscard]] Result<std::vector<LogFinding>> ask_checkers() const;
 
   Machine machine_;
   Transcript& transcript_;

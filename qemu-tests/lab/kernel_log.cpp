@@ -14,18 +14,29 @@ struct Pattern {
 
 // The wording is that of Linux 6.12 and 7.2: lib/dump_stack, kernel/panic.c, kernel/watchdog.c,
 // kernel/hung_task.c, kernel/rcu/tree_stall.h, kernel/locking/lockdep.c, mm/kasan/report.c,
-// mm/kmemleak.c, lib/ubsan.c, lib/refcount.c, drivers/iommu.
+// mm/kmemleak.c, lib/ubsan.c, lib/refcount.c, lib/debugobjects.c, kernel/dma/debug.c,
+// kernel/workqueue.c, drivers/iommu.
 const std::vector<Pattern>& patterns() {
   const auto flags = std::regex::ECMAScript | std::regex::optimize;
   static const std::vector<Pattern> list = {
       {"panic", std::regex("Kernel panic - not syncing", flags)},
-      {"memory", std::regex("BUG: KASAN|BUG: KFENCE|BUG: KMSAN|BUG: KCSAN|UBSAN:", flags)},
+      // A checker that has given up: from here on it finds nothing.
+      {"blind", std::regex("turning off the locking correctness validator|lockdep is turned off|"
+                           "BUG: MAX_[A-Z_]+ too low|ODEBUG disabled|"
+                           "DMA-API: .*(disabling|disabled|out of memory)|"
+                           "kmemleak: (Cannot allocate|Memory pool empty|.*detector disabled)",
+                           flags)},
+      {"memory", std::regex("ODEBUG: |BUG: KASAN|BUG: KFENCE|BUG: KMSAN|BUG: KCSAN|UBSAN:", flags)},
       {"memory", std::regex("BUG: Bad page|BUG .*: .*(Poison|Redzone|Object) overwritten", flags)},
       {"memory", std::regex("list_(add|del) corruption|slab.*leaked|Objects remaining", flags)},
       {"leak", std::regex("kmemleak: [1-9][0-9]* new suspected|unreferenced object 0x", flags)},
       {"lockup", std::regex("soft lockup|hard LOCKUP|hung_task:|blocked for more than", flags)},
-      {"lockup", std::regex("rcu: INFO: .*stall|self-detected stall", flags)},
+      {"lockup", std::regex("rcu: INFO: .*stall|self-detected stall|"
+                            "kthread starved for|BUG: workqueue lockup",
+                            flags)},
       {"lockdep", std::regex("possible (circular|recursive|irq lock inversion)|"
+                             "lock order detected|trying to register non-static key|"
+                             "workqueue leaked atomic, lock or RCU|"
                              "inconsistent lock state|suspicious RCU usage|"
                              "bad unlock balance|held lock freed|lock held when returning|"
                              "Invalid wait context",
@@ -35,7 +46,9 @@ const std::vector<Pattern>& patterns() {
                           "stack segment:|kernel tried to execute",
                           std::regex::ECMAScript | std::regex::optimize | std::regex::icase)},
       {"oops", std::regex("BUG: ", flags)},
-      {"warning", std::regex("WARNING: |refcount_t: |scheduling while atomic", flags)},
+      {"warning", std::regex("WARNING: |refcount_t: |scheduling while atomic|"
+                             "DMA-API: .*(device driver|mapping sg|overlapping mappings)",
+                             flags)},
       {"warning", std::regex("cannot create duplicate filename|nobody cared|"
                              "sleeping function called from invalid context",
                              flags)},

@@ -193,6 +193,8 @@ Lab::Lab(State state, Layout layout, Transcript::Sink sink, bool owned)
       rogue_(layout_.rogue_control()),
       transcript_(std::make_unique<Transcript>(std::move(sink))),
       owned_(owned) {
+  const Kernel* kernel = find_kernel(state_.kernel);
+  patience = kernel ? kernel->patience : 1;
   for (size_t i = 0; i < state_.hosts.size(); ++i)
     hosts_.push_back(std::make_unique<Host>(
         Machine(static_cast<int>(i) + 1, layout_, state_.hosts[i]), *transcript_));
@@ -317,7 +319,7 @@ Result<> Lab::update(const Progress& progress) {
 Result<> eventually(std::string_view what, std::chrono::milliseconds within,
                     const std::function<bool()>& condition) {
   if (wait_until(Deadline(within), condition, 50ms)) return {};
-  return fail(ErrorClass::State, "not within {} ms: {}", within.count(), what);
+  return fail(ErrorClass::State, "not within {} ms: {}", (within * patience.load()).count(), what);
 }
 
 }  // namespace pcilend::lab

@@ -156,8 +156,8 @@ Result<> Options::check() const {
   if (nodes() > kMaxHosts)
     return fail(ErrorClass::Usage, "--rogue: takes the place of a host: at most {} hosts with it",
                 kMaxHosts - 1);
-  if (kernel != "6.12" && kernel != "7.2")
-    return fail(ErrorClass::Usage, "--kernel '{}': it is 6.12 or 7.2", kernel);
+  if (!find_kernel(kernel))
+    return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kKernelNames);
   for (const auto& [host, mib] : memory)
     if (host > hosts)
       return fail(ErrorClass::NotFound, "--memory '{}:{}': the lab has hosts host1 to {}",
@@ -171,7 +171,8 @@ Result<> Options::check() const {
 
 int Options::memory_of(int host) const {
   const auto at = memory.find(host);
-  return at == memory.end() ? kDefaultMemory : at->second;
+  const Kernel* known = find_kernel(kernel);
+  return (at == memory.end() ? kDefaultMemory : at->second) + (known ? known->memory : 0);
 }
 
 std::string host_name(int number) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/kernels.h"
 #include "pcilend/result.h"
 
 namespace pcilend::lab {
@@ -49,9 +50,9 @@ struct DeviceOption {
 struct Options {
   std::string name = "default";  // of the lab: letters, digits, '.', '_', '-'; at most 32
   int hosts = 2;
-  std::string kernel = "6.12";
+  std::string kernel = default_kernel();
   Iommu iommu = Iommu::Intel;
-  std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others
+  std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
   bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
@@ -65,6 +66,7 @@ struct Options {
   // Everything that can be known to be wrong before anything is started.
   [[nodiscard]] Result<> check() const;
 
+  // MiB, with what the kernel takes for itself.
   [[nodiscard]] int memory_of(int host) const;
   // Nodes of the fabric: the hosts, and the rogue behind them.
   [[nodiscard]] int nodes() const { return hosts + (rogue ? 1 : 0); }

@@ -36,6 +36,7 @@ std::string kernel_line(const Options& options, int host) {
   // too: leases must outlast the longest command of a lent device.
   line += fmt::format(" tsc=reliable lab.host={} lab.node={} pcilend.lease_ms=30000",
                       host_name(host), node_id(host));
+  if (const Kernel* kernel = find_kernel(options.kernel)) line += kernel->arguments;
   if (const auto more = options.kernel_arguments.find(host); more != options.kernel_arguments.end())
     line += fmt::format(" {}", fmt::join(more->second, " "));
   return line;

@@ -189,7 +189,7 @@ Result<> Session::turn(Watch& watch, const Limits& limits) {
     if (std::string why = limits.obituary(); !why.empty())
       return fail(ErrorClass::Unreachable, "{}", why);
   }
-  if (now - last_word_ > limits.silence)
+  if (now - last_word_ > limits.silence * patience.load())
     return fail(ErrorClass::Unreachable, "no word from the agent for {:.1f} s",
                 std::chrono::duration<double>(limits.silence).count());
   return {};

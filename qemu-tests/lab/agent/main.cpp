@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // pcilend-lab-agent: runs commands inside the lab's hosts and guests for whoever is outside.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,11 @@ using namespace std::chrono_literals;
 constexpr char kUsage[] =
     "usage: pcilend-lab-agent serve --port /dev/virtio-ports/NAME\n"
     "         serves the virtio-serial ports NAME, NAME.1, NAME.2…\n"
-    "       pcilend-lab-agent call [-n] [-t] SOCKET -- CMD…\n"
+    "       pcilend-lab-agent call [-n] [-t] [-w N] SOCKET -- CMD…\n"
     "         runs CMD behind the agent that SOCKET, SOCKET.1… lead to; its exit status is this\n"
     "         program's, 255 if it did not run to its end\n"
-    "         -n  CMD's stdin is /dev/null    -t  give CMD a terminal\n";
+    "         -n  CMD's stdin is /dev/null    -t  give CMD a terminal\n"
+    "         -w  wait N times as long as usual\n";
 
 int say(const Error& error) {
   fmt::print(stderr, "pcilend-lab-agent: {}\n", error.message);
@@ -46,6 +49,8 @@ int call(std::vector<std::string> arguments) {
       how.input = false;
     else if (arguments[at] == "-t")
       how.terminal = true;
+    else if (arguments[at] == "-w" && at + 1 < arguments.size())
+      patience = std::max(1, std::atoi(arguments[++at].c_str()));
     else
       return usage();
   }

@@ -144,6 +144,10 @@ TEST(Commands, AreLinesForTheShellOrWords) {
 TEST(GuestCalls, GoToTheGuestsSocket) {
   EXPECT_THAT(guest_call("g", true, false),
               ElementsAre(kAgentInHost, "call", "/run/pcilend-lab/guests/g.sock", "--"));
+  patience = 4;
+  EXPECT_THAT(guest_call("g", true, false),
+              ElementsAre(kAgentInHost, "call", "-w", "4", "/run/pcilend-lab/guests/g.sock", "--"));
+  patience = 1;
   EXPECT_THAT(guest_call("g", false, true), ElementsAre(kAgentInHost, "call", "-n", "-t",
                                                         "/run/pcilend-lab/guests/g.sock", "--"));
 }

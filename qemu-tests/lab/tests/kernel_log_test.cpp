@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/leaks.h"
 #include "lab/transcript.h"
 
 namespace pcilend::lab {
@@ -95,10 +96,89 @@ TEST(KernelLog, EachKindIsKnown) {
        "iommu fault"},
       {"DMAR: [INTR-REMAP] Request device [00:10.0] fault index 0x0 [fault reason 0x26]",
        "iommu fault"},
+      {"INFO: trying to register non-static key.", "lockdep"},
+      {"WARNING: HARDIRQ-safe -> HARDIRQ-unsafe lock order detected", "lockdep"},
+      {"WARNING: possible irq lock inversion dependency detected", "lockdep"},
+      {"WARNING: bad unlock balance detected!", "lockdep"},
+      {"WARNING: held lock freed!", "lockdep"},
+      {"WARNING: lock held when returning to user space!", "lockdep"},
+      {"BUG: workqueue leaked atomic, lock or RCU: kworker/0:1[9]", "lockdep"},
+      {"BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 31s!", "lockup"},
+      {"rcu: rcu_preempt kthread starved for 5250 jiffies! g10649 f0x2", "lockup"},
+      {"turning off the locking correctness validator.", "blind"},
+      {"BUG: MAX_LOCKDEP_ENTRIES too low!", "blind"},
+      {"INFO: lockdep is turned off.", "blind"},
+      {"ODEBUG: Out of memory. ODEBUG disabled", "blind"},
+      {"DMA-API: debugging out of memory - disabling", "blind"},
+      {"DMA-API: cacheline tracking ENOMEM, dma-debug disabled", "blind"},
+      {"kmemleak: Cannot allocate a kmemleak_object structure", "blind"},
+      {"kmemleak: Kernel memory leak detector disabled", "blind"},
+      {"ODEBUG: free active (active state 0) object: ffff888004a1c0a8 object type: timer_list "
+       "hint: pcilend_link_beat+0x0/0x120 [pcilend]",
+       "memory"},
+      {"DMA-API: ntb_hw_amd 0000:00:04.0: device driver frees DMA memory it has not allocated "
+       "[device address=0x00000000fffff000] [size=4096 bytes]",
+       "warning"},
+      {"UBSAN: shift-out-of-bounds in /src/lending-core/core/ranges.c:41:20", "memory"},
+      {"BUG: KASAN: vmalloc-out-of-bounds in pcilend_ring_copy+0x88/0x110 [pcilend]", "memory"},
       {"AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0002 address=0x1000 flags=0x0020]",
        "iommu fault"},
   };
   for (const auto& [line, kind] : samples) EXPECT_THAT(kinds(line), ElementsAre(kind)) << line;
+}
+
+TEST(KernelLog, CheckersThatStartAreNoFinding) {
+  EXPECT_THAT(scan_kernel_log("DMA-API: preallocated 65536 debug entries\n"
+                              "DMA-API: debugging enabled by kernel config\n"
+                              "DMA-API: dma_debug_entry pool grown to 131072 (200%)\n"
+                              "kmemleak: Kernel memory leak detector initialized (mem pool "
+                              "available: 38013)\n"
+                              "Running RCU self tests\n"),
+              IsEmpty());
+}
+
+constexpr std::string_view kLeakReport =
+    R"(unreferenced object 0xffff888005b1f400 (size 256):
+  comm "pcilend", pid 311, jiffies 4294902155
+  hex dump (first 32 bytes):
+    00 01 00 00 00 00 ad de 22 01 00 00 00 00 ad de  ........".......
+    70 63 69 6c 65 6e 64 00 00 00 00 00 00 00 00 00  pcilend.........
+  backtrace (crc 7d2a1c40):
+    __kmalloc_cache_noprof+0x1e6/0x2a0
+    pcilend_lender_add+0x5e/0x210 [pcilend]
+    genl_family_rcv_msg_doit+0x148/0x1b0
+unreferenced object 0xffffc90000231000 (size 4096):
+  comm "udevd", pid 88, jiffies 4294900000
+  backtrace (crc 0):
+    __vmalloc_node_range_noprof+0x9a/0x1000
+)";
+
+TEST(Leaks, AreReadWithTheirTrace) {
+  EXPECT_THAT(parse_leaks(kLeakReport),
+              ElementsAre(Leak{"unreferenced object 0xffff888005b1f400 (size 256):",
+                               "pcilend",
+                               {"__kmalloc_cache_noprof+0x1e6/0x2a0",
+                                "pcilend_lender_add+0x5e/0x210 [pcilend]",
+                                "genl_family_rcv_msg_doit+0x148/0x1b0"}},
+                          Leak{"unreferenced object 0xffffc90000231000 (size 4096):",
+                               "udevd",
+                               {"__vmalloc_node_range_noprof+0x9a/0x1000"}}));
+  EXPECT_THAT(parse_leaks(""), IsEmpty());
+  EXPECT_THAT(parse_leaks("    a line of nothing\n"), IsEmpty());
+}
+
+TEST(Leaks, AndBlindCheckersAreFindings) {
+  EXPECT_THAT(checker_findings(""), IsEmpty());
+  EXPECT_THAT(checker_findings("off: lockdep\noff: DMA-API debugging\n"),
+              ElementsAre(LogFinding{"blind", "off: lockdep"},
+                          LogFinding{"blind", "off: DMA-API debugging"}));
+  const auto findings = checker_findings("off: lockdep\n" + std::string(kLeakReport));
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[1].kind, "leak");
+  EXPECT_EQ(findings[1].line,
+            "unreferenced object 0xffff888005b1f400 (size 256): by pcilend: "
+            "__kmalloc_cache_noprof+0x1e6/0x2a0 < pcilend_lender_add+0x5e/0x210 [pcilend] < "
+            "genl_family_rcv_msg_doit+0x148/0x1b0");
 }
 
 TEST(KernelLog, EveryFormOfALineIsRead) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/deadline.h"
+
 namespace pcilend::lab {
 namespace {
 
@@ -80,6 +82,9 @@ TEST(LabOptions, TakeMemoryAndDevices) {
   ASSERT_TRUE(options.add_device("host1:e1000e,mac=52:54:00:00:00:01"));
   EXPECT_EQ(options.memory_of(1), kDefaultMemory);
   EXPECT_EQ(options.memory_of(2), 4096);
+  options.kernel = "6.12-debug";
+  EXPECT_EQ(options.memory_of(1), kDefaultMemory + find_kernel("6.12-debug")->memory);
+  EXPECT_EQ(options.memory_of(2), 4096 + find_kernel("6.12-debug")->memory);
   EXPECT_EQ(options.devices.at(0).host, 1);
   EXPECT_EQ(options.devices.at(0).device.text(), "e1000e,mac=52:54:00:00:00:01");
   EXPECT_TRUE(options.check());
@@ -110,7 +115,8 @@ TEST(LabOptions, AreCheckedAsAWhole) {
   };
   EXPECT_EQ(with([](Options& o) { o.hosts = 0; }), "--hosts 0: a lab has 1 to 13 hosts");
   EXPECT_EQ(with([](Options& o) { o.hosts = 14; }), "--hosts 14: a lab has 1 to 13 hosts");
-  EXPECT_EQ(with([](Options& o) { o.kernel = "6.1"; }), "--kernel '6.1': it is 6.12 or 7.2");
+  EXPECT_EQ(with([](Options& o) { o.kernel = "6.1"; }),
+            "--kernel '6.1': it is 6.12, 6.12-debug or 7.2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_memory("host3:1024")); }),
             "--memory 'host3:1024': the lab has hosts host1 to host2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_device("host3:edu")); }),
@@ -129,6 +135,20 @@ TEST(Iommus, HaveNames) {
   for (const Iommu iommu : {Iommu::Intel, Iommu::Amd, Iommu::Off})
     EXPECT_EQ(parse_iommu(to_string(iommu)), iommu);
   EXPECT_EQ(parse_iommu("arm").error().message, "--iommu 'arm': it is intel, amd or off");
+}
+
+TEST(LabOptions, TheDebugKernelTakesItsTime) {
+  const Kernel* debug = find_kernel("6.12-debug");
+  ASSERT_NE(debug, nullptr);
+  EXPECT_GT(debug->patience, find_kernel("6.12")->patience);
+  EXPECT_EQ(find_kernel("6.12-"), nullptr);
+
+  patience = debug->patience;
+  const Deadline long_deadline(std::chrono::seconds(10));
+  patience = 1;
+  const Deadline deadline(std::chrono::seconds(10));
+  EXPECT_GT(long_deadline.milliseconds(), (debug->patience - 1) * 10'000);
+  EXPECT_LE(deadline.milliseconds(), 10'000);
 }
 
 }  // namespace
