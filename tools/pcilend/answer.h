@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pcilend/model.h"
+#include "policy_answer.h"
 
 namespace pcilend {
 
@@ -86,9 +87,9 @@ struct SnapshotAnswer {
 
 struct NothingAnswer {};
 
-using Answer =
-    std::variant<NothingAnswer, FunctionsAnswer, LinksAnswer, Node, HostdevsAnswer, ConfigAnswer,
-                 StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer, SnapshotAnswer>;
+using Answer = std::variant<NothingAnswer, FunctionsAnswer, LinksAnswer, Node, HostdevsAnswer,
+                            ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
+                            SnapshotAnswer, RestoreAnswer, FiltersAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

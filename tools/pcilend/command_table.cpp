@@ -5,6 +5,7 @@ namespace pcilend {
 namespace {
 
 constexpr std::string_view kLender = "On the lender";
+constexpr std::string_view kConfiguration = "Lending by itself";
 constexpr std::string_view kBorrower = "On the borrower";
 constexpr std::string_view kBoth = "On any host";
 
@@ -45,6 +46,18 @@ const CommandOption kEmulated{"--emulated", "", "as its borrower's driver sees i
 const CommandOption kHex{"-x,--hex", "", "all bytes too", &Options::hex};
 const CommandOption kCount{"--count", "N", "end after so many events", &Options::count};
 const CommandOption kTimeout{"--timeout", "SECONDS", "end after so long", &Options::timeout};
+
+const CommandOption kDevice{"-d,--device", "ID", "[VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci",
+                            &Options::device};
+const CommandOption kSlot{"-s,--slot", "SLOT", "[[[[DOMAIN]:]BUS]:][DEVICE][.[FUNCTION]], as lspci",
+                          &Options::slot};
+const CommandOption kList{"-l,--list", "", "show the filters", &Options::list};
+const CommandOption kRemove{"--remove", "", "remove this filter; nothing else changes",
+                            &Options::remove};
+const CommandOption kRestored{"--device", "BDF", "this function only, and no connections",
+                              &Options::device};
+const CommandOption kDryRun{"--dry-run", "", "only say what would be done", &Options::dry_run};
+const CommandOption kFile{"--file", "FILE", "instead of /etc/pcilend/saved.json", &Options::file};
 
 CommandOption force(std::string_view help) {
   return {"-f,--force", "", help, &Options::force};
@@ -93,6 +106,36 @@ const std::vector<Command>& commands() {
        {kBdf},
        {kJson},
        command_release_quarantine},
+      {kConfiguration,
+       "add-filter",
+       "add functions that match, now and when they are plugged in",
+       {},
+       {kJson, kDevice, kSlot, kLabel, kList, kRemove},
+       command_add_filter},
+      {kConfiguration,
+       "available-filter",
+       "add them and make them available",
+       {},
+       {kJson, kDevice, kSlot, kLabel, kList, kRemove, force("take them though disks are in use")},
+       command_available_filter},
+      {kConfiguration,
+       "unavailable-filter",
+       "never make them available",
+       {},
+       {kJson, kDevice, kSlot, kList, kRemove},
+       command_unavailable_filter},
+      {kConfiguration,
+       "save",
+       "write connections and functions to /etc/pcilend",
+       {},
+       {kJson, kFile},
+       command_save},
+      {kConfiguration,
+       "restore",
+       "make all as /etc/pcilend says",
+       {},
+       {kJson, kDryRun, kRestored},
+       command_restore},
       {kBoth,
        "list",
        "list functions of this host and of its peers",

@@ -18,6 +18,12 @@ Result<Answer> command_allow(Session& session, const Options& options);
 Result<Answer> command_label(Session& session, const Options& options);
 Result<Answer> command_release_quarantine(Session& session, const Options& options);
 
+Result<Answer> command_add_filter(Session& session, const Options& options);
+Result<Answer> command_available_filter(Session& session, const Options& options);
+Result<Answer> command_unavailable_filter(Session& session, const Options& options);
+Result<Answer> command_save(Session& session, const Options& options);
+Result<Answer> command_restore(Session& session, const Options& options);
+
 // Borrower.
 Result<Answer> command_borrow(Session& session, const Options& options);
 Result<Answer> command_return(Session& session, const Options& options);

@@ -5,6 +5,7 @@
 #include "print.h"
 #include "print_config.h"
 #include "print_events.h"
+#include "print_policy.h"
 #include "print_status.h"
 
 namespace pcilend {
@@ -39,6 +40,9 @@ struct JsonPrinter {
   Result<Json> operator()(const SnapshotAnswer& answer) const {
     return snapshot_json(answer, names);
   }
+  Result<Json> operator()(const RestoreAnswer& answer) const { return policy_json(answer); }
+  Result<Json> operator()(const FiltersAnswer& answer) const { return policy_json(answer); }
+  Result<Json> operator()(const SavedAnswer& answer) const { return policy_json(answer); }
 };
 
 }  // namespace

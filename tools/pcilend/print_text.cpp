@@ -9,6 +9,7 @@
 #include "print.h"
 #include "print_config.h"
 #include "print_events.h"
+#include "print_policy.h"
 #include "print_status.h"
 #include "text.h"
 
@@ -244,6 +245,9 @@ struct TextPrinter {
   Result<std::string> operator()(const SnapshotAnswer& answer) const {
     return snapshot_text(answer, names);
   }
+  Result<std::string> operator()(const RestoreAnswer& answer) const { return policy_text(answer); }
+  Result<std::string> operator()(const FiltersAnswer& answer) const { return policy_text(answer); }
+  Result<std::string> operator()(const SavedAnswer& answer) const { return policy_text(answer); }
 };
 
 }  // namespace

@@ -31,6 +31,12 @@ struct Options {
   std::string frontend;
   std::string owner;
   std::string label;
+  std::string slot;    // lspci's -s
+  std::string device;  // lspci's -d, or an address
+  std::string file;
+  bool list = false;
+  bool remove = false;
+  bool dry_run = false;
   std::optional<std::string> reserved_for;
   std::optional<uint32_t> ttl;  // seconds, as all times here
   std::optional<uint32_t> grace;

@@ -44,6 +44,11 @@ std::vector<std::string> needs_attention(const StatusAnswer& status) {
 int exit_status(const Answer& answer) {
   if (const auto* const status = std::get_if<StatusAnswer>(&answer))
     return needs_attention(*status).empty() ? 0 : kNeedsAttention;
+  if (const auto* const restored = std::get_if<RestoreAnswer>(&answer))
+    return std::none_of(restored->steps.begin(), restored->steps.end(),
+                        [](const policy::Step& s) { return s.outcome == policy::Outcome::Failed; })
+               ? 0
+               : kNeedsAttention;
   if (const auto* const check = std::get_if<CheckAnswer>(&answer))
     return std::none_of(check->findings.begin(), check->findings.end(),
                         [](const Finding& f) { return f.level == Finding::Level::Wrong; })

@@ -74,7 +74,7 @@ TEST_F(ManPage, DescribesEveryCommandWithItsOptions) {
     const size_t at = text.find("\n.B pcilend " + name + (command.arguments.empty() ? "" : " "));
     ASSERT_NE(at, std::string::npos) << name;
     const std::string synopsis = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
-    EXPECT_EQ(matches(synopsis, "(--[a-z]+)"), options_of(*parser_->get_subcommand(name)))
+    EXPECT_EQ(matches(synopsis, "(--[a-z-]+)"), options_of(*parser_->get_subcommand(name)))
         << synopsis;
     for (const auto& argument : command.arguments) {
       std::string word(argument.name);
@@ -88,7 +88,7 @@ TEST_F(ManPage, DescribesEveryOption) {
   Words all{"--help", "--version"};
   for (const auto& command : commands())
     all.merge(options_of(*parser_->get_subcommand(std::string(command.name))));
-  EXPECT_EQ(matches(section("OPTIONS"), "\n\\.BI? [^\n]*(--[a-z]+)"), all);
+  EXPECT_EQ(matches(section("OPTIONS"), "\n\\.BI? [^\n]*(--[a-z-]+)"), all);
 }
 
 TEST_F(ManPage, NamesEveryColumn) {
