@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "answer.h"
 #include "host.h"
 
 namespace pcilend::test {
