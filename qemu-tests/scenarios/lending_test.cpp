@@ -33,6 +33,7 @@ size_t count(const std::vector<std::string>& lines, const std::string& line) {
  *   nvme driver has it again
  */
 TEST_F(TwoHosts, ForcedRevocationUnderARunningGuest) {
+  expect_stopped_accesses();
   ASSERT_OK(job().lend());
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());
@@ -94,6 +95,7 @@ TEST_F(TwoHosts, AGuestThatIsAskedLetsGo) {
  *   taken when the time is over     guest lives on, without the drive
  */
 TEST_F(TwoHosts, WhatIsNotReturnedInTimeIsTaken) {
+  expect_stopped_accesses();
   ASSERT_OK(job().lend());
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());

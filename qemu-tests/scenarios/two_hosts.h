@@ -36,6 +36,13 @@ class TwoHosts : public testing::Test {
   [[nodiscard]] MainJob& job() { return *job_; }
   // Lines of the kernel log that this scenario provokes.
   void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
+  // A guest does not know at once that its function was taken. What it still does to the BAR is
+  // stopped by the lender's IOMMU: faults of the adapter (00:04.0) in the export region.
+  void expect_stopped_accesses() {
+    expect_in_log("DMAR: DRHD: handling fault status reg");
+    expect_in_log(
+        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+  }
 
   static std::optional<lab::Lab> lab_;
 

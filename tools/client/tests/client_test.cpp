@@ -47,14 +47,16 @@ class ClientTest : public testing::Test {
     return opened ? std::move(*opened) : nullptr;
   }
 
-  // Text of an attribute in a request; the family look-up is request 0.
+  // Text of an attribute in a request, empty for a flag; the family look-up is request 0.
   std::string text_in_request(size_t index, uint16_t type) {
     const auto* head = reinterpret_cast<const nlmsghdr*>(log_.requests.at(index).data());
     const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(head, GENL_HDRLEN));
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(head));
     for (; mnl_attr_ok(a, static_cast<int>(end - reinterpret_cast<const char*>(a)));
          a = mnl_attr_next(a)) {
-      if (mnl_attr_get_type(a) == type) return mnl_attr_get_str(a);
+      if (mnl_attr_get_type(a) != type) continue;
+      const auto* text = static_cast<const char*>(mnl_attr_get_payload(a));
+      return {text, strnlen(text, mnl_attr_get_payload_len(a))};
     }
     return "absent";
   }
