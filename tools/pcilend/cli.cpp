@@ -2,39 +2,21 @@
 #include "cli.h"
 
 #include <algorithm>
-#include <numeric>
 #include <ostream>
 
 #include "parser.h"
+#include "pcilend/nearest.h"
 #include "print.h"
 
 namespace pcilend {
 namespace {
 
-// Single-character edits between two words (Levenshtein).
-size_t edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0u);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 Error unknown_command(std::string_view word) {
-  const auto nearest = std::min_element(commands().begin(), commands().end(),
-                                        [&](const Command& a, const Command& b) {
-                                          return edits(word, a.name) < edits(word, b.name);
-                                        });
-  if (edits(word, nearest->name) <= 2)
-    return {ErrorClass::Usage,
-            fmt::format("no command '{}': did you mean '{}'?", word, nearest->name)};
+  std::vector<std::string_view> names;
+  names.reserve(commands().size());
+  for (const auto& command : commands()) names.push_back(command.name);
+  if (const auto meant = nearest(word, names))
+    return {ErrorClass::Usage, fmt::format("no command '{}': did you mean '{}'?", word, *meant)};
   return {ErrorClass::Usage, fmt::format("no command '{}': 'pcilend --help' lists them", word)};
 }
 
