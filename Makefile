@@ -9,11 +9,11 @@ ROUNDS ?= 20
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build image modules demo lab lab-update test test-unit test-lab soak fuzz sim bench check format clean
+.PHONY: help deps build image modules demo lab lab-update test test-all test-unit test-lab test-debug soak devices-table fuzz sim bench bench-lab check format clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: KERNEL=6.12|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX; PCILEND_CACHE is the cache (/var/cache/pcilend)."
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: KERNEL=6.12|6.12-debug|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX; PCILEND_CACHE is the cache (/var/cache/pcilend)."
 
 deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
@@ -43,7 +43,12 @@ lab-update: build modules ## puts freshly built programs and modules into the ru
 	@build/bin/pcilend-lab update
 
 test: build modules ## every test; ends with "N passed, N failed"
-	@tools/test/run unit fuzz lab
+	@tools/test/run lab unit fuzz
+
+test-all: build modules ## every test, with the scenarios on both kernels
+	@qemu-tests/image/build --kernel 7.2
+	@qemu-tests/image/build-modules --kernel 7.2
+	@tools/test/run lab lab-7.2 unit fuzz
 
 test-unit: deps ## unit tests, under sanitizers
 	@tools/test/run unit
@@ -51,8 +56,15 @@ test-unit: deps ## unit tests, under sanitizers
 test-lab: build modules ## scenarios on real VMs
 	@tools/test/run lab
 
+test-debug: KERNEL = 6.12-debug
+test-debug: build modules ## scenarios on a kernel with KASAN, lockdep, kmemleak and failing allocations
+	@tools/test/run debug
+
 soak: build modules ## ROUNDS random faults on two hosts; stops at the first that is not survived
 	@build/bin/pcilend-soak --rounds $(ROUNDS) --seed $(SEED)
+
+devices-table: build ## every function of the matrix on each kernel; the table in docs/devices.md
+	@tools/test/devices-table
 
 fuzz: deps ## every fuzzer for FUZZ_SECONDS
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test/run fuzz
@@ -65,6 +77,9 @@ sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, 1
 bench: build/build.ninja ## what the portable core's operations cost
 	@cmake --build build --target pcilend-bench
 	@build/bin/pcilend-bench
+
+bench-lab: build modules ## what a borrowed drive costs, beside one of the host's own
+	@build/bin/pcilend-lab-bench
 
 check: deps ## formatting, checkpatch, clang-tidy
 	@tools/test/check

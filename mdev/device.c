@@ -76,7 +76,7 @@ static int borrow(struct mdev_device_state *state, bool *borrowed)
 			return 0;
 	}
 	snprintf(owner, sizeof(owner), "mdev:%pUl", &state->mdev->uuid);
-	err = pcilend_borrow(state->remote, &mdev_frontend, owner, &why);
+	err = pcilend_borrow(state->remote, &mdev_frontend, owner, NULL, &why);
 	if (err == -EALREADY)
 		return 0;
 	if (err) {
@@ -113,7 +113,7 @@ static void device_close(struct vfio_device *vdev)
 
 	scoped_guard(mutex, &state->function->lock) {
 		state->function->device = NULL;
-		mdev_memory_close(state);
+		mdev_memory_revoke(state);
 		mdev_irqs_close(state);
 		mdev_regions_close(state);
 	}
@@ -123,7 +123,7 @@ static void device_close(struct vfio_device *vdev)
 	if (err)
 		dev_notice(&state->remote->dev, "returned as soon as the lender answers (error %d)\n",
 			   err);
-	mdev_memory_free(state);
+	mdev_guest_close(state);
 	trace_pcilend_mdev_state(state->remote->id, "close", err);
 }
 

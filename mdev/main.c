@@ -153,6 +153,7 @@ struct pcilend_frontend mdev_frontend = {
 	.name = "mdev",
 	.driver_override = DRIVER_NAME,
 	.owner = THIS_MODULE,
+	.guests = true,
 	.added = function_added,
 	.removed = function_removed,
 	.lost = function_lost,

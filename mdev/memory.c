@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The guest's memory as the function reaches it, and bus mastering, which stands on it.
- *
- * core/guestmem.c finds the memory; here it is pinned through VFIO, mapped into the NTB's IOMMU
- * domain, and the lender is told of each segment. Bus mastering is on at the lender only while
- * the guest wants it and has been mapped as a whole.
- *
- * VFIO's dma_unmap callback must not wait for a pass, which can take seconds. So a pass holds the
- * lock for a step at a time.
+ * A function and the memory of its guest: the lender is told of each segment that was found
+ * (guest.c). Bus mastering is on at the lender only while the guest wants it and has been mapped as
+ * a whole.
  */
-
-#include <linux/delay.h>
-#include <linux/iommu.h>
-#include <linux/scatterlist.h>
-#include <linux/slab.h>
 
 #include "pcilend_mdev.h"
 #include "mdev_trace.h"
@@ -24,165 +14,36 @@
 /* Nothing tells of memory that is plugged in: it is looked for this often. */
 #define WATCH_MS 1000
 
-/*
- * While memory is being unmapped it can still be pinned, and type1 asks again and again to unpin
- * it, and BUGs at the eleventh time (vfio_dma_do_unmap()). So nothing is pinned for a while after
- * it asked, and longer if it asks for the same again.
- */
-#define HOLD_MS 20
-#define HOLD_MAX_MS 2000
-
-static int op_pin(void *context, u64 gpa, u32 pages, u64 *pfn)
+static struct mdev_device_state *state_of(struct mdev_memory *memory)
 {
-	struct mdev_device_state *state = context;
-	struct page **page = state->memory.page;
-	u32 i;
-	int ret;
-
-	ret = vfio_pin_pages(&state->vdev, gpa, pages, IOMMU_READ | IOMMU_WRITE, page);
-	if (ret == -ENOENT) /* what iommufd says where type1 says -EINVAL */
-		return -EINVAL;
-	if (ret < 0)
-		return ret;
-	if (ret != pages) {
-		if (ret)
-			vfio_unpin_pages(&state->vdev, gpa, ret);
-		return -EIO;
-	}
-	for (i = 0; i < pages; i++)
-		pfn[i] = page_to_pfn(page[i]);
-	return 0;
-}
-
-static void op_unpin(void *context, u64 gpa, u64 pages)
-{
-	struct mdev_device_state *state = context;
-
-	while (pages) {
-		int some = min_t(u64, pages, PCILEND_GUEST_BLOCK_PAGES);
-
-		vfio_unpin_pages(&state->vdev, gpa, some);
-		gpa += some * PCILEND_GUEST_PAGE;
-		pages -= some;
-	}
-}
-
-static int op_map(void *context, u64 iova, const struct pcilend_guest_run *run, u32 count)
-{
-	struct mdev_device_state *state = context;
-	struct mdev_memory *memory = &state->memory;
-	size_t size = 0;
-	ssize_t mapped;
-	u32 i;
-
-	sg_init_table(memory->sg, count);
-	for (i = 0; i < count; i++) {
-		sg_set_page(&memory->sg[i], pfn_to_page(run[i].pfn),
-			    run[i].pages * PCILEND_GUEST_PAGE, 0);
-		size += run[i].pages * PCILEND_GUEST_PAGE;
-	}
-	mapped = iommu_map_sg(memory->domain, iova, memory->sg, count,
-			      IOMMU_READ | IOMMU_WRITE | IOMMU_CACHE, GFP_KERNEL);
-	if (mapped == size)
-		return 0;
-	if (mapped > 0)
-		iommu_unmap(memory->domain, iova, mapped);
-	return mapped < 0 ? mapped : -ENOMEM;
-}
-
-static void op_unmap(void *context, u64 iova, u64 pages)
-{
-	struct mdev_device_state *state = context;
-	size_t size = pages * PCILEND_GUEST_PAGE;
-
-	WARN_ON_ONCE(iommu_unmap(state->memory.domain, iova, size) != size);
-}
-
-static int op_slot_get(void *context, u64 size, u64 *iova)
-{
-	struct mdev_device_state *state = context;
-	int err;
-
-	err = pcilend_slot_get(state->remote, size, iova);
-	if (!err && *iova & (PCILEND_GUEST_BLOCK - 1)) {
-		pcilend_slot_put(state->remote, *iova, size);
-		err = -ENOSPC;
-	}
-	return err;
-}
-
-static const struct pcilend_guestmem_ops memory_ops = {
-	.pin = op_pin,
-	.unpin = op_unpin,
-	.map = op_map,
-	.unmap = op_unmap,
-	.slot_get = op_slot_get,
-};
-
-/* Somebody unmaps memory: no pinning until it is gone. */
-static void hold(struct mdev_memory *memory, u64 gpa, u64 size)
-{
-	bool again = memory->held_gpa == gpa && memory->held_size == size &&
-		     time_before(jiffies, memory->held_until + msecs_to_jiffies(HOLD_MAX_MS));
-
-	lockdep_assert_held(&memory->lock);
-	memory->hold_ms = again ? min(2 * memory->hold_ms, (unsigned int)HOLD_MAX_MS) : HOLD_MS;
-	memory->held_gpa = gpa;
-	memory->held_size = size;
-	memory->held_until = jiffies + msecs_to_jiffies(memory->hold_ms);
-}
-
-static int find_memory(struct mdev_memory *memory)
-{
-	bool held;
-	int ret = 1;
-
-	scoped_guard(mutex, &memory->lock) {
-		if (!memory->stopping)
-			pcilend_guestmem_begin(memory->state);
-	}
-	while (ret > 0) {
-		scoped_guard(mutex, &memory->lock) {
-			held = time_before(jiffies, memory->held_until);
-			if (memory->stopping)
-				ret = -ESTALE;
-			else if (!held)
-				ret = pcilend_guestmem_step(memory->state);
-		}
-		if (held)
-			msleep(HOLD_MS);
-		else
-			cond_resched();
-	}
-	return ret;
+	return container_of(memory, struct mdev_device_state, memory);
 }
 
 /* Has the lender map the segments that it does not know yet. */
-static int mirror_segments(struct mdev_device_state *state)
+static int mirror_segments(struct mdev_memory *memory)
 {
-	struct mdev_memory *memory = &state->memory;
+	struct mdev_guest *guest = memory->guest;
 	struct pcilend_guest_segment segment;
 	u32 i = 0;
 	int err;
 
-	lockdep_assert_held(&memory->pass_lock);
+	lockdep_assert_held(&guest->pass_lock);
 	for (;;) {
-		/* Only passes add segments, and none goes while the device is open. */
-		scoped_guard(mutex, &memory->lock) {
-			while (i < memory->state->segments && memory->state->segment[i].mirrored)
+		/* Only passes add segments, and none goes while the function is a member. */
+		scoped_guard(mutex, &guest->lock) {
+			while (i < guest->state->segments && memory->mirrored & BIT_ULL(i))
 				i++;
 			if (memory->stopping)
 				return -ESTALE;
-			if (i == memory->state->segments)
+			if (i == guest->state->segments)
 				return 0;
-			segment = memory->state->segment[i];
+			segment = guest->state->segment[i];
 		}
-		err = pcilend_map(state->remote, segment.start, segment.iova,
+		err = pcilend_map(state_of(memory)->remote, segment.start, segment.iova,
 				  segment.end - segment.start);
 		if (err)
 			return err;
-		guard(mutex)(&memory->lock);
-		memory->state->segment[i].mirrored = true;
+		memory->mirrored |= BIT_ULL(i);
 	}
 }
 
@@ -193,6 +54,10 @@ static const char *explain(int error)
 		return "no memory, or the VMM's limit of locked memory (RLIMIT_MEMLOCK) is too low";
 	case -ENOSPC:
 		return "no room in the aperture, or the guest's memory lies in too many pieces";
+	case -EXDEV:
+		return "the VMM shows functions of one IOMMU group different memory";
+	case -EUSERS:
+		return "another guest has a function of its IOMMU group: give all of them to one";
 	case -EACCES:
 		return "the VMM must use a type1v2 container or iommufd";
 	case -ETIMEDOUT:
@@ -204,94 +69,109 @@ static const char *explain(int error)
 	}
 }
 
-static int pass(struct mdev_device_state *state)
+static void complain(struct mdev_memory *memory, int err)
 {
-	struct mdev_memory *memory = &state->memory;
-	u64 start = ktime_get_ns();
-	bool clean = false, stable = false, changed = false;
-	u64 bytes = 0;
-	u32 segments = 0;
-	int err;
-
-	lockdep_assert_held(&memory->pass_lock);
-	err = find_memory(memory);
-	if (!err)
-		err = mirror_segments(state);
-
-	scoped_guard(mutex, &memory->lock) {
-		if (memory->open) {
-			clean = pcilend_guestmem_clean(memory->state);
-			stable = pcilend_guestmem_stable(memory->state);
-			changed = memory->state->changed;
-			bytes = memory->state->pinned;
-			segments = memory->state->segments;
-		}
-	}
-	start = ktime_get_ns() - start;
-	trace_pcilend_mdev_pass(state->remote->id, bytes, segments, start / NSEC_PER_USEC, err,
-				clean, stable);
-	if (changed) {
-		memory->spent_ns += start;
-		pcilend_report_guest_memory(state->remote, bytes,
-					    memory->spent_ns / NSEC_PER_USEC);
-	}
 	if (err && err != -ESTALE)
-		dev_err_ratelimited(&state->remote->dev,
+		dev_err_ratelimited(&state_of(memory)->remote->dev,
 				    "the guest's memory can't be mapped: %s (error %d)\n",
 				    explain(err), err);
+}
+
+/* Looks for memory, and has it mirrored for all members. What fails for one is kept there. */
+static int pass(struct mdev_guest *guest)
+{
+	u64 start = ktime_get_ns(), bytes, spent;
+	struct mdev_memory *memory;
+	bool clean, stable, changed;
+	u32 segments;
+	int err;
+
+	lockdep_assert_held(&guest->pass_lock);
+	err = mdev_guest_find(guest);
+	/* The list changes only when pass_lock is held. */
+	list_for_each_entry(memory, &guest->members, member)
+		memory->error = err ?: mirror_segments(memory);
+
+	scoped_guard(mutex, &guest->lock) {
+		clean = pcilend_guestmem_clean(guest->state);
+		stable = pcilend_guestmem_stable(guest->state);
+		changed = guest->state->changed;
+		bytes = guest->state->pinned;
+		segments = guest->state->segments;
+	}
+	spent = ktime_get_ns() - start;
+	if (changed)
+		guest->spent_ns += spent;
+	list_for_each_entry(memory, &guest->members, member) {
+		struct pcilend_remote *remote = state_of(memory)->remote;
+
+		trace_pcilend_mdev_pass(remote->id, bytes, segments, spent / NSEC_PER_USEC,
+					memory->error, clean, stable);
+		pcilend_report_guest_memory(remote, bytes, guest->spent_ns / NSEC_PER_USEC);
+		complain(memory, memory->error);
+	}
 	return err;
 }
 
 /* When to look next. */
-static void plan(struct mdev_device_state *state)
+void mdev_memory_plan(struct mdev_guest *guest)
 {
-	struct mdev_memory *memory = &state->memory;
+	struct mdev_memory *memory;
 	unsigned int ms = WATCH_MS;
+	bool watching = false;
 
-	lockdep_assert_held(&memory->lock);
-	if (memory->stopping || !memory->watching)
+	lockdep_assert_held(&guest->lock);
+	list_for_each_entry(memory, &guest->members, member)
+		watching |= memory->watching && !memory->stopping;
+	if (!watching)
 		return;
-	if (!pcilend_guestmem_stable(memory->state))
-		ms = pcilend_guestmem_delay(memory->state);
-	mod_delayed_work(mdev_wq, &memory->work, msecs_to_jiffies(ms));
+	if (!pcilend_guestmem_stable(guest->state))
+		ms = pcilend_guestmem_delay(guest->state);
+	mod_delayed_work(mdev_wq, &guest->work, msecs_to_jiffies(ms));
+}
+
+static bool is_clean(struct mdev_guest *guest)
+{
+	guard(mutex)(&guest->lock);
+	return pcilend_guestmem_clean(guest->state);
 }
 
 /* Passes until one was not disturbed. */
-static int settle(struct mdev_device_state *state)
+static int settle(struct mdev_memory *memory)
 {
-	struct mdev_memory *memory = &state->memory;
+	struct mdev_guest *guest = memory->guest;
 	unsigned long end = jiffies + msecs_to_jiffies(SETTLE_MS);
 	bool clean = false;
-	int err = 0;
+	int err;
 
-	lockdep_assert_held(&memory->pass_lock);
+	lockdep_assert_held(&guest->pass_lock);
+	err = mdev_guest_join(memory);
+	complain(memory, err);
 	while (!err && !clean) {
-		err = pass(state);
-		scoped_guard(mutex, &memory->lock)
-			clean = memory->open && pcilend_guestmem_clean(memory->state);
+		pass(guest);
+		err = memory->error;
+		clean = is_clean(guest);
 		if (!err && !clean && time_after(jiffies, end))
 			err = -EBUSY;
 	}
-	guard(mutex)(&memory->lock);
-	plan(state);
+	guard(mutex)(&guest->lock);
+	mdev_memory_plan(guest);
 	return err;
 }
 
-static int grant(struct mdev_device_state *state, bool on)
+static int grant(struct mdev_memory *memory, bool on)
 {
-	struct mdev_memory *memory = &state->memory;
+	struct pcilend_remote *remote = state_of(memory)->remote;
 	int err;
 
-	lockdep_assert_held(&memory->pass_lock);
+	lockdep_assert_held(&memory->guest->pass_lock);
 	if (memory->granted == on)
 		return 0;
 	/* The function may be in other hands already. */
-	scoped_guard(mutex, &memory->lock) {
-		if (!memory->open)
-			return -ESTALE;
-	}
-	err = pcilend_bus_master(state->remote, on);
-	trace_pcilend_mdev_state(state->remote->id, on ? "bus master on" : "bus master off", err);
+	if (!memory->open)
+		return -ESTALE;
+	err = pcilend_bus_master(remote, on);
+	trace_pcilend_mdev_state(remote->id, on ? "bus master on" : "bus master off", err);
 	if (!err)
 		memory->granted = on;
 	return err;
@@ -302,119 +182,84 @@ int mdev_memory_bus_master(struct mdev_device_state *state, bool on)
 	struct mdev_memory *memory = &state->memory;
 	int err;
 
-	guard(mutex)(&memory->pass_lock);
+	guard(mutex)(&memory->guest->pass_lock);
 	memory->wanted = on;
-	scoped_guard(mutex, &memory->lock)
+	scoped_guard(mutex, &memory->guest->lock)
 		memory->watching = on;
 	if (!on)
-		return grant(state, false);
-	err = settle(state);
+		return grant(memory, false);
+	err = settle(memory);
 	/* If it did not work out now, the work item goes on trying. */
-	return err ?: grant(state, true);
+	return err ?: grant(memory, true);
 }
 
 int mdev_memory_regrant(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
 
-	guard(mutex)(&memory->pass_lock);
+	guard(mutex)(&memory->guest->pass_lock);
 	if (!memory->granted)
 		return 0;
 	memory->granted = false;
-	return grant(state, true);
+	return grant(memory, true);
 }
 
 void mdev_memory_settle(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
-	bool clean;
+	bool stable;
 
-	guard(mutex)(&memory->pass_lock);
-	scoped_guard(mutex, &memory->lock)
-		clean = !memory->open || pcilend_guestmem_stable(memory->state);
-	if (memory->wanted && !clean && !settle(state))
-		grant(state, true);
+	guard(mutex)(&memory->guest->pass_lock);
+	scoped_guard(mutex, &memory->guest->lock)
+		stable = memory->stopping || pcilend_guestmem_stable(memory->guest->state);
+	if (memory->wanted && !stable && !settle(memory))
+		grant(memory, true);
 }
 
-static void memory_work(struct work_struct *work)
+void mdev_memory_work(struct work_struct *work)
 {
-	struct mdev_memory *memory = container_of(to_delayed_work(work), struct mdev_memory, work);
-	struct mdev_device_state *state = container_of(memory, struct mdev_device_state, memory);
-	bool clean;
-	int err;
+	struct mdev_guest *guest = container_of(to_delayed_work(work), struct mdev_guest, work);
+	struct mdev_memory *memory;
+	bool wanted = false, clean;
 
-	guard(mutex)(&memory->pass_lock);
-	if (!memory->wanted)
+	guard(mutex)(&guest->pass_lock);
+	list_for_each_entry(memory, &guest->members, member)
+		wanted |= memory->wanted;
+	if (!wanted)
 		return;
-	err = pass(state);
-	scoped_guard(mutex, &memory->lock) {
-		clean = memory->open && pcilend_guestmem_clean(memory->state);
-		plan(state);
+	pass(guest);
+	clean = is_clean(guest);
+	list_for_each_entry(memory, &guest->members, member) {
+		if (memory->wanted && !memory->error && clean)
+			grant(memory, true);
 	}
-	if (!err && clean)
-		grant(state, true);
-}
-
-/* VFIO's callback: on return nothing in the range is pinned. */
-void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length)
-{
-	struct mdev_device_state *state = to_state(vdev);
-	struct mdev_memory *memory = &state->memory;
-	u64 unpinned;
-
-	guard(mutex)(&memory->lock);
-	if (!memory->open)
-		return;
-	hold(memory, iova, length);
-	unpinned = pcilend_guestmem_forget(memory->state, iova, length);
-	trace_pcilend_mdev_forget(state->remote->id, iova, length, unpinned);
-	plan(state);
+	guard(mutex)(&guest->lock);
+	mdev_memory_plan(guest);
 }
 
 void mdev_memory_init(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
 
-	mutex_init(&memory->pass_lock);
-	mutex_init(&memory->lock);
+	INIT_LIST_HEAD(&memory->member);
 	memory->stopping = true;
-	INIT_DELAYED_WORK(&memory->work, memory_work);
 }
 
 int mdev_memory_open(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
-	struct iommu_domain *domain = pcilend_aperture(state->remote);
-	int err = -ENOMEM;
+	int err = mdev_guest_open(state);
 
-	if (!domain)
-		return -ESTALE;
-
-	guard(mutex)(&memory->pass_lock);
-	guard(mutex)(&memory->lock);
-	memory->state = kvzalloc(sizeof(*memory->state), GFP_KERNEL_ACCOUNT);
-	memory->page = kcalloc(PCILEND_GUEST_BLOCK_PAGES, sizeof(*memory->page),
-			       GFP_KERNEL_ACCOUNT);
-	memory->sg = kcalloc(PCILEND_GUEST_BLOCK_PAGES, sizeof(*memory->sg), GFP_KERNEL_ACCOUNT);
-	if (!memory->state || !memory->page || !memory->sg)
-		goto err_free;
-
-	pcilend_guestmem_init(memory->state, &memory_ops, state);
-	memory->domain = domain;
+	if (err)
+		return err;
+	guard(mutex)(&memory->guest->pass_lock);
+	guard(mutex)(&memory->guest->lock);
 	memory->wanted = false;
 	memory->granted = false;
 	memory->watching = false;
-	memory->spent_ns = 0;
-	memory->held_until = jiffies;
 	memory->stopping = false;
 	memory->open = true;
 	return 0;
-
-err_free:
-	kfree(memory->sg);
-	kfree(memory->page);
-	kvfree(memory->state);
-	return err;
 }
 
 /*
@@ -426,37 +271,13 @@ void mdev_memory_revoke(struct mdev_device_state *state)
 {
 	struct mdev_memory *memory = &state->memory;
 
-	/* A pass under way ends at its next step. */
-	scoped_guard(mutex, &memory->lock)
+	/* A pass under way ends at its next step, unless it is for others, too. */
+	scoped_guard(mutex, &memory->guest->lock)
 		memory->stopping = true;
-	guard(mutex)(&memory->pass_lock);
+	guard(mutex)(&memory->guest->pass_lock);
 	memory->wanted = false;
-	grant(state, false);
-	guard(mutex)(&memory->lock);
-	if (memory->open)
-		pcilend_guestmem_release(memory->state);
+	grant(memory, false);
+	mdev_guest_leave(memory);
 	memory->open = false;
 	memory->granted = false;
-}
-
-void mdev_memory_close(struct mdev_device_state *state)
-{
-	struct mdev_memory *memory = &state->memory;
-
-	mdev_memory_revoke(state);
-	cancel_delayed_work_sync(&memory->work);
-}
-
-/* After the lease was returned, or lost. */
-void mdev_memory_free(struct mdev_device_state *state)
-{
-	struct mdev_memory *memory = &state->memory;
-	u32 i;
-
-	for (i = 0; i < memory->state->segments; i++)
-		pcilend_slot_put(state->remote, memory->state->segment[i].slot,
-				 memory->state->segment[i].slot_size);
-	kfree(memory->sg);
-	kfree(memory->page);
-	kvfree(memory->state);
 }

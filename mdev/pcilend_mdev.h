@@ -6,10 +6,11 @@
  *
  *	struct mdev_function.lock	which virtual function and which open device there is
  *	struct mdev_config.lock		the guest's config space, and the effects of writes to it
- *	struct mdev_memory.pass_lock	one pass at a time; bus mastering
+ *	struct mdev_guest.pass_lock	one pass at a time; bus mastering
  *	struct mdev_irqs.lock		eventfds and vectors
- *	struct mdev_memory.lock		what is pinned; VFIO's locks and mmap_lock inside
+ *	struct mdev_guest.lock		what is pinned; VFIO's locks and mmap_lock inside
  *	struct mdev_bars.lock		mappings of BARs; taken in page faults, inside mmap_lock
+ *	guests_lock			who uses which struct mdev_guest
  *
  * Functions of pcilend.ko that wait for the lender may be called with all but the last two of them
  * held, and pcilend_borrow() and pcilend_return() with none: they bind and unbind the virtual
@@ -85,26 +86,50 @@ struct mdev_irqs {
 	struct eventfd_ctx *request;	/* asks the user to let go */
 };
 
-struct mdev_memory {
+struct mdev_memory;
+
+/* The memory of one guest, as one function or the functions of a set reach it. */
+struct mdev_guest {
+	struct list_head node;		/* guests_lock */
+	unsigned int users;		/* guests_lock: devices that have it open, and who looks */
+	struct mm_struct *mm;		/* constant, as what follows: of the VMM */
+	struct iommu_domain *domain;	/* of the adapter */
+	u32 lender;
+	u32 set;			/* of the lender; 0: of one function alone */
+
 	struct mutex pass_lock;		/* one pass at a time, and requests to the lender */
-	bool wanted;			/* pass_lock: the guest enabled bus mastering */
-	bool granted;			/* pass_lock: the lender was asked to, and did */
 	u64 spent_ns;			/* pass_lock: by passes that mapped something */
 
 	struct mutex lock;		/* taken for a step of a pass, and by VFIO's callback */
-	bool open;			/* lock: pages may be pinned */
-	bool stopping;			/* lock: soon they may not */
-	bool watching;			/* lock: unmaps call for a pass */
+	struct list_head members;	/* both locks to change, of struct mdev_memory: what is */
+					/* pinned, is so for each of them */
 	struct pcilend_guestmem *state;	/* lock */
 	struct page **page;		/* lock: PCILEND_GUEST_BLOCK_PAGES each */
 	struct scatterlist *sg;
-	struct iommu_domain *domain;	/* constant while open */
 	u64 held_gpa, held_size;	/* lock: unmapped last */
 	unsigned int hold_ms;		/* lock: nothing is pinned for so long after that, */
 	unsigned long held_until;	/* lock: and until then, in jiffies */
 
 	struct delayed_work work;
 };
+
+struct mdev_memory {
+	struct mdev_guest *guest;	/* from open to free; else NULL */
+	bool wanted;			/* pass_lock: the guest enabled bus mastering */
+	bool granted;			/* pass_lock: the lender was asked to, and did */
+	bool open;			/* pass_lock: it may be */
+	u64 mirrored;			/* pass_lock: a bit for each segment that the lender maps */
+	int error;			/* pass_lock: of the last pass */
+
+	struct list_head member;	/* lock: in guest->members, once it wanted bus mastering */
+	u64 joined;			/* lock: pages below are pinned for it */
+	bool stopping;			/* lock: it is being closed or revoked, or is not open */
+	bool watching;			/* lock: unmaps call for a pass */
+	struct pcilend_guest_range slot[PCILEND_GUEST_SEGMENTS];	/* lock: in the aperture */
+	unsigned int slots;		/* lock */
+};
+
+static_assert(PCILEND_GUEST_SEGMENTS <= 64, "a bit for each segment");
 
 /* The mediated device. */
 struct mdev_device_state {
@@ -149,7 +174,7 @@ u32 mdev_config_read(struct mdev_device_state *state, u32 offset, u32 length);
 int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u32 value);
 u32 mdev_config_size(const struct mdev_device_state *state);
 int mdev_reset(struct mdev_device_state *state);
-/* The lender has reset the function, and the guest does not know: its registers stay as they are. */
+/* The lender has reset the function, unknown to the guest: its registers stay as they are. */
 int mdev_was_reset(struct mdev_device_state *state);
 
 /* region.c: VFIO's regions */
@@ -176,12 +201,10 @@ int mdev_irqs_restore(struct mdev_device_state *state);
 int mdev_irq_info(struct mdev_device_state *state, struct vfio_irq_info *info);
 int mdev_irq_set(struct mdev_device_state *state, const struct vfio_irq_set *set, void *data);
 
-/* memory.c: the guest's memory, and bus mastering, which stands on it */
+/* memory.c: the lender's view of the guest's memory, and bus mastering, which stands on it */
 void mdev_memory_init(struct mdev_device_state *state);
 int mdev_memory_open(struct mdev_device_state *state);
 void mdev_memory_revoke(struct mdev_device_state *state);
-void mdev_memory_close(struct mdev_device_state *state);
-void mdev_memory_free(struct mdev_device_state *state);
 /*
  * On: returns when the guest's memory as it is now is reachable and the function may use it. Off:
  * when the lender has acknowledged. May take as long as pinning the guest takes.
@@ -191,6 +214,21 @@ int mdev_memory_bus_master(struct mdev_device_state *state, bool on);
 int mdev_memory_regrant(struct mdev_device_state *state);
 /* Before something that may start DMA: if memory was unmapped, find it again first. */
 void mdev_memory_settle(struct mdev_device_state *state);
+/* Looks for memory again, when it is time to. */
+void mdev_memory_plan(struct mdev_guest *guest);
+void mdev_memory_work(struct work_struct *work);
+
+/* guest.c: the guest's memory, pinned and mapped on this host */
+/* Return: 0, or -EBUSY if another function of its set is another guest's. */
+int mdev_guest_open(struct mdev_device_state *state);
+/* After the lease was returned, or lost: the slots may be used again. */
+void mdev_guest_close(struct mdev_device_state *state);
+/* From now on the memory is pinned for this function, too. No-op if it is. */
+int mdev_guest_join(struct mdev_memory *memory);
+/* No more. What is pinned for nobody is unmapped. */
+void mdev_guest_leave(struct mdev_memory *memory);
+/* One pass: 0, or what it failed with; -ESTALE if all members are stopping. */
+int mdev_guest_find(struct mdev_guest *guest);
 void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length);
 
 #endif /* PCILEND_MDEV_H */

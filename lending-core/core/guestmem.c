@@ -91,7 +91,8 @@ static bool range_add(struct pcilend_guestmem *memory, u64 start, u64 end)
 	return true;
 }
 
-static struct pcilend_guest_segment *segment_at(struct pcilend_guestmem *memory, u64 gpa)
+static const struct pcilend_guest_segment *segment_at(const struct pcilend_guestmem *memory,
+						      u64 gpa)
 {
 	u32 i;
 
@@ -230,7 +231,6 @@ static int segment_add(struct pcilend_guestmem *memory, u64 gpa)
 	segment->iova = iova + lead;
 	segment->slot = iova;
 	segment->slot_size = size;
-	segment->mirrored = false;
 	return 0;
 }
 
@@ -515,6 +515,13 @@ void pcilend_guestmem_drop_segments(struct pcilend_guestmem *memory)
 bool pcilend_guestmem_clean(const struct pcilend_guestmem *memory)
 {
 	return memory->clean;
+}
+
+u64 pcilend_guestmem_iova(const struct pcilend_guestmem *memory, u64 gpa)
+{
+	const struct pcilend_guest_segment *segment = segment_at(memory, gpa);
+
+	return segment->iova + (gpa - segment->start);
 }
 
 bool pcilend_guestmem_stable(const struct pcilend_guestmem *memory)

@@ -3,6 +3,7 @@
 
 #include "pcilend/health.h"
 
+#define POWER_CYCLE "power the slot or the host off and on"
 #define LONGEST_MS 5000u
 #define CSTS_READY 0x1u
 #define CSTS_FATAL 0x2u
@@ -19,19 +20,19 @@ static bool sane(u64 cap)
 enum pcilend_health pcilend_health_nvme(u64 cap, u32 csts, const char **why)
 {
 	if (cap == U64_MAX || csts == U32_MAX) {
-		*why = "its NVMe registers read all-ones after its reset: power the slot or the host off and on";
+		*why = "its NVMe registers read all-ones after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_BROKEN;
 	}
 	if (!sane(cap)) {
-		*why = "its NVMe capabilities make no sense after its reset: power the slot or the host off and on";
+		*why = "its NVMe capabilities make no sense after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_BROKEN;
 	}
 	if (csts & CSTS_FATAL) {
-		*why = "it reports a fatal NVMe error (CSTS.CFS) after its reset: power the slot or the host off and on";
+		*why = "it reports a fatal NVMe error (CSTS.CFS) after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_BROKEN;
 	}
 	if (csts & CSTS_READY) {
-		*why = "it is still enabled (CSTS.RDY) after its reset: power the slot or the host off and on";
+		*why = "it is still enabled (CSTS.RDY) after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_WAIT;
 	}
 	return PCILEND_HEALTH_READY;

@@ -335,6 +335,14 @@ static int refuse_plan(const struct plan_input *input, char *why, size_t why_byt
 		      largest >> 10, (least - largest + 1023) >> 10);
 }
 
+/* What is outside of the DMA area would be bounced, all the time. */
+static int refuse_memory(u64 dma_limit, u64 memory_end, char *why, size_t why_bytes)
+{
+	return refuse(why, why_bytes, -ENOSPC,
+		      "without an IOMMU the peer reaches the first %llu MiB of memory, and this host has memory up to %llu MiB: enable the IOMMU, or take some out",
+		      dma_limit >> 20, memory_end >> 20);
+}
+
 int pcilend_layout_plan(const struct pcilend_layout_host *self,
 			const struct pcilend_layout_host *peer, struct pcilend_layout *layout,
 			char *why, size_t why_bytes)
@@ -349,7 +357,8 @@ int pcilend_layout_plan(const struct pcilend_layout_host *self,
 		return error;
 	for (base = 0; base < input.windows; base++) {
 		for (exports = 0; exports < input.windows; exports++) {
-			for (slots = 0; slots <= input.windows; slots++) {
+			for (slots = self->memory_end ? input.windows : 0; slots <= input.windows;
+			     slots++) {
 				if (!plan_candidate(&trial, &input, base, exports, slots) ||
 				    (found && !better(&trial, layout)))
 					continue;
@@ -358,7 +367,31 @@ int pcilend_layout_plan(const struct pcilend_layout_host *self,
 			}
 		}
 	}
-	return found ? 0 : refuse_plan(&input, why, why_bytes);
+	if (!found)
+		return refuse_plan(&input, why, why_bytes);
+	if (self->memory_end > layout->dma_limit)
+		return refuse_memory(layout->dma_limit, self->memory_end, why, why_bytes);
+	return 0;
+}
+
+int pcilend_layout_reached(const struct pcilend_layout *layout,
+			   const struct pcilend_layout_host *peer, char *why, size_t why_bytes)
+{
+	u32 i;
+
+	for (i = 0; i < layout->windows; i++) {
+		u64 seen = i < peer->windows ? peer->window[i].size : 0;
+
+		if (layout->window[i].size > seen)
+			return refuse(why, why_bytes, -ERANGE,
+				      "the peer does not see the last %llu KiB of memory window %llu: give both NTB adapters windows of the same size",
+				      (layout->window[i].size - seen) >> 10, i);
+	}
+	if (peer->hole && layout->dma_limit > peer->hole)
+		return refuse(why, why_bytes, -ERANGE,
+			      "the last %llu KiB of the DMA area are in the peer's PCI hole at 0x%llx: the area has to end there",
+			      (layout->dma_limit - peer->hole) >> 10, peer->hole);
+	return 0;
 }
 
 const char *pcilend_layout_degraded_text(u32 bit)
@@ -371,7 +404,7 @@ const char *pcilend_layout_degraded_text(u32 bit)
 	case PCILEND_DEGRADED_GUESTS:
 		return "only VMs that fit the slots can borrow: larger memory windows make room";
 	case PCILEND_DEGRADED_NO_GUESTS:
-		return "VMs can't borrow: memory windows of 256 MiB in all make room";
+		return "VMs can't borrow: it takes an IOMMU, and memory windows of 256 MiB in all";
 	case PCILEND_DEGRADED_EXPORT:
 		return "large BARs can't be lent: larger memory windows make room";
 	default:

@@ -223,8 +223,8 @@ static void add_power(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 
 	/* No wake-up events cross the NTB; D1 and D2 are not worth a forwarded state. */
 	put16(config->value, at + PCI_PM_PMC, pmc & (PCI_PM_CAP_VER_MASK | PCI_PM_CAP_DSI));
-	put16(config->value, at + PCI_PM_CTRL,
-	      get16(hw, at + PCI_PM_CTRL) & PCI_PM_CTRL_NO_SOFT_RESET);
+	/* Nothing is forwarded, so nothing is lost on the way back to D0. */
+	put16(config->value, at + PCI_PM_CTRL, PCI_PM_CTRL_NO_SOFT_RESET);
 	put16(config->writable, at + PCI_PM_CTRL, PCI_PM_CTRL_STATE_MASK);
 	config->power = (u16)at;
 }
@@ -269,8 +269,8 @@ static void add_msix(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 
 /*
  * The link stays under the lender's control: what software sets here changes nothing in the
- * hardware. Device Status reads 0: errors are handled, and pending transactions waited for, by
- * the lender.
+ * hardware. Function level reset is always there: the lender has some way to reset what it lends.
+ * Device Status reads 0: errors are handled, and pending transactions waited for, by the lender.
  */
 static void add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
@@ -278,7 +278,7 @@ static void add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 	const u16 flags = get16(hw, at + PCI_EXP_FLAGS);
 	u32 devcap = get32(hw, at + PCI_EXP_DEVCAP) &
 		     (PCI_EXP_DEVCAP_PAYLOAD | PCI_EXP_DEVCAP_EXT_TAG | PCI_EXP_DEVCAP_L0S |
-		      PCI_EXP_DEVCAP_L1 | PCI_EXP_DEVCAP_RBER | PCI_EXP_DEVCAP_FLR);
+		      PCI_EXP_DEVCAP_L1 | PCI_EXP_DEVCAP_RBER);
 	u16 devctl = PCI_EXP_DEVCTL_CERE | PCI_EXP_DEVCTL_NFERE | PCI_EXP_DEVCTL_FERE |
 		     PCI_EXP_DEVCTL_URRE | PCI_EXP_DEVCTL_RELAX_EN | PCI_EXP_DEVCTL_PAYLOAD |
 		     PCI_EXP_DEVCTL_NOSNOOP_EN | PCI_EXP_DEVCTL_READRQ;
@@ -287,7 +287,7 @@ static void add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 		devctl |= PCI_EXP_DEVCTL_EXT_TAG;
 	put16(config->value, at + PCI_EXP_FLAGS,
 	      (length == EXPRESS_V2_BYTES ? 2 : 1) | (flags & PCI_EXP_FLAGS_TYPE));
-	put32(config->value, at + PCI_EXP_DEVCAP, devcap);
+	put32(config->value, at + PCI_EXP_DEVCAP, devcap | PCI_EXP_DEVCAP_FLR);
 	put16(config->writable, at + PCI_EXP_DEVCTL, devctl);
 	config->express = (u16)at;
 	if (length == EXPRESS_V1_NO_LINK_BYTES)

@@ -7,7 +7,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
-#define LAST_STATUS PCILEND_STATUS_RESERVED
+#define LAST_STATUS PCILEND_STATUS_SET_ELSEWHERE
 
 struct msg_kind {
 	const char *name;
@@ -36,6 +36,8 @@ static const struct msg_kind msg_kinds[] = {
 	{ "config-write", PCILEND_MSG_CONFIG_WRITE, sizeof(struct pcilend_msg_config), 0, true },
 	{ "sync", PCILEND_MSG_SYNC, 0, 0, true },
 	{ "reserve", PCILEND_MSG_RESERVE, sizeof(struct pcilend_msg_reserve), 0, true },
+	{ "hello", PCILEND_MSG_HELLO, sizeof(struct pcilend_msg_hello), 0, true },
+	{ "vouch", PCILEND_MSG_VOUCH, sizeof(struct pcilend_msg_vouch), 0, true },
 };
 
 struct status_kind {
@@ -56,6 +58,10 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_QUARANTINED] = { "quarantined", -EUCLEAN },
 	[PCILEND_STATUS_OVERLOAD] = { "overload", -EBUSY },
 	[PCILEND_STATUS_RESERVED] = { "reserved", -EACCES },
+	[PCILEND_STATUS_SET_INCOMPLETE] = { "set-incomplete", -EXDEV },
+	[PCILEND_STATUS_SET_TAKEN] = { "set-taken", -EUSERS },
+	[PCILEND_STATUS_STRANGER] = { "stranger", -ENOTUNIQ },
+	[PCILEND_STATUS_SET_ELSEWHERE] = { "set-elsewhere", -EMLINK },
 };
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
@@ -256,10 +262,36 @@ static const char *check_flag(__le32 flag)
 	return le32_to_cpu(flag) > 1 ? "flag neither 0 nor 1" : NULL;
 }
 
+static const char *check_hello(const struct pcilend_msg_hello *msg)
+{
+	u32 lease_ms = le32_to_cpu(msg->lease_ms);
+	u32 windows = le32_to_cpu(msg->windows);
+	u32 i;
+
+	if (msg->reserved)
+		return "reserved bytes set";
+	if (lease_ms < PCILEND_LEASE_MS_MIN || lease_ms > PCILEND_LEASE_MS_MAX)
+		return "lease time out of range";
+	if (!windows || windows > PCILEND_WIRE_WINDOWS ||
+	    le32_to_cpu(msg->interrupt_window) >= PCILEND_WIRE_WINDOWS)
+		return "impossible window";
+	if (le64_to_cpu(msg->interrupt_offset) & 0xfffff)
+		return "interrupts not 1 MiB aligned";
+	if (!page_aligned(le64_to_cpu(msg->hole)) || !page_aligned(le64_to_cpu(msg->dma_limit)) ||
+	    !msg->dma_limit)
+		return "PCI hole or DMA area not page aligned";
+	for (i = windows; i < PCILEND_WIRE_WINDOWS; i++) {
+		if (msg->window[i])
+			return "reserved bytes set";
+	}
+	return NULL;
+}
+
 static const char *check_request(u16 type, const void *payload)
 {
 	const struct pcilend_msg_lease *lease = payload;
 	const struct pcilend_msg_recall *recall = payload;
+	const struct pcilend_msg_vouch *vouch = payload;
 	const struct pcilend_msg_bus_master *bus_master = payload;
 
 	switch (type) {
@@ -297,6 +329,10 @@ static const char *check_request(u16 type, const void *payload)
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
+	case PCILEND_MSG_HELLO:
+		return check_hello(payload);
+	case PCILEND_MSG_VOUCH:
+		return vouch->asker && vouch->asked ? NULL : "boot id 0";
 	default: /* PCILEND_MSG_SYNC: no payload */
 		return NULL;
 	}
@@ -415,6 +451,14 @@ __u16 pcilend_status_from_errno(int error)
 		return PCILEND_STATUS_QUARANTINED;
 	case -EACCES:
 		return PCILEND_STATUS_RESERVED;
+	case -EXDEV:
+		return PCILEND_STATUS_SET_INCOMPLETE;
+	case -EUSERS:
+		return PCILEND_STATUS_SET_TAKEN;
+	case -ENOTUNIQ:
+		return PCILEND_STATUS_STRANGER;
+	case -EMLINK:
+		return PCILEND_STATUS_SET_ELSEWHERE;
 	default:
 		return PCILEND_STATUS_FAILED;
 	}

@@ -6,6 +6,7 @@
  */
 
 #include <linux/iommu.h>
+#include <linux/ioport.h>
 #include <linux/slab.h>
 
 #include "internal.h"
@@ -19,6 +20,7 @@ int pcilend_aperture_init(struct pcilend_link *link)
 
 	mutex_init(&ap->lock);
 	ap->domain = iommu_get_domain_for_dev(&link->pdev->dev);
+	ap->direct = !ap->domain || !(ap->domain->type & __IOMMU_DOMAIN_PAGING);
 	ap->windows = clamp(count, 0, PCILEND_LAYOUT_WINDOWS);
 	for (i = 0; i < ap->windows; i++) {
 		err = ntb_peer_mw_get_addr(link->ntb, i, &ap->window[i].phys, &ap->window[i].size);
@@ -28,14 +30,31 @@ int pcilend_aperture_init(struct pcilend_link *link)
 	return 0;
 }
 
+static int note_end(struct resource *memory, void *data)
+{
+	u64 *end = data;
+
+	*end = max(*end, memory->end + 1);
+	return 0;
+}
+
+static u64 memory_end(void)
+{
+	u64 end = 0;
+
+	walk_iomem_res_desc(IORES_DESC_NONE, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, 0, U64_MAX,
+			    &end, note_end);
+	return end;
+}
+
 static int plan(struct pcilend_link *link, char *why, size_t bytes)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	struct pcilend_layout_host *self __free(kfree) = kzalloc(sizeof(*self), GFP_KERNEL);
-	struct pcilend_layout_host *peer __free(kfree) = kzalloc(sizeof(*peer), GFP_KERNEL);
+	const struct pcilend_layout_host *peer = &link->hello.peer;
 	int i, err, count = ntb_mw_count(link->ntb, NTB_DEF_PEER_IDX);
 
-	if (!self || !peer)
+	if (!self)
 		return -ENOMEM;
 
 	self->windows = clamp(count, 0, PCILEND_LAYOUT_WINDOWS);
@@ -52,8 +71,11 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 		self->window[i].size_align = size_align;
 		ap->rule[i] = self->window[i];
 	}
+	self->hole = link->hole;
 	/* Reserved ranges end the usable space as the page tables' own limit does. */
-	if (ap->domain->geometry.aperture_end != U64_MAX)
+	if (ap->direct)
+		self->memory_end = memory_end();
+	else if (ap->domain->geometry.aperture_end != U64_MAX)
 		self->iova_end = ap->domain->geometry.aperture_end + 1;
 
 	return pcilend_layout_plan(self, peer, &ap->layout, why, bytes);
@@ -80,8 +102,9 @@ static int set_translations(struct pcilend_link *link)
  * pcilend_aperture_open - let the peer's windows reach this host's aperture
  * @why: set on refusal
  *
- * Called by the handshake whenever the NTB's link has come up: plans once, and sets the same
- * translations again, for adapters that lose them with the link.
+ * Called by the handshake whenever the NTB's link has come up: plans, unless there is a plan, and
+ * sets the same translations again, for adapters that lose them with the link. The first plan is
+ * made without knowing the peer; if it does not fit, what the peer said in HELLO decides the next.
  *
  * Return: 0, -ENOTCONN if the link went down meanwhile, or a refusal.
  */
@@ -95,23 +118,18 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 		err = plan(link, why, bytes);
 		if (err)
 			return err;
-		if (link->area_dma + PCILEND_AREA_BYTES > layout->dma_limit) {
-			snprintf(why, bytes,
-				 "the control area lies at %#llx, above the %#llx bytes that memory window 0 gives to DMA: give the NTB larger windows",
-				 (u64)link->area_dma, layout->dma_limit);
-			return -ENOSPC;
-		}
 		if (!layout->interrupts.size) {
 			snprintf(why, bytes,
 				 "no memory window reaches the interrupt range at %#llx: give the NTB a window of at least 4 GiB",
 				 PCILEND_MSI_IOVA);
 			return -ENOSPC;
 		}
-		if (layout->dma_window || layout->interrupts.window) {
+		err = pcilend_link_place_area(link, layout->dma_limit);
+		if (err) {
 			snprintf(why, bytes,
-				 "only memory window %u reaches DMA area and interrupts, and peers look behind window 0: make window 0 of the NTB the largest",
-				 layout->dma_window ?: layout->interrupts.window);
-			return -EOPNOTSUPP;
+				 "no memory for the control area below %#llx (error %d): free some, then reload pcilend",
+				 layout->dma_limit, err);
+			return err;
 		}
 		err = pcilend_range_init(&ap->exports, layout->exports.iova, layout->exports.size,
 					 ap->entries, PCILEND_EXPORTS) ?:
@@ -153,6 +171,7 @@ void pcilend_aperture_exit(struct pcilend_link *link)
  * @size: bytes, whole pages
  * @iova: set to where it is in the aperture
  *
+ * Without an IOMMU a window reaches it already, or can't.
  * Return: 0, -ENOSPC if the export region is full, or what the IOMMU says.
  */
 int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova)
@@ -160,6 +179,13 @@ int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 siz
 	struct pcilend_aperture *ap = &link->aperture;
 	int err;
 
+	if (ap->direct) {
+		u32 window;
+		u64 offset;
+
+		*iova = phys;
+		return pcilend_aperture_locate(link, phys, size, &window, &offset) ? -ENOSPC : 0;
+	}
 	/* Aligned by its size as every BAR, which also lets the IOMMU use its largest pages. */
 	mutex_lock(&ap->lock);
 	err = pcilend_range_alloc(&ap->exports, size, roundup_pow_of_two(size), iova);
@@ -181,23 +207,25 @@ void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 
+	if (ap->direct)
+		return;
 	WARN_ON(iommu_unmap(ap->domain, iova, size) != size);
 	mutex_lock(&ap->lock);
 	WARN_ON(pcilend_range_free(&ap->exports, iova, size));
 	mutex_unlock(&ap->lock);
 }
 
-/* Slots are aligned to the largest page that fits in them, if there is room. */
+/* Slots are aligned to 2 MiB, as the lender maps little that is not, or better if there is room. */
 int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova)
 {
 	struct pcilend_aperture *ap = &link->aperture;
-	u64 align = size >= SZ_1G ? SZ_1G : size >= SZ_2M ? SZ_2M : PAGE_SIZE;
+	u64 align = size >= SZ_1G ? SZ_1G : SZ_2M;
 	int err;
 
 	mutex_lock(&ap->lock);
 	err = pcilend_range_alloc(&ap->slots, size, align, iova);
-	if (err == -ENOSPC && align > PAGE_SIZE)
-		err = pcilend_range_alloc(&ap->slots, size, PAGE_SIZE, iova);
+	if (err == -ENOSPC && align > SZ_2M)
+		err = pcilend_range_alloc(&ap->slots, size, SZ_2M, iova);
 	mutex_unlock(&ap->lock);
 	return err;
 }

@@ -15,6 +15,8 @@
 
 #define RETURN_TRIES 4		/* of PCILEND_REQUEST_MS each */
 
+static DEFINE_MUTEX(choice_lock);	/* each choice of a link sees those before */
+
 static const char *why_refused(int error)
 {
 	switch (error) {
@@ -25,9 +27,15 @@ static const char *why_refused(int error)
 	case -EBUSY:
 		return "it is borrowed or being reset: see 'pcilend list' for who has it";
 	case -EACCES:
-		return "it is reserved for another node or domain: see 'pcilend show' on its lender, and try again when that is over";
+		return "it is reserved for another node or domain: see its lender's 'pcilend show'";
 	case -EUCLEAN:
-		return "it did not come back from a reset: see 'pcilend show' on its lender";
+		return "it or one of its IOMMU group failed a reset: 'pcilend show' on its lender";
+	case -EXDEV:
+		return "others of its group are not available: 'pcilend available' them there";
+	case -EUSERS:
+		return "another function of its group is lent to others: see 'pcilend list'";
+	case -EMLINK:
+		return "others of its group are borrowed over another adapter: use that one";
 	case -ENOSPC:
 		return "no room in the memory windows for its BARs: return other functions first";
 	case -ENETDOWN:
@@ -57,7 +65,8 @@ static int refuse(const char **why, int error, const char *sentence)
 
 /*
  * Returns a lease. The answer comes when the function has been reset, which may take longer than
- * other requests; asking again is harmless. Return: 0 once the lender has stopped the function.
+ * other requests; asking again is harmless, over any link to the lender.
+ * Return: 0 once the lender has stopped the function.
  */
 static int return_lease(struct remote *r, u32 lease)
 {
@@ -68,22 +77,27 @@ static int return_lease(struct remote *r, u32 lease)
 	int err, try = 0;
 
 	do {
-		err = pcilend_channel_request(r->link, PCILEND_MSG_RETURN, &msg, NULL);
-	} while (err == -ETIMEDOUT && ++try < RETURN_TRIES);
+		struct pcilend_link *link = remote_any_link(r);
+
+		if (!link)
+			return -ENETDOWN;
+		err = pcilend_channel_request(link, PCILEND_MSG_RETURN, &msg, NULL);
+		pcilend_link_put(link);
+	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && ++try < RETURN_TRIES);
 
 	/* It knows of no such lease, or function: so it was stopped before. */
 	return err == -ESTALE || err == -ENODEV ? 0 : err;
 }
 
 /* Gives back a lease that we do not want, or not know of; nobody waits. */
-void remote_return_async(struct remote *r, u32 lease)
+void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(r->pub.id),
 		.lease = cpu_to_le32(lease),
 	};
 
-	pcilend_channel_request_async(r->link, PCILEND_MSG_RETURN, &msg);
+	pcilend_channel_request_async(link, PCILEND_MSG_RETURN, &msg);
 }
 
 /* A borrow was granted after we stopped waiting for it. In the receive path: must not wait. */
@@ -99,6 +113,27 @@ void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const voi
 		pcilend_channel_request_async(link, PCILEND_MSG_RETURN, &msg);
 }
 
+/* No range of the aperture any more. No-op if that was done. */
+static void leave_aperture(struct remote_range *range)
+{
+	if (!atomic_xchg(&range->left, 1))
+		pcilend_aperture_slot_put(range->link, range->iova, range->size);
+}
+
+static void range_release(struct kref *ref)
+{
+	struct remote_range *range = container_of(ref, struct remote_range, ref);
+
+	leave_aperture(range);
+	pcilend_link_put(range->link);
+	kfree(range);
+}
+
+void remote_range_put(struct remote_range *range)
+{
+	kref_put(&range->ref, range_release);
+}
+
 /* Frees slots that were given up; or @all. */
 void remote_drop_slots(struct remote *r, bool all)
 {
@@ -108,18 +143,35 @@ void remote_drop_slots(struct remote *r, bool all)
 		if (!slot->free && !all)
 			continue;
 		list_del(&slot->node);
-		pcilend_aperture_slot_put(r->link, slot->iova, slot->size);
+		remote_range_put(slot->range);
 		kfree(slot);
 	}
 }
 
-/* The lease is over: fields that describe it. */
+/* The adapter goes, with no lease over it: what the frontend has not given up is taken from it. */
+void remote_leave_aperture(struct remote *r, struct pcilend_link *link)
+{
+	struct remote_slot *slot;
+
+	mutex_lock(&r->lock);
+	list_for_each_entry(slot, &r->slots, node) {
+		if (slot->range->link == link)
+			leave_aperture(slot->range);
+	}
+	mutex_unlock(&r->lock);
+}
+
+/* The lease is over: fields that describe it. No-op if a notice has told that before. */
 static void forget_lease(struct remote *r)
 {
 	lockdep_assert_held(&r->lock);
-	r->state = REMOTE_IDLE;
+	if (r->state == REMOTE_IDLE)
+		return;
+	WRITE_ONCE(r->state, REMOTE_IDLE);
 	r->lease = 0;
 	remote_drop_slots(r, false);
+	atomic_dec(&r->link->leases);
+	wake_up_all(&r->link->idle);
 }
 
 /* The lender has stopped the function after a lease that we gave up. */
@@ -132,6 +184,24 @@ void remote_settled(struct remote *r)
 		r->fenced = true;
 	mutex_unlock(&r->lock);
 	remote_retire_if_idle(r);
+}
+
+/* A return that was not acknowledged is asked for again. */
+void remote_return_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, return_work);
+	bool returning;
+	u32 lease;
+
+	mutex_lock(&r->operation);
+	mutex_lock(&r->lock);
+	returning = r->state == REMOTE_RETURNING;
+	lease = r->lease;
+	mutex_unlock(&r->lock);
+	if (returning && !return_lease(r, lease))
+		remote_settled(r);
+	mutex_unlock(&r->operation);
+	put_device(&r->pub.dev);
 }
 
 void remote_lost_work(struct work_struct *work)
@@ -192,6 +262,7 @@ void remote_was_reset(struct remote *r, u32 lease)
 /* The lease ended without our doing; its user is told from a work item. No-op if none is held. */
 void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 {
+	struct pcilend_link *link;
 	bool lost = false;
 
 	mutex_lock(&r->lock);
@@ -206,9 +277,11 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 		return;
 
 	pcilend_count(PCILEND_COUNTER_A_LOST);
-	pci_warn(r->link->pdev, "lease on function %x was lost (%s)\n", r->pub.id,
+	link = remote_link(r);
+	pci_warn(link->pdev, "lease on function %x was lost (%s)\n", r->pub.id,
 		 reason == PCILEND_LOST_REVOKED ? "revoked" :
 		 reason == PCILEND_LOST_EXPIRED ? "no heartbeat" : "function or lender gone");
+	pcilend_link_put(link);
 	trace_pcilend_lease_end(r->pub.id, r->lease, pcilend_id_node(r->pub.id), pcilend_node,
 				"lost");
 	remote_event(r, PCILEND_EVENT_LEASE_LOST);
@@ -266,12 +339,17 @@ void remote_recalled(struct remote *r, u32 lease, u32 grace_ms)
 }
 
 static int begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
-		 const char **why)
+		 const char *adapter, const char **why)
 {
+	struct pcilend_link *any = pcilend_link_to(pcilend_id_node(r->pub.id), 0);
+	struct pcilend_link *link, *of_set;
 	int err = 0;
 
+	mutex_lock(&choice_lock);
+	of_set = adapter ? NULL : remote_link_of_set(r);
 	mutex_lock(&r->lock);
-	if (!pcilend_link_is_up(r->link, NULL)) {
+	link = remote_path_choose(r, of_set ? pci_name(of_set->pdev) : adapter);
+	if (!any) {
 		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
 	} else if (r->dying || r->absent) {
 		err = refuse(why, -ENODEV, why_refused(-ENODEV));
@@ -282,7 +360,17 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 		err = refuse(why, -EBUSY, "this host has borrowed it already: see 'pcilend list' for its owner");
 	} else if (r->state != REMOTE_IDLE) {
 		err = refuse(why, -EBUSY, "it is still being returned after its last use: try again in a few seconds, and see 'pcilend link'");
+	} else if (!link && adapter) {
+		err = refuse(why, -ENOTCONN, "its lender does not offer it over that adapter: 'pcilend show' lists its paths");
+	} else if (!link && of_set) {
+		err = refuse(why, -ENETDOWN, "the link over which others of its group are borrowed is down: return them first, or see 'pcilend link'");
+	} else if (!link) {
+		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
+	} else if (frontend->guests && link->aperture.direct) {
+		err = refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
 	} else {
+		remote_set_link(r, link);
+		atomic_inc(&link->leases);
 		r->state = REMOTE_BORROWING;
 		r->lost_early = 0;
 		r->recalled = 0;
@@ -292,6 +380,9 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 		strscpy(r->owner, owner, sizeof(r->owner));
 	}
 	mutex_unlock(&r->lock);
+	mutex_unlock(&choice_lock);
+	pcilend_link_put(of_set);
+	pcilend_link_put(any);
 	return err;
 }
 
@@ -395,7 +486,7 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 	struct pcilend_virtual *virtual;
 
 	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->config,
-					 frontend->driver_override);
+					 frontend);
 	if (IS_ERR(virtual))
 		return PTR_ERR(virtual);
 	mutex_lock(&r->lock);
@@ -441,7 +532,6 @@ static int give_back(struct remote *r)
 	mutex_lock(&r->lock);
 	if (!err)
 		forget_lease(r);
-	/* Or a notice has settled it meanwhile. */
 	if (r->state == REMOTE_IDLE)
 		err = 0;
 	config = r->config;
@@ -459,12 +549,17 @@ static int give_back(struct remote *r)
 /* So that who lists functions after a change sees what the lender said about it before. */
 static void take_in_notices(struct remote *r)
 {
-	pcilend_channel_flush_notices(r->link);
+	struct pcilend_link *link;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (pcilend_link_reaches(link, pcilend_id_node(r->pub.id)))
+			pcilend_channel_flush_notices(link);
+	}
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
 int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
-		   const char *owner, const char **why)
+		   const char *owner, const char *adapter, const char **why)
 {
 	struct remote *r = to_remote(remote);
 	int err;
@@ -480,7 +575,7 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 		err = refuse(why, -ENODEV, "the frontend is being unloaded");
 		goto err_module;
 	}
-	err = begin(r, frontend, owner, why);
+	err = begin(r, frontend, owner, adapter, why);
 	if (err)
 		goto err_frontend;
 
@@ -488,6 +583,7 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	mutex_lock(&r->lock);
 	if (r->state == REMOTE_BORROWING) {	/* there is no lease */
 		r->state = REMOTE_IDLE;
+		atomic_dec(&r->link->leases);
 		r->frontend = NULL;
 		r->owner[0] = '\0';
 		mutex_unlock(&r->lock);
@@ -502,6 +598,8 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 				  pcilend_node, "borrowed");
 	if (!err)
 		err = fetch_config(r);
+	if (!err && frontend->prepare)
+		err = frontend->prepare(remote);
 	if (!err)
 		err = make_virtual(r, frontend);
 	if (!err && (!remote_held_lease(r) || r->lost_early == r->lease))

@@ -17,12 +17,27 @@ enum remote_state {
 	REMOTE_RETURNING,	/* let go, but the lender has not acknowledged that it is stopped */
 };
 
-/* A range of the aperture that a lease uses for guest memory. */
-struct remote_slot {
-	struct list_head node;
+/* A range of the aperture that leases use for guest memory: one, or those of a set. */
+struct remote_range {
+	struct kref ref;
+	struct pcilend_link *link;	/* of all these leases; with a reference */
 	u64 iova;
 	u64 size;
+	atomic_t left;		/* not 0: its adapter is gone, it is no range any more */
+};
+
+/* The part that one lease has in it. */
+struct remote_slot {
+	struct list_head node;
+	struct remote_range *range;	/* with a reference */
 	bool free;		/* given up, but the function may still write to it */
+};
+
+/* A link over which the lender offers the function. */
+struct remote_path {
+	struct pcilend_link *link;	/* with a reference; NULL: entry was never used */
+	u32 generation;			/* SYNC in which it was last seen there */
+	bool offered;
 };
 
 struct remote_binding {
@@ -33,15 +48,17 @@ struct remote_binding {
 struct remote {
 	struct pcilend_remote pub;
 	struct list_head node;		/* remotes_lock; by ascending id */
-	struct pcilend_link *link;	/* with a reference */
 	struct work_struct work;	/* frontends come and go; the end of it all */
+	bool gone;			/* work: the end has begun */
 
 	struct mutex frontends;		/* held while they come and go */
 	struct mutex operation;		/* one borrow or return at a time */
 
 	struct mutex lock;		/* all below, and pub.info */
 	struct remote_binding binding[PCILEND_FRONTENDS];
-	u32 generation;			/* SYNC in which it was last seen */
+	struct remote_path path[PCILEND_PATHS];
+	struct pcilend_link *link;	/* with a reference, never NULL: of the lease, or of the */
+					/* last one; changes only while the state is IDLE */
 	bool absent;			/* no longer offered: goes when idle */
 	bool dying;
 	bool reborn;			/* offered again while dying */
@@ -64,6 +81,7 @@ struct remote {
 	struct work_struct lost_work;
 	struct work_struct reset_work;	/* as lost_work with a reference */
 	struct work_struct recall_work;
+	struct work_struct return_work;
 };
 
 #define to_remote(p) container_of(p, struct remote, pub)
@@ -89,11 +107,27 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 void remote_settled(struct remote *r);
 void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
 void remote_recall_work(struct work_struct *work);
-void remote_return_async(struct remote *r, u32 lease);
+void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
+void remote_return_work(struct work_struct *work);
 void remote_lost_work(struct work_struct *work);
 void remote_was_reset(struct remote *r, u32 lease);
 void remote_reset_work(struct work_struct *work);
 void remote_drop_slots(struct remote *r, bool all);
+void remote_range_put(struct remote_range *range);
+void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
+
+/* remote_path.c */
+bool remote_path_seen(struct remote *r, struct pcilend_link *link);
+u32 remote_path_generation(struct remote *r, struct pcilend_link *link, bool *offered);
+bool remote_path_gone(struct remote *r, struct pcilend_link *link);
+bool remote_listens_to(struct remote *r, struct pcilend_link *link);
+void remote_set_link(struct remote *r, struct pcilend_link *link);
+struct pcilend_link *remote_link(struct remote *r);
+struct pcilend_link *remote_any_link(struct remote *r);
+struct pcilend_link *remote_link_of_set(struct remote *r);
+struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
+void remote_report_paths(struct remote *r, struct pcilend_report *report);
+void remote_put_paths(struct remote *r);
 
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);

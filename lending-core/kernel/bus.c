@@ -6,6 +6,12 @@
 
 #include "internal.h"
 
+/*
+ * Parent of all remote functions: they may outlast the adapter that they are reached through, while
+ * somebody still has one open.
+ */
+struct device *pcilend_bus_root;
+
 /* A copy of the notice, so that the formats below need no lock. */
 static void snapshot(struct device *dev, struct pcilend_report *report)
 {
@@ -40,6 +46,7 @@ REMOTE_ATTR(borrowed_by, "%u", le32_to_cpu(info->borrower));
 /* Empty unless this host borrows it. */
 REMOTE_ATTR(owner, "%s", report.owner);
 REMOTE_ATTR(frontend, "%s", report.frontend);
+REMOTE_ATTR(virtual, "%s", report.virtual);
 
 static struct attribute *remote_attrs[] = {
 	&dev_attr_id.attr,
@@ -56,6 +63,7 @@ static struct attribute *remote_attrs[] = {
 	&dev_attr_borrowed_by.attr,
 	&dev_attr_owner.attr,
 	&dev_attr_frontend.attr,
+	&dev_attr_virtual.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(remote);
@@ -67,10 +75,20 @@ const struct bus_type pcilend_bus = {
 
 int pcilend_bus_register(void)
 {
-	return bus_register(&pcilend_bus);
+	int err = bus_register(&pcilend_bus);
+
+	if (err)
+		return err;
+	pcilend_bus_root = root_device_register("pcilend");
+	if (IS_ERR(pcilend_bus_root)) {
+		bus_unregister(&pcilend_bus);
+		return PTR_ERR(pcilend_bus_root);
+	}
+	return 0;
 }
 
 void pcilend_bus_unregister(void)
 {
+	root_device_unregister(pcilend_bus_root);
 	bus_unregister(&pcilend_bus);
 }

@@ -291,12 +291,12 @@ void pcilend_channel_beat(struct pcilend_link *link)
 }
 
 /*
- * pcilend_channel_open - start a session with the peer whose area is @offset into window 0
+ * pcilend_channel_open - start a session with the peer whose area is @offset into @window
  *
  * Called by the handshake, once per pair of boot ids; link->peer_node and peer_boot are set.
  * Return: 0; -ERANGE if the area is out of reach; -EAGAIN if the window does not show it (yet).
  */
-int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why)
+int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, const char **why)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_wire_area __iomem *peer;
@@ -304,8 +304,8 @@ int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why
 	u32 magic;
 	u64 boot;
 
-	if (pcilend_aperture_peer(link, 0, offset, PCILEND_AREA_BYTES, &phys)) {
-		*why = "the peer's control area is out of reach: make memory window 0 larger";
+	if (pcilend_aperture_peer(link, window, offset, PCILEND_AREA_BYTES, &phys)) {
+		*why = "the peer's control area is out of reach: give both adapters equal windows";
 		return -ERANGE;
 	}
 	peer = ioremap(phys, PCILEND_AREA_BYTES);
@@ -317,12 +317,13 @@ int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why
 	boot = readq(&peer->boot);
 	if (magic != PCILEND_WIRE_MAGIC || boot != link->peer_boot) {
 		iounmap(peer);
-		*why = "memory window 0 does not show the peer's control area: see its IOMMU log";
+		*why = "the memory window does not show the peer's control area: see its IOMMU log";
 		return -EAGAIN;
 	}
 
 	mutex_lock(&ch->rx_lock);
 	ch->rx_tail = 0;
+	ch->rx_doubt = 0;
 	ch->rx_open = true;
 	ch->rx_budget = PCILEND_RX_PER_BEAT;
 	mutex_lock(&ch->tx_lock);
@@ -377,7 +378,8 @@ void pcilend_channel_close(struct pcilend_link *link)
 	spin_unlock(&ch->lock);
 
 	cancel_delayed_work_sync(&ch->tx_work);
-	flush_work(&ch->requests.work);
+	pcilend_channel_drain_requests(link);
+	pcilend_channel_go_on(link);
 	flush_work(&ch->notices.work);
 
 	mutex_lock(&ch->tx_lock);

@@ -28,6 +28,7 @@ static inline bool pcilend_area_is_current(struct pcilend_link *link)
 
 int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status,
 			 u32 request, const void *payload);
+void pcilend_channel_drain_requests(struct pcilend_link *link);
 void pcilend_channel_receive_init(struct pcilend_link *link);
 
 #endif /* PCILEND_CHANNEL_H */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Receiving: each message is copied once, checked, and sorted. Answers wake their waiter at once;
- * requests and notices go to queues of their own, each worked off in order, so that a slow request
- * never holds up an answer, and both sides may ask each other at the same time.
+ * notices go to a queue that is worked off in order. So do the requests about one function; those
+ * about different functions are handled side by side, as a reset may take long.
  */
 
 #include <linux/slab.h>
@@ -38,7 +38,10 @@ static void take_answer(struct pcilend_link *link, const u8 *slot)
 	}
 	spin_unlock(&ch->lock);
 
-	if (!found && status == PCILEND_STATUS_OK)
+	if (!found && status == PCILEND_STATUS_OK &&
+	    le16_to_cpu(header->type) == PCILEND_MSG_HELLO)
+		pcilend_hello_taken(link);
+	else if (!found && status == PCILEND_STATUS_OK)
 		pcilend_borrower_late_answer(link, le16_to_cpu(header->type), header + 1);
 }
 
@@ -68,37 +71,125 @@ static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, cons
 	return !msg;
 }
 
-/* The oldest message of @queue; ones of earlier sessions are dropped. */
-static struct pcilend_message *dequeue(struct pcilend_channel *ch, struct pcilend_queue *queue)
+/*
+ * The oldest notice; ones of earlier sessions are dropped. NULL: there is none, or they must wait
+ * until the link is trusted.
+ */
+static struct pcilend_message *next_notice(struct pcilend_link *link)
 {
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_queue *queue = &ch->notices;
 	struct pcilend_message *msg;
 
 	for (;;) {
-		bool stale;
+		bool trusted = pcilend_link_is_trusted(link);
+		bool stale = false;
 
 		spin_lock(&ch->lock);
 		msg = list_first_entry_or_null(&queue->list, struct pcilend_message, node);
-		if (msg) {
+		if (msg)
+			stale = msg->session != ch->session;
+		if (msg && (stale || trusted)) {
 			list_del(&msg->node);
 			queue->length--;
 		}
-		stale = msg && msg->session != ch->session;
 		spin_unlock(&ch->lock);
 		if (!stale)
-			return msg;
+			return trusted ? msg : NULL;
 		kfree(msg);
 	}
 }
 
-static void request_work(struct work_struct *work)
+static struct pcilend_message *next_about(struct pcilend_channel *ch,
+					  const struct pcilend_message *done)
 {
-	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.requests.work);
 	struct pcilend_message *msg;
 
-	while ((msg = dequeue(&link->channel, &link->channel.requests))) {
-		pcilend_lender_request(link, msg);
-		kfree(msg);
+	lockdep_assert_held(&ch->lock);
+	list_for_each_entry(msg, &ch->requests, node) {
+		if (msg != done && msg->subject == done->subject)
+			return msg;
 	}
+	return NULL;
+}
+
+static void request_work(struct work_struct *work)
+{
+	struct pcilend_message *msg = container_of(work, struct pcilend_message, work);
+	struct pcilend_link *link = msg->link;
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *next;
+	bool current_session;
+
+	spin_lock(&ch->lock);
+	current_session = msg->session == ch->session;
+	spin_unlock(&ch->lock);
+	if (current_session)
+		pcilend_lender_request(link, msg);
+
+	spin_lock(&ch->lock);
+	next = next_about(ch, msg);
+	list_del(&msg->node);
+	ch->request_count--;
+	if (next)
+		queue_work(pcilend_wq, &next->work);
+	if (!ch->request_count)
+		wake_up_all(&ch->requests_done);
+	spin_unlock(&ch->lock);
+	kfree(msg);
+	pcilend_link_put(link);
+}
+
+/* Return: false if there are too many. */
+static bool take_request(struct pcilend_link *link, const u8 *slot)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
+	u16 type = le16_to_cpu(header->type);
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	bool room;
+
+	if (!msg)
+		return false;
+	memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
+	msg->peer = link->peer_node;
+	msg->boot = link->peer_boot;
+	if (type == PCILEND_MSG_SYNC || type == PCILEND_MSG_HELLO || type == PCILEND_MSG_VOUCH)
+		msg->subject = 0;
+	else
+		msg->subject = le32_to_cpu(about->id);
+	msg->link = pcilend_link_get(link);
+	INIT_WORK(&msg->work, request_work);
+
+	spin_lock(&ch->lock);
+	msg->session = ch->session;
+	room = ch->request_count < INCOMING_MAX;
+	if (room) {
+		bool first = !next_about(ch, msg);
+
+		list_add_tail(&msg->node, &ch->requests);
+		ch->request_count++;
+		if (first)
+			queue_work(pcilend_wq, &msg->work);
+	}
+	spin_unlock(&ch->lock);
+	if (!room) {
+		kfree(msg);
+		pcilend_link_put(link);
+	}
+	return room;
+}
+
+/* On return none is being handled; those of a session that is over are dropped unhandled. */
+void pcilend_channel_drain_requests(struct pcilend_link *link)
+{
+	struct pcilend_channel *ch = &link->channel;
+
+	wait_event(ch->requests_done, !READ_ONCE(ch->request_count));
+	/* Whoever woke us has let go of the channel then. */
+	spin_lock(&ch->lock);
+	spin_unlock(&ch->lock);
 }
 
 static void notice_work(struct work_struct *work)
@@ -109,7 +200,7 @@ static void notice_work(struct work_struct *work)
 	struct pcilend_message *msg;
 	bool lost;
 
-	while (left && (msg = dequeue(ch, &ch->notices))) {
+	while (left && (msg = next_notice(link))) {
 		pcilend_borrower_notice(link, msg);
 		kfree(msg);
 		left--;
@@ -124,6 +215,12 @@ static void notice_work(struct work_struct *work)
 	spin_unlock(&ch->lock);
 	if (lost)
 		pcilend_borrower_notices_lost(link);
+}
+
+/* The link is trusted now: notices need not wait any more. */
+void pcilend_channel_go_on(struct pcilend_link *link)
+{
+	queue_work(pcilend_wq, &link->channel.notices.work);
 }
 
 /* Waits for all notices that have come: those of the run that is under way, and of the next. */
@@ -164,6 +261,33 @@ static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, cons
 				     le32_to_cpu(header->request), NULL);
 }
 
+/*
+ * The handshake is through. The peer has repeated its head since the link came back: what it wrote
+ * before may never have come.
+ */
+void pcilend_channel_settle(struct pcilend_link *link)
+{
+	struct pcilend_channel *ch = &link->channel;
+	u32 head;
+
+	mutex_lock(&ch->rx_lock);
+	head = pcilend_area_read(&link->area->head);
+	ch->rx_doubt = head - ch->rx_tail <= PCILEND_RING_SLOTS ? head : ch->rx_tail;
+	mutex_unlock(&ch->rx_lock);
+}
+
+/* Is the slot empty because the link was down when it was written? Who waits for it was told. */
+static bool was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+
+	lockdep_assert_held(&link->channel.rx_lock);
+	if (le64_to_cpu(header->boot) == link->peer_boot &&
+	    le32_to_cpu(header->sequence) == sequence)
+		return false;
+	return !READ_ONCE(link->carries) || (s32)(link->channel.rx_doubt - sequence) > 0;
+}
+
 static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
@@ -171,7 +295,11 @@ static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence
 	const char *why = NULL;
 
 	if (pcilend_wire_check(slot, link->peer_boot, sequence, &why)) {
-		refuse(link, slot, sequence, why);
+		if (was_lost(link, slot, sequence))
+			trace_pcilend_message_refused(link->peer_node, sequence,
+						      "lost with the link");
+		else
+			refuse(link, slot, sequence, why);
 		return;
 	}
 	atomic64_inc(&ch->rx_messages);
@@ -182,7 +310,7 @@ static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence
 	if (le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) {
 		take_answer(link, slot);
 	} else if (header->request) {
-		if (!enqueue(link, &ch->requests, slot))
+		if (!take_request(link, slot))
 			pcilend_channel_send(link, le16_to_cpu(header->type), true,
 					     PCILEND_STATUS_OVERLOAD, le32_to_cpu(header->request),
 					     NULL);
@@ -199,7 +327,7 @@ static void rx_work(struct work_struct *work)
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.rx_work);
 	struct pcilend_channel *ch = &link->channel;
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
-	u32 head;
+	u32 head, first;
 
 	mutex_lock(&ch->rx_lock);
 	if (!ch->rx_open || !pcilend_area_is_current(link) || !ch->rx_budget)
@@ -215,6 +343,7 @@ static void rx_work(struct work_struct *work)
 	}
 	/* The head before the messages that it announces. */
 	dma_rmb();
+	first = ch->rx_tail;
 	while (ch->rx_tail != head && ch->rx_budget) {
 		u32 sequence = ch->rx_tail++;
 
@@ -222,6 +351,7 @@ static void rx_work(struct work_struct *work)
 		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
 		take_message(link, slot, sequence);
 	}
+	pcilend_link_heard(link, ch->rx_tail - first);
 
 	mutex_lock(&ch->tx_lock);
 	if (ch->tx_open)
@@ -253,6 +383,7 @@ static void queue_init(struct pcilend_queue *queue, work_func_t function)
 void pcilend_channel_receive_init(struct pcilend_link *link)
 {
 	INIT_WORK(&link->channel.rx_work, rx_work);
-	queue_init(&link->channel.requests, request_work);
+	INIT_LIST_HEAD(&link->channel.requests);
+	init_waitqueue_head(&link->channel.requests_done);
 	queue_init(&link->channel.notices, notice_work);
 }

@@ -7,6 +7,7 @@
 #define PCILEND_COMPAT_H
 
 #include <linux/device.h>
+#include <linux/dma-map-ops.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -98,6 +99,62 @@ out:
 	kfree(caps.buf);
 	return ret;
 }
+
+#endif
+
+/*
+ * Since 6.18 the DMA API maps physical addresses, memory and MMIO alike (map_phys of struct
+ * dma_map_ops); before, pages and resources. PCILEND_DEFINE_DMA_FORWARD(name) defines the
+ * operations that map for the device name_ntb(dev), PCILEND_DMA_FORWARD_OPS(name) sets them.
+ */
+#ifdef PCILEND_HAVE_DMA_MAP_PHYS
+
+#define PCILEND_DEFINE_DMA_FORWARD(name)							\
+static dma_addr_t name##_map_phys(struct device *dev, phys_addr_t phys, size_t size,		\
+				  enum dma_data_direction dir, unsigned long attrs)		\
+{												\
+	return dma_map_phys(name##_ntb(dev), phys, size, dir, attrs);				\
+}												\
+												\
+static void name##_unmap_phys(struct device *dev, dma_addr_t handle, size_t size,		\
+			      enum dma_data_direction dir, unsigned long attrs)			\
+{												\
+	dma_unmap_phys(name##_ntb(dev), handle, size, dir, attrs);				\
+}
+
+#define PCILEND_DMA_FORWARD_OPS(name) .map_phys = name##_map_phys, .unmap_phys = name##_unmap_phys,
+
+#else
+
+#define PCILEND_DEFINE_DMA_FORWARD(name)							\
+static dma_addr_t name##_map_page(struct device *dev, struct page *page, unsigned long offset,	\
+				  size_t size, enum dma_data_direction dir,			\
+				  unsigned long attrs)						\
+{												\
+	return dma_map_page_attrs(name##_ntb(dev), page, offset, size, dir, attrs);		\
+}												\
+												\
+static void name##_unmap_page(struct device *dev, dma_addr_t handle, size_t size,		\
+			      enum dma_data_direction dir, unsigned long attrs)			\
+{												\
+	dma_unmap_page_attrs(name##_ntb(dev), handle, size, dir, attrs);			\
+}												\
+												\
+static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size_t size,	\
+				      enum dma_data_direction dir, unsigned long attrs)		\
+{												\
+	return dma_map_resource(name##_ntb(dev), phys, size, dir, attrs);			\
+}												\
+												\
+static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t size,		\
+				  enum dma_data_direction dir, unsigned long attrs)		\
+{												\
+	dma_unmap_resource(name##_ntb(dev), handle, size, dir, attrs);				\
+}
+
+#define PCILEND_DMA_FORWARD_OPS(name)								\
+	.map_page = name##_map_page, .unmap_page = name##_unmap_page,				\
+	.map_resource = name##_map_resource, .unmap_resource = name##_unmap_resource,
 
 #endif
 

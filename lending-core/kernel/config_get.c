@@ -41,8 +41,8 @@ static int get_local(u32 id, bool emulated, u8 *space, u32 *length,
 		err = emulate(fn, space, *length);
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
-	return pcilend_refuse(extack, err, err ? "it does not answer: see whether its slot has power" :
-						 NULL);
+	return pcilend_refuse(extack, err,
+			      err ? "it does not answer: see whether its slot has power" : NULL);
 }
 
 static int get_remote(u32 id, u8 *space, u32 *length, struct netlink_ext_ack *extack)

@@ -5,9 +5,12 @@
  *
  *	down -> handshake	the NTB's link is up: set translations, show our scratchpads
  *	handshake -> up		the peer's scratchpads name an area, its window shows it to us,
- *				the peer has seen ours, and its heart beats in it
+ *				the peer has seen ours, its heart beats in it, and what the two
+ *				say of themselves fits (hello.c)
  *	up -> handshake		the peer started over, fell silent, or takes no messages
  *	any -> down		the NTB's link went down
+ *
+ *	handshake -> refused	does not fit, or the peer is not the node that it says it is
  *
  * A session is a pair of boot ids. It survives the link's going down and up; a peer with another
  * boot id starts a new one, after everything of the old one is fenced and forgotten.
@@ -62,7 +65,9 @@ static void publish(struct pcilend_link *link)
 	write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(link->boot));
 	write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(link->boot));
 	write_spad(link, PCILEND_SPAD_NODE, pcilend_node);
-	write_spad(link, PCILEND_SPAD_AREA_PAGE, link->area_dma / PCILEND_PAGE);
+	write_spad(link, PCILEND_SPAD_AREA_PAGE,
+		   link->aperture.layout.dma_window << PCILEND_AREA_WINDOW_SHIFT |
+		   link->area_dma / PCILEND_PAGE);
 	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
 	write_spad(link, PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
 	link->published = true;
@@ -93,6 +98,7 @@ static void tick_work(struct work_struct *work)
 	bool fell_silent = false;
 
 	pcilend_channel_beat(link);
+	pcilend_link_listen(link);
 	pcilend_channel_look(link);
 	note_heartbeat(link);
 
@@ -100,6 +106,7 @@ static void tick_work(struct work_struct *work)
 	if (link->peer_boot && !link->silent &&
 	    pcilend_heartbeat_silence(&link->beat, pcilend_now()) >= pcilend_lease_ms) {
 		link->silent = true;
+		link->trusted = false;
 		fell_silent = true;
 	}
 	spin_unlock(&link->state_lock);
@@ -124,17 +131,22 @@ static void end_session(struct pcilend_link *link)
 	spin_lock(&link->state_lock);
 	link->peer_node = 0;
 	link->peer_boot = 0;
+	link->trusted = false;
 	link->peer_connected = false;
 	link->alive = false;
 	link->silent = false;
 	spin_unlock(&link->state_lock);
+	link->denied_by = 0;
 }
 
 static int start_session(struct pcilend_link *link, const struct greeting *peer)
 {
+	u32 area = peer->spad[PCILEND_SPAD_AREA_PAGE];
+	u64 page = area & (BIT(PCILEND_AREA_WINDOW_SHIFT) - 1);
 	const char *why = "";
 	int err;
 
+	pcilend_hello_reset(link);
 	spin_lock(&link->state_lock);
 	link->peer_node = peer->spad[PCILEND_SPAD_NODE];
 	link->peer_boot = greeting_boot(peer);
@@ -144,7 +156,7 @@ static int start_session(struct pcilend_link *link, const struct greeting *peer)
 				le64_to_cpu(READ_ONCE(link->area->heartbeat)), pcilend_now());
 	spin_unlock(&link->state_lock);
 
-	err = pcilend_channel_open(link, (u64)peer->spad[PCILEND_SPAD_AREA_PAGE] * PCILEND_PAGE,
+	err = pcilend_channel_open(link, area >> PCILEND_AREA_WINDOW_SHIFT, page * PCILEND_PAGE,
 				   &why);
 	if (err) {
 		spin_lock(&link->state_lock);
@@ -166,7 +178,6 @@ static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *
 {
 	u32 version = peer->spad[PCILEND_SPAD_MAGIC] - PCILEND_WIRE_MAGIC;
 	u32 node = peer->spad[PCILEND_SPAD_NODE];
-	struct pcilend_link *other;
 
 	if (version != PCILEND_WIRE_VERSION) {
 		snprintf(why, bytes,
@@ -183,14 +194,6 @@ static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *
 		snprintf(why, bytes,
 			 "both hosts have node id %u: load pcilend with another node= on one of them",
 			 node);
-		return true;
-	}
-	other = pcilend_link_by_peer(node, link);
-	if (other) {
-		snprintf(why, bytes,
-			 "a node with id %u is reached through adapter %s already: give every host its own node= and use one adapter per peer",
-			 node, pci_name(other->pdev));
-		pcilend_link_put(other);
 		return true;
 	}
 	return false;
@@ -212,6 +215,7 @@ static void go_down(struct pcilend_link *link)
 	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
 	if (link->peer_boot)
 		pcilend_channel_suspend(link);
+	pcilend_borrower_link_down(link);
 }
 
 static void go_handshake(struct pcilend_link *link, const char *reason)
@@ -227,8 +231,11 @@ static void go_handshake(struct pcilend_link *link, const char *reason)
 
 static void go_up(struct pcilend_link *link)
 {
+	pcilend_link_drop_former_area(link);
+	pcilend_channel_settle(link);
 	pcilend_link_carries(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
+	pcilend_channel_go_on(link);
 	pcilend_lender_link_up(link);
 	pcilend_borrower_link_up(link);
 }
@@ -269,9 +276,62 @@ static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
 	spin_unlock(&link->state_lock);
 }
 
+/* The plan does not fit what the peer has said: with that, and as if we had just been loaded. */
+static void start_over(struct pcilend_link *link, const char *why)
+{
+	if (pcilend_link_may_log(link))
+		pci_info(link->pdev, "pcilend: the aperture is planned anew: %s\n", why);
+	go_handshake(link, "");
+	end_session(link);
+	link->boot = pcilend_new_boot();
+	link->area->boot = cpu_to_le64(link->boot);
+	link->published = false;
+	link->aperture.open = false;
+}
+
+/* Do the two know and suit each other? 0, or when to look again. */
+static unsigned int exchange_hello(struct pcilend_link *link)
+{
+	char why[PCILEND_REASON_BYTES];
+	int err;
+
+	pcilend_hello_say(link);
+	err = pcilend_hello_judge(link, why, sizeof(why)) ?:
+	      pcilend_link_earn_trust(link, why, sizeof(why));
+	if (!err)
+		return 0;
+	if (err == -ERANGE)
+		start_over(link, why);
+	else if (err == -EAGAIN)
+		go_handshake(link, why);
+	else
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
+	return err == -ERANGE || err == -EAGAIN ? QUICK_MS : SLOW_MS;
+}
+
+/*
+ * A pin keeps the peer out: all that goes over this link ends. Its session stays, as the peer does
+ * not know that, and as it may be pinned to this adapter, too.
+ */
+static void expel(struct pcilend_link *link)
+{
+	bool trusted;
+
+	spin_lock(&link->state_lock);
+	trusted = link->trusted;
+	link->trusted = false;
+	spin_unlock(&link->state_lock);
+	if (!trusted)
+		return;
+	go_handshake(link, "");
+	pcilend_lender_peer_dead(link, link->peer_node, link->peer_boot);
+	pcilend_borrower_silent(link);
+}
+
 static unsigned int meet_peer(struct pcilend_link *link)
 {
 	char why[PCILEND_REASON_BYTES];
+	unsigned int wait;
 	struct greeting peer;
 	bool ready;
 
@@ -282,6 +342,11 @@ static unsigned int meet_peer(struct pcilend_link *link)
 		return QUICK_MS;
 	}
 	if (unfit(link, &peer, why, sizeof(why))) {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
+		return SLOW_MS;
+	}
+	if (pcilend_link_is_misplaced(link, peer.spad[PCILEND_SPAD_NODE], why, sizeof(why))) {
+		expel(link);
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 		return SLOW_MS;
 	}
@@ -297,16 +362,20 @@ static unsigned int meet_peer(struct pcilend_link *link)
 		return SLOW_MS;
 	}
 
-	go_handshake(link, "");
 	note_heartbeat(link);
 	spin_lock(&link->state_lock);
 	ready = link->alive && peer.spad[PCILEND_SPAD_SEEN_LOW] == lower_32_bits(link->boot);
 	spin_unlock(&link->state_lock);
 	if (!ready) {
+		if (link->state == PCILEND_LINK_REFUSED)
+			go_handshake(link, "");
 		if (pcilend_now() - link->published_at >= SLOW_MS)
 			publish(link);
 		return QUICK_MS;
 	}
+	wait = exchange_hello(link);
+	if (wait)
+		return wait;
 	go_up(link);
 	return SLOW_MS;
 }
@@ -316,7 +385,7 @@ static unsigned int step(struct pcilend_link *link)
 	bool restart, silent;
 
 	take_flags(link, &restart, &silent);
-	if (silent && link->state == PCILEND_LINK_UP)
+	if ((silent || !pcilend_link_is_trusted(link)) && link->state == PCILEND_LINK_UP)
 		go_handshake(link, "the peer's heartbeat stopped: see whether that host is alive");
 	else if (restart && link->state == PCILEND_LINK_UP)
 		go_handshake(link, "the peer takes no messages");

@@ -6,6 +6,16 @@
 
 #include "borrower.h"
 
+/* Asks the lender, over the link of the lease. */
+static int ask(struct remote *r, u16 type, const void *msg, struct pcilend_answer *answer)
+{
+	struct pcilend_link *link = remote_link(r);
+	int err = pcilend_channel_request(link, type, msg, answer);
+
+	pcilend_link_put(link);
+	return err;
+}
+
 int pcilend_reset(struct pcilend_remote *remote)
 {
 	struct remote *r = to_remote(remote);
@@ -14,7 +24,7 @@ int pcilend_reset(struct pcilend_remote *remote)
 		.lease = cpu_to_le32(remote_held_lease(r)),
 	};
 
-	return msg.lease ? pcilend_channel_request(r->link, PCILEND_MSG_RESET, &msg, NULL) :
+	return msg.lease ? ask(r, PCILEND_MSG_RESET, &msg, NULL) :
 			   -ESTALE;
 }
 EXPORT_SYMBOL_GPL(pcilend_reset);
@@ -28,7 +38,7 @@ int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 		.on = cpu_to_le32(on),
 	};
 
-	return msg.lease ? pcilend_channel_request(r->link, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
+	return msg.lease ? ask(r, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
 			   -ESTALE;
 }
 EXPORT_SYMBOL_GPL(pcilend_bus_master);
@@ -53,7 +63,7 @@ int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, s
 		msg->length = cpu_to_le16(chunk);
 		if (!msg->lease)
 			return -ESTALE;
-		err = pcilend_channel_request(r->link, PCILEND_MSG_CONFIG_READ, msg, answer);
+		err = ask(r, PCILEND_MSG_CONFIG_READ, msg, answer);
 		if (err)
 			return err;
 		memcpy(data + done, ((struct pcilend_msg_config *)answer->payload)->data, chunk);
@@ -76,7 +86,7 @@ int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, s
 	    offset >= PCI_CFG_SPACE_EXP_SIZE)
 		return -EINVAL;
 	put_unaligned_le32(value, msg.data);
-	return msg.lease ? pcilend_channel_request(r->link, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
+	return msg.lease ? ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
 			   -ESTALE;
 }
 EXPORT_SYMBOL_GPL(pcilend_config_write);
@@ -90,18 +100,21 @@ int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64
 		.device_address = cpu_to_le64(device_address),
 		.size = cpu_to_le64(size),
 	};
+	struct pcilend_link *link;
 	u32 window;
 	u64 offset;
 	int err;
 
 	if (!msg.lease)
 		return -ESTALE;
-	err = pcilend_aperture_locate(r->link, iova, size, &window, &offset);
+	link = remote_link(r);
+	err = pcilend_aperture_locate(link, iova, size, &window, &offset);
+	pcilend_link_put(link);
 	if (err)
 		return err;
 	msg.window = cpu_to_le32(window);
 	msg.offset = cpu_to_le64(offset);
-	return pcilend_channel_request(r->link, PCILEND_MSG_MAP, &msg, NULL);
+	return ask(r, PCILEND_MSG_MAP, &msg, NULL);
 }
 EXPORT_SYMBOL_GPL(pcilend_map);
 
@@ -115,7 +128,7 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size)
 		.size = cpu_to_le64(size),
 	};
 
-	return msg.lease ? pcilend_channel_request(r->link, PCILEND_MSG_UNMAP, &msg, NULL) :
+	return msg.lease ? ask(r, PCILEND_MSG_UNMAP, &msg, NULL) :
 			   -ESTALE;
 }
 EXPORT_SYMBOL_GPL(pcilend_unmap);
@@ -142,7 +155,7 @@ struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote)
 
 	mutex_lock(&r->lock);
 	if (r->virtual)
-		pdev = pci_dev_get(pcilend_virtual_pci(r->virtual));
+		pdev = pcilend_virtual_pci(r->virtual);
 	mutex_unlock(&r->lock);
 	return pdev;
 }
@@ -184,53 +197,124 @@ int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *ad
 }
 EXPORT_SYMBOL_GPL(pcilend_bar);
 
+/* @range: a reference is taken over, also on failure. */
+static int add_slot(struct remote *r, struct remote_range *range)
+{
+	struct remote_slot *slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	int err = slot ? 0 : -ENOMEM;
+
+	mutex_lock(&r->lock);
+	if (slot && range->link != r->link)
+		err = -EXDEV;
+	if (!err) {
+		slot->range = range;
+		list_add_tail(&slot->node, &r->slots);
+	}
+	mutex_unlock(&r->lock);
+	if (err) {
+		remote_range_put(range);
+		kfree(slot);
+	}
+	return err;
+}
+
 int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova)
 {
 	struct remote *r = to_remote(remote);
-	struct remote_slot *slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	struct remote_range *range = kzalloc(sizeof(*range), GFP_KERNEL);
 	int err;
 
-	if (!slot)
+	if (!range)
 		return -ENOMEM;
-	err = pcilend_aperture_slot_get(r->link, size, &slot->iova);
+	range->link = remote_link(r);
+	err = pcilend_aperture_slot_get(range->link, size, &range->iova);
 	if (err) {
-		kfree(slot);
+		pcilend_link_put(range->link);
+		kfree(range);
 		return err;
 	}
-	slot->size = size;
-	*iova = slot->iova;
-	mutex_lock(&r->lock);
-	list_add_tail(&slot->node, &r->slots);
-	mutex_unlock(&r->lock);
-	return 0;
+	kref_init(&range->ref);
+	range->size = size;
+	*iova = range->iova;
+	return add_slot(r, range);
 }
 EXPORT_SYMBOL_GPL(pcilend_slot_get);
+
+static struct remote_slot *find_slot(struct remote *r, u64 iova, u64 size)
+{
+	struct remote_slot *slot;
+
+	lockdep_assert_held(&r->lock);
+	list_for_each_entry(slot, &r->slots, node) {
+		if (slot->range->iova == iova && slot->range->size == size && !slot->free)
+			return slot;
+	}
+	return NULL;
+}
+
+int pcilend_slot_share(struct pcilend_remote *remote, struct pcilend_remote *from, u64 iova,
+		       u64 size)
+{
+	struct remote *other = to_remote(from);
+	struct remote_range *range = NULL;
+	struct remote_slot *slot;
+
+	mutex_lock(&other->lock);
+	slot = find_slot(other, iova, size);
+	if (slot) {
+		range = slot->range;
+		kref_get(&range->ref);
+	}
+	mutex_unlock(&other->lock);
+	return range ? add_slot(to_remote(remote), range) : -ENOENT;
+}
+EXPORT_SYMBOL_GPL(pcilend_slot_share);
 
 /* A range that the function may still write to is kept until the lender has stopped it. */
 void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size)
 {
 	struct remote *r = to_remote(remote);
 	struct remote_slot *slot;
-	bool found = false;
 
 	mutex_lock(&r->lock);
-	list_for_each_entry(slot, &r->slots, node) {
-		if (slot->iova == iova && slot->size == size && !slot->free) {
-			slot->free = true;
-			found = true;
-			break;
-		}
-	}
+	slot = find_slot(r, iova, size);
+	if (slot)
+		slot->free = true;
 	if (r->state != REMOTE_RETURNING && !(r->state == REMOTE_LOST && !r->fenced))
 		remote_drop_slots(r, false);
 	mutex_unlock(&r->lock);
-	WARN_ON(!found);
+	WARN_ON(!slot);
 }
 EXPORT_SYMBOL_GPL(pcilend_slot_put);
 
+u32 pcilend_set(struct pcilend_remote *remote)
+{
+	struct remote *r = to_remote(remote);
+	u32 set;
+
+	mutex_lock(&r->lock);
+	set = le32_to_cpu(remote->info.set);
+	mutex_unlock(&r->lock);
+	return set;
+}
+EXPORT_SYMBOL_GPL(pcilend_set);
+
+void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size)
+{
+	*iova = 0;
+	*size = to_remote(remote)->link->aperture.layout.dma_limit;
+}
+EXPORT_SYMBOL_GPL(pcilend_dma_area);
+
 struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote)
 {
-	return to_remote(remote)->link->aperture.domain;
+	struct remote *r = to_remote(remote);
+	struct iommu_domain *domain;
+
+	mutex_lock(&r->lock);
+	domain = r->link->aperture.domain;
+	mutex_unlock(&r->lock);
+	return domain;
 }
 EXPORT_SYMBOL_GPL(pcilend_aperture);
 

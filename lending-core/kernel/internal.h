@@ -7,12 +7,16 @@
  *	pcilend_lender_admin	one change of what is lent at a time
  *	device_lock()		of a local function
  *	pcilend_function.lock	a local function: lease and hardware
+ *	pcilend_group.lock	the functions of an IOMMU group
  *
  *	remote.frontends	a remote function's frontends come and go
  *	remote.operation	a remote function: one borrow or return at a time
  *	device_lock()		of a virtual function
  *
- *	remotes_lock, functions_lock, links_lock, frontends_lock	tables
+ *	trust_lock		one link becomes trusted at a time
+ *	choice_lock		links of leases are chosen one by one
+ *	appear_lock		remote functions appear one by one
+ *	remotes_lock, functions_lock, links_lock, frontends_lock, pins_lock	tables
  *	remote.lock		a remote function: lease, placement
  *	pcilend_aperture.lock	ranges of one link
  *	pcilend_channel.rx_lock
@@ -25,7 +29,8 @@
  * peer or a device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
- * that handle messages.
+ * that handle messages. It may also wait for the peer of another, trusted link, which waits for
+ * nothing to answer that.
  */
 #ifndef PCILEND_INTERNAL_H
 #define PCILEND_INTERNAL_H
@@ -50,15 +55,19 @@
 #include "pcilend/lease.h"
 #include "pcilend/pcilend.h"
 #include "pcilend/range.h"
+#include "pcilend/set.h"
 #include "pcilend/wire.h"
 
 #define PCILEND_REASON_BYTES PCILEND_LAYOUT_TEXT_BYTES
+#define PCILEND_PATHS 8			/* links to one node that are used */
 
 /* main.c */
 extern u16 pcilend_node;		/* 0: not set, links are refused */
 extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
+extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
 extern bool pcilend_unsafe_interrupts;
+extern bool pcilend_direct;		/* adapters without an IOMMU are used */
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
 /* For what frontends do: a lender can cause as much of it as it has functions. */
 extern struct workqueue_struct *pcilend_frontend_wq;
@@ -112,6 +121,7 @@ struct pcilend_window {
 struct pcilend_aperture {
 	struct mutex lock;		/* ranges */
 	struct iommu_domain *domain;	/* of the NTB; translated, owned by the DMA API */
+	bool direct;			/* there is none: addresses are those of this host */
 	unsigned int windows;
 	struct pcilend_window window[PCILEND_LAYOUT_WINDOWS];
 	struct pcilend_layout_window rule[PCILEND_LAYOUT_WINDOWS]; /* inbound; once `open` */
@@ -144,6 +154,9 @@ struct pcilend_message {
 	u32 session;			/* channel session it belongs to */
 	u32 peer;			/* node id and boot id of that session's peer */
 	u64 boot;
+	u32 subject;			/* requests: the function it names, 0: none */
+	struct pcilend_link *link;	/* requests: with a reference */
+	struct work_struct work;	/* requests */
 	u8 slot[PCILEND_SLOT_BYTES];
 };
 
@@ -171,12 +184,15 @@ struct pcilend_queue {
 
 /* A flood gets no more of this host than that. */
 #define PCILEND_RX_PER_BEAT 2048
+/* Doorbells without a message; further ones raise no interrupt until our next beat. */
+#define PCILEND_KICKS_PER_BEAT 64
 
 struct pcilend_channel {
 	struct mutex rx_lock;		/* our ring */
 	bool rx_open;			/* rx_lock */
 	u32 rx_tail;			/* rx_lock: messages taken from our ring */
 	u32 rx_budget;			/* rx_lock: messages to be taken before our next beat */
+	u32 rx_doubt;			/* rx_lock: those before may have been lost with the link */
 	struct work_struct rx_work;
 
 	struct mutex tx_lock;		/* the peer's ring */
@@ -195,7 +211,9 @@ struct pcilend_channel {
 	struct list_head waiters;	/* lock */
 	u32 next_request;		/* lock */
 	bool notices_lost;		/* lock: a notice found its queue full */
-	struct pcilend_queue requests;
+	struct list_head requests;	/* lock: of struct pcilend_message, until handled */
+	unsigned int request_count;	/* lock */
+	wait_queue_head_t requests_done;
 	struct pcilend_queue notices;
 
 	atomic64_t tx_messages;
@@ -205,12 +223,14 @@ struct pcilend_channel {
 };
 
 void pcilend_channel_init(struct pcilend_link *link);
-int pcilend_channel_open(struct pcilend_link *link, u64 offset, const char **why);
+int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, const char **why);
 void pcilend_channel_suspend(struct pcilend_link *link);
 void pcilend_channel_resume(struct pcilend_link *link);
+void pcilend_channel_settle(struct pcilend_link *link);
 void pcilend_channel_close(struct pcilend_link *link);
 void pcilend_channel_beat(struct pcilend_link *link);
 void pcilend_channel_look(struct pcilend_link *link);
+void pcilend_channel_go_on(struct pcilend_link *link);
 void pcilend_channel_flush_notices(struct pcilend_link *link);
 void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *why);
 int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payload);
@@ -222,6 +242,19 @@ int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const voi
 void pcilend_channel_wait_room(struct pcilend_link *link);
 
 /* link.c, handshake.c */
+
+/* What the peers told each other (hello.c). */
+struct pcilend_hello {
+	u64 said;			/* handshake: ms, ours was sent last */
+	bool taken;			/* ours was acknowledged */
+	bool heard;			/* state_lock: the rest is of this session's peer; */
+					/* it changes only when this is set */
+	struct pcilend_layout_host peer;
+	u32 needs;			/* features we must know */
+	u64 dma_limit;			/* its DMA area ends here */
+	u32 interrupt_window;		/* where we find its interrupt controller */
+	u64 interrupt_offset;
+};
 
 /**
  * struct pcilend_link - one NTB adapter, and the peer behind it
@@ -244,12 +277,20 @@ struct pcilend_link {
 	struct pcilend_aperture aperture;
 	struct pcilend_wire_area *area;	/* ours, the peer writes to it */
 	dma_addr_t area_dma;
+	struct pcilend_wire_area *former_area;	/* handshake: until the link is up, or NULL */
+	dma_addr_t former_area_dma;
 	struct pcilend_channel channel;
 
 	struct ratelimit_state log_limit;	/* of lines that the peer can provoke */
+	struct pcilend_hello hello;
+	u64 denied_by;			/* handshake: peer_boot of the link over which this */
+					/* node said that this session is not with it */
+	u64 hole;			/* start of this host's lowest PCI hole; constant */
 
 	struct delayed_work work;	/* handshake: the only one to change state and peer */
 	struct delayed_work tick;	/* heartbeat */
+	spinlock_t kick_lock;		/* taken in interrupts */
+	int kicks_left;			/* kick_lock: until our next beat; masked when negative */
 	bool published;			/* handshake: the peer can have seen our scratchpads */
 	u64 poll_since;			/* handshake: ms, start of quick polling */
 	u64 published_at;		/* handshake: ms */
@@ -259,6 +300,7 @@ struct pcilend_link {
 	char reason[PCILEND_REASON_BYTES];
 	u16 peer_node;			/* 0: not known yet */
 	u64 peer_boot;
+	bool trusted;			/* to lead to that node (trust.c) */
 	bool peer_connected;
 	struct pcilend_heartbeat beat;
 	bool alive;			/* a beat was seen since the handshake began */
@@ -279,7 +321,10 @@ struct pcilend_link {
 	u32 sync_generation;		/* of the last SYNC that was asked for */
 	u64 synced_at;			/* ms, when that was */
 	struct ratelimit_state appear_limit;
-	wait_queue_head_t idle;		/* woken when a remote function of this link is gone */
+	wait_queue_head_t idle;		/* woken when a lease over this link is over */
+	bool going;			/* the adapter is: nothing new is borrowed over it */
+
+	atomic_t leases;		/* functions borrowed and lent over this link */
 };
 
 int pcilend_links_register(void);
@@ -292,6 +337,8 @@ bool pcilend_link_is_adapter(struct pci_dev *pdev);
 bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
 void pcilend_link_kick_peer(struct pcilend_link *link);
+void pcilend_link_listen(struct pcilend_link *link);
+void pcilend_link_heard(struct pcilend_link *link, u32 messages);
 bool pcilend_link_may_log(struct pcilend_link *link);
 void pcilend_link_restart(struct pcilend_link *link);
 void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected);
@@ -299,12 +346,46 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 			    const char *reason);
 /* Is this session's peer (node and boot id) still the one of the link? */
 bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot);
-struct pcilend_link *pcilend_link_by_peer(u16 node, struct pcilend_link *except);
+bool pcilend_link_reaches(struct pcilend_link *link, u32 node);
+struct pcilend_link *pcilend_link_to(u32 node, u64 boot);
+struct pcilend_link *pcilend_link_by_adapter(const char *adapter);
+void pcilend_link_set_trusted(struct pcilend_link *link);
+
+/* trust.c */
+struct pcilend_msg_vouch;
+
+int pcilend_pin(u32 id, const char *adapter, struct netlink_ext_ack *extack);
+void pcilend_unpin(u32 id);
+void pcilend_pins_exit(void);
+u32 pcilend_pinned(struct pcilend_link *link);
+bool pcilend_link_is_trusted(struct pcilend_link *link);
+bool pcilend_link_is_misplaced(struct pcilend_link *link, u32 id, char *why, size_t bytes);
+int pcilend_link_earn_trust(struct pcilend_link *link, char *why, size_t bytes);
+int pcilend_link_vouch(u32 node, const struct pcilend_msg_vouch *msg);
 
 void pcilend_handshake_init(struct pcilend_link *link);
 void pcilend_handshake_start(struct pcilend_link *link);
 void pcilend_handshake_stop(struct pcilend_link *link);
 void pcilend_handshake_event(struct pcilend_link *link);
+int pcilend_link_place_area(struct pcilend_link *link, u64 limit);
+void pcilend_link_drop_former_area(struct pcilend_link *link);
+
+/* hello.c */
+void pcilend_hello_say(struct pcilend_link *link);
+void pcilend_hello_taken(struct pcilend_link *link);
+void pcilend_hello_heard(struct pcilend_link *link, const struct pcilend_message *message);
+bool pcilend_hello_is_heard(struct pcilend_link *link);
+void pcilend_hello_reset(struct pcilend_link *link);
+int pcilend_hello_judge(struct pcilend_link *link, char *why, size_t bytes);
+
+/* Another function of a function's IOMMU group. */
+struct pcilend_report_member {
+	u32 id;				/* 0: not added */
+	enum pcilend_function_state state;
+	u16 segment;
+	u8 bus;
+	u8 devfn;
+};
 
 /* Everything that listings and events say about a function, made under its lock. */
 struct pcilend_report {
@@ -313,6 +394,8 @@ struct pcilend_report {
 	bool local;			/* this host is the lender */
 	const char *reason;		/* constant sentence, or NULL */
 	char frontend[16];
+	char adapter[16];		/* that the lease goes over */
+	char path[PCILEND_PATHS][16];	/* adapters over which it can be reached; "": no more */
 	char owner[PCILEND_OWNER_BYTES];
 	char virtual[24];
 	char driver[32];
@@ -324,6 +407,8 @@ struct pcilend_report {
 	/* of the lender only */
 	u32 lease_ms;
 	int group;			/* IOMMU group, negative: none */
+	u32 members;			/* others in it */
+	struct pcilend_report_member member[PCILEND_SET_MAX - 1];
 	struct pcilend_access access;
 	u8 reserved_uuid[16];		/* zeroes: not for a domain */
 	u64 reserved_ms;		/* left */
@@ -339,7 +424,7 @@ struct pcilend_add {
 /* lender.c, lender_admin.c, lender_peer.c */
 int pcilend_lender_init(void);
 void pcilend_lender_exit(void);
-int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack);
+int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
 bool pcilend_lender_connected(u32 node);
 u32 pcilend_lender_id(const char *bdf);
@@ -360,13 +445,15 @@ int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report
 			  struct netlink_ext_ack *extack);
 /* The local function with the lowest id above @after; false if there is none. */
 bool pcilend_lender_next(u32 after, struct pcilend_report *report);
-void pcilend_lender_sync(struct pcilend_link *link);
+bool pcilend_lender_has_uuid(const u8 uuid[16]);
+int pcilend_lender_sync(struct pcilend_link *link);
 void pcilend_lender_link_up(struct pcilend_link *link);
 void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot);
 
 /* lender_dma.c */
 void pcilend_link_event(struct pcilend_link *link);
 void pcilend_link_lost(struct pcilend_link *link);
+u64 pcilend_link_losses(struct pcilend_link *link);
 bool pcilend_link_take_lost(struct pcilend_link *link);
 void pcilend_link_carries(struct pcilend_link *link);
 void pcilend_dma_init(struct pcilend_link *link);
@@ -399,6 +486,7 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 void pcilend_borrower_link_init(struct pcilend_link *link);
 void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
 void pcilend_borrower_link_up(struct pcilend_link *link);
+void pcilend_borrower_link_down(struct pcilend_link *link);
 void pcilend_borrower_resync(struct pcilend_link *link);
 void pcilend_borrower_notices_lost(struct pcilend_link *link);
 void pcilend_borrower_silent(struct pcilend_link *link);
@@ -408,6 +496,7 @@ struct pcilend_remote *pcilend_remote_get(u32 id);
 void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);
 void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
+void pcilend_remote_changed(struct pcilend_remote *remote);
 
 /* borrow.c */
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
@@ -418,18 +507,27 @@ void pcilend_frontend_put(struct pcilend_frontend *frontend);
 
 /* bus.c */
 extern const struct bus_type pcilend_bus;
+extern struct device *pcilend_bus_root;
 int pcilend_bus_register(void);
 void pcilend_bus_unregister(void);
 
 /* netlink.c, netlink_admin.c */
 struct genl_info;
 
+/* A message to be filled; made before a change, so that the change can't end without an answer. */
+struct pcilend_reply {
+	struct sk_buff *skb;
+	void *header;
+};
+
 int pcilend_netlink_init(void);
 void pcilend_netlink_exit(void);
 void pcilend_event_link(struct pcilend_link *link);
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
 void pcilend_event_audit(const struct pcilend_audit *audit);
-int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report);
+int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info);
+int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
+			   const struct pcilend_report *report);
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
 bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);

@@ -4,7 +4,6 @@
  * core (lease.h); here its todo list is carried out.
  */
 
-#include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
@@ -21,6 +20,7 @@ static void function_release(struct kref *ref)
 {
 	struct pcilend_function *fn = container_of(ref, struct pcilend_function, ref);
 
+	pcilend_group_put(fn->group);
 	pci_dev_put(fn->pdev);
 	kfree(fn->former_override);
 	kfree(fn);
@@ -45,6 +45,19 @@ struct pcilend_function *pcilend_function_find(u32 id)
 			break;
 		}
 	}
+	mutex_unlock(&functions_lock);
+	return found;
+}
+
+/* Is it the UUID of a function of this host? */
+bool pcilend_lender_has_uuid(const u8 uuid[16])
+{
+	struct pcilend_function *fn;
+	bool found = false;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node)
+		found |= !memcmp(fn->info.uuid, uuid, sizeof(fn->info.uuid));
 	mutex_unlock(&functions_lock);
 	return found;
 }
@@ -90,17 +103,9 @@ static void fill_info(struct pcilend_function *fn, struct pcilend_msg_function *
 	*info = fn->info;
 	info->state = fn->lease.state;
 	info->borrower = cpu_to_le32(fn->lease.node);
+	info->set = cpu_to_le32(pcilend_group_set(fn));
 	if (pcilend_reservation_left(&fn->reservation, pcilend_now()))
 		info->reserved_node = cpu_to_le32(fn->reservation.node);
-}
-
-static int group_number(struct device *dev)
-{
-	struct iommu_group *group = iommu_group_get(dev);
-	int number = group ? iommu_group_id(group) : -1;
-
-	iommu_group_put(group);
-	return number;
 }
 
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report)
@@ -113,16 +118,17 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	report->access = fn->access;
 	report->reserved_ms = pcilend_reservation_left(&fn->reservation, pcilend_now());
 	memcpy(report->reserved_uuid, fn->reservation.uuid, sizeof(report->reserved_uuid));
-	report->group = group_number(dev);
+	pcilend_group_report(fn, report);
 	report->lease_ms = fn->lease.lease_ms;
 	report->recall_ms = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	report->lease = fn->lease.number;
 	report->local = true;
 	report->reason = fn->lease.quarantine;
 	report->resets = fn->lease.resets + fn->resets;
-	report->faults = atomic64_read(&fn->faults);
 	if (READ_ONCE(dev->driver))
 		strscpy(report->driver, dev_driver_string(dev), sizeof(report->driver));
+	if (fn->link)
+		strscpy(report->adapter, pci_name(fn->link->pdev), sizeof(report->adapter));
 }
 
 /* Does the function exist for that node? */
@@ -133,26 +139,26 @@ bool pcilend_function_visible(struct pcilend_function *fn, u32 node)
 }
 
 /* What the peer of @link is told about the function, which it sees. */
-void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link)
+int pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link)
 {
 	struct pcilend_msg_function msg;
 
 	fill_info(fn, &msg);
 	if (fn->lease.number && pcilend_link_is_peer(link, fn->lease.node, fn->lease.boot))
 		msg.lease = cpu_to_le32(fn->lease.number);
-	pcilend_channel_notify(link, PCILEND_MSG_FUNCTION, &msg);
+	return pcilend_channel_notify(link, PCILEND_MSG_FUNCTION, &msg);
 }
 
-void pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link)
+int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link)
 {
 	const struct pcilend_msg_id msg = { .id = cpu_to_le32(fn->id) };
 
-	pcilend_channel_notify(link, PCILEND_MSG_WITHDRAW, &msg);
+	return pcilend_channel_notify(link, PCILEND_MSG_WITHDRAW, &msg);
 }
 
 /* Tells listeners on this host, and all nodes that see the function, by @tell. */
 static void spread(struct pcilend_function *fn,
-		   void (*tell)(struct pcilend_function *fn, struct pcilend_link *link))
+		   int (*tell)(struct pcilend_function *fn, struct pcilend_link *link))
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	struct pcilend_link *link;
@@ -218,6 +224,7 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 		fn->todo |= result.todo;
 		fn->result = result;
 	}
+	pcilend_group_note(fn);
 	if (from != fn->lease.state) {
 		count_lease(from, event->type);
 		trace_pcilend_function_state(fn->id, pcilend_lease_event_name(event->type), from,
@@ -251,9 +258,9 @@ static void tell_lost(struct pcilend_function *fn, const struct pcilend_lease_re
 		.lease = cpu_to_le32(result->lease),
 		.reason = cpu_to_le32(result->lost),
 	};
-	struct pcilend_link *link = pcilend_link_by_peer(result->node, NULL);
+	struct pcilend_link *link = pcilend_link_to(result->node, result->boot);
 
-	if (link && pcilend_link_is_peer(link, result->node, result->boot))
+	if (link)
 		pcilend_channel_notify(link, PCILEND_MSG_LOST, &msg);
 	pcilend_link_put(link);
 }
@@ -277,7 +284,7 @@ void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_li
  * pcilend_function_settle - carry out what the state machine asks for
  *
  * The device lock and the function's lock are held. PCILEND_DO_RELEASE is left in @fn->todo: it
- * needs neither of them.
+ * needs neither of them, and has to wait while others of its set are lent.
  */
 void pcilend_function_settle(struct pcilend_function *fn)
 {
@@ -338,8 +345,9 @@ bool pcilend_function_take_release(struct pcilend_function *fn)
 	bool release;
 
 	mutex_lock(&fn->lock);
-	release = fn->todo & PCILEND_DO_RELEASE;
-	fn->todo &= ~PCILEND_DO_RELEASE;
+	release = fn->todo & PCILEND_DO_RELEASE && !pcilend_group_keeps(fn);
+	if (release)
+		fn->todo &= ~PCILEND_DO_RELEASE;
 	mutex_unlock(&fn->lock);
 	return release;
 }
@@ -416,6 +424,7 @@ out:
 void pcilend_function_table_remove(struct pcilend_function *fn)
 {
 	pcilend_reserve_exit(fn);
+	pcilend_group_leave(fn);
 	mutex_lock(&functions_lock);
 	list_del_init(&fn->node);
 	mutex_unlock(&functions_lock);
@@ -465,6 +474,11 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 
 	if (!fn)
 		return NULL;
+	fn->group = pcilend_group_get(pdev);
+	if (IS_ERR(fn->group)) {
+		kfree(fn);
+		return NULL;
+	}
 	kref_init(&fn->ref);
 	mutex_init(&fn->lock);
 	INIT_LIST_HEAD(&fn->node);

@@ -4,10 +4,13 @@
 #define PCILEND_LENDER_H
 
 #include "internal.h"
+#include "pcilend/mappings.h"
 #include "pcilend/reservation.h"
+#include "pcilend/set.h"
 #include "pcilend/vconfig.h"
 
 #define PCILEND_MAPS 64			/* ranges mapped for one lease */
+#define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
 #define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
 
 struct pcilend_export {
@@ -18,6 +21,7 @@ struct pcilend_export {
 struct pcilend_map_entry {
 	u64 start;			/* device-side address */
 	u64 size;			/* 0: entry is free */
+	u64 small;			/* 4 KiB pages of it that are in no large one */
 };
 
 struct pcilend_return {
@@ -38,6 +42,7 @@ struct pcilend_function {
 	struct pci_dev *pdev;		/* with a reference */
 	u32 id;				/* constant, as the identity in info */
 	struct pcilend_msg_function info;
+	struct pcilend_group *group;	/* constant; with a reference; NULL: not behind an IOMMU */
 	bool binding;			/* pcilend_lender_admin: our driver may take it now */
 	char *former_override;		/* pcilend_lender_admin */
 
@@ -47,7 +52,7 @@ struct pcilend_function {
 	struct pcilend_lease lease;
 	u32 todo;			/* PCILEND_DO_* of the last transition */
 	struct pcilend_lease_result result;
-	bool held;			/* bound to our driver, DMA owned */
+	bool held;			/* bound to our driver */
 	const char *bind_error;		/* why our driver did not take it */
 	struct pci_saved_state *state;	/* as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
@@ -56,18 +61,17 @@ struct pcilend_function {
 
 	/* while borrowed, until fenced */
 	struct pcilend_link *link;	/* with a reference, and one on the module */
-	struct iommu_domain *domain;
-	bool attached;
+	bool attached;			/* to its group's domain */
 	bool bus_master;		/* wanted by the borrower */
 	struct list_head lent;		/* link.dma_lock, as the next two: in link.lent */
 	bool masters;			/* bus mastering is on */
 	bool stale;			/* the link was lost meanwhile: to be reset first */
-	bool untold;			/* was reset for that, nothing heard from the borrower yet */
-	u64 alias;			/* device-side address of its interrupt range, 0: none */
+	bool untold;			/* was reset for that, borrower not heard yet */
+	u64 alias;			/* device-side address of its interrupts, 0: not mapped */
 	u64 mapped;			/* bytes */
+	u64 small;			/* 4 KiB pages of these that are in no large one */
 	struct pcilend_map_entry map[PCILEND_MAPS];
 	struct pcilend_export export[6];
-	atomic64_t faults;
 	u32 resets;			/* asked for by borrowers, since added */
 
 	struct work_struct recover;	/* holds a reference, as all of these */
@@ -97,8 +101,8 @@ void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
 bool pcilend_function_take_release(struct pcilend_function *fn);
 void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link);
 void pcilend_function_announce(struct pcilend_function *fn);
-void pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
-void pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
+int pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
+int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
 
@@ -121,6 +125,26 @@ void pcilend_device_release(struct pcilend_function *fn);
 void pcilend_device_forget(struct pcilend_function *fn);
 void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
 const char *pcilend_device_reset(struct pcilend_function *fn);
+
+/* lender_group.c: IOMMU groups */
+struct pcilend_group *pcilend_group_get(struct pci_dev *pdev);
+void pcilend_group_put(struct pcilend_group *group);
+int pcilend_group_join(struct pcilend_function *fn, struct netlink_ext_ack *extack);
+void pcilend_group_leave(struct pcilend_function *fn);
+int pcilend_group_hold(struct pcilend_function *fn);
+void pcilend_group_unhold(struct pcilend_function *fn);
+void pcilend_group_note(struct pcilend_function *fn);
+int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_holder *wish);
+bool pcilend_group_keeps(struct pcilend_function *fn);
+int pcilend_group_attach(struct pcilend_function *fn);
+void pcilend_group_detach(struct pcilend_function *fn);
+u64 pcilend_group_aperture_end(struct pcilend_function *fn);
+int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
+void pcilend_group_unmap(struct pcilend_function *fn, u64 address, u64 size);
+u32 pcilend_group_set(struct pcilend_function *fn);
+int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
+			struct netlink_ext_ack *extack);
+void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *report);
 
 /* lender_access.c: what a borrower reaches */
 int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a borrower reaches of a function, and the function of the borrower: a private IOMMU domain
- * that maps what the borrower asked for and nothing of this host, BARs exported into the aperture,
- * registers of the configuration space; and how all of that ends.
+ * What a borrower reaches of a function, and the function of the borrower: an IOMMU domain that
+ * maps what the borrower asked for and nothing of this host (lender_group.c), BARs exported into
+ * the aperture, registers of the configuration space; and how all of that ends.
  */
 
-#include <linux/iommu.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "lender.h"
-
-#define MAP_CHUNK SZ_1G			/* the CPU may be rescheduled in between */
 
 static void set_command(struct pci_dev *pdev, u16 clear, u16 set)
 {
@@ -39,47 +36,19 @@ void pcilend_device_open(struct pcilend_function *fn)
 	pci_write_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, control);
 }
 
-static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned long iova,
-		       int flags, void *token)
+static int map_interrupts(struct pcilend_function *fn, u64 alias)
 {
-	struct pcilend_function *fn = token;
-
-	atomic64_inc(&fn->faults);
-	pcilend_count(PCILEND_COUNTER_A_FAULTS);
-	return -EFAULT;	/* not handled: the IOMMU driver logs it */
-}
-
-static int make_domain(struct pcilend_function *fn)
-{
-	struct pci_dev *pdev = fn->pdev;
-	struct iommu_domain *domain;
-	struct iommu_group *group;
 	phys_addr_t interrupts;
 	int err;
 
-	domain = iommu_paging_domain_alloc(&pdev->dev);
-	if (IS_ERR(domain))
-		return PTR_ERR(domain);
-	fn->domain = domain;
-	iommu_set_fault_handler(domain, count_fault, fn);
-
-	if (fn->alias) {
-		err = pcilend_aperture_peer(fn->link, 0, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES,
-					    &interrupts);
-		if (err)
-			return err;
-		err = iommu_map(domain, fn->alias, interrupts, PCILEND_MSI_BYTES,
-				IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO, GFP_KERNEL);
-		if (err)
-			return err;
-	}
-
-	group = iommu_group_get(&pdev->dev);
-	if (!group)
-		return -ENODEV;
-	err = iommu_attach_group(domain, group);
-	iommu_group_put(group);
-	fn->attached = !err;
+	if (!alias)
+		return 0;
+	err = pcilend_aperture_peer(fn->link, fn->link->hello.interrupt_window,
+				    fn->link->hello.interrupt_offset, PCILEND_MSI_BYTES,
+				    &interrupts) ?:
+	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
+	if (!err)
+		fn->alias = alias;
 	return err;
 }
 
@@ -112,15 +81,15 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, 
 {
 	lockdep_assert_held(&fn->lock);
 	fn->link = pcilend_link_get(link);
-	fn->alias = alias;
+	fn->alias = 0;
 	fn->mapped = 0;
+	fn->small = 0;
 	fn->bus_master = false;
-	atomic64_set(&fn->faults, 0);
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
 	pcilend_dma_attach(fn);
 
-	return make_domain(fn) ?: export_bars(fn);
+	return pcilend_group_attach(fn) ?: map_interrupts(fn, alias) ?: export_bars(fn);
 }
 
 static void withdraw_bars(struct pcilend_function *fn)
@@ -138,32 +107,19 @@ static void withdraw_bars(struct pcilend_function *fn)
 /*
  * pcilend_device_fence - no DMA, no way in
  *
- * Afterwards the function is in the blocking domain and the peer reaches nothing of it. Works on
- * functions that are half lent, dead, or gone.
+ * Afterwards the function is in the blocking domain, unless others of its set are still lent, and
+ * the peer reaches nothing of it. Works on functions that are half lent, dead, or gone.
  */
 void pcilend_device_fence(struct pcilend_function *fn)
 {
-	struct pci_dev *pdev = fn->pdev;
-	struct iommu_group *group;
-
 	lockdep_assert_held(&fn->lock);
 	if (!fn->link)
 		return;
-	if (pci_device_is_present(pdev))
+	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
 	fn->bus_master = false;
 
-	if (fn->attached) {
-		group = iommu_group_get(&pdev->dev);
-		if (!WARN_ON(!group)) {
-			iommu_detach_group(fn->domain, group);
-			iommu_group_put(group);
-		}
-		fn->attached = false;
-	}
-	if (fn->domain)
-		iommu_domain_free(fn->domain);
-	fn->domain = NULL;
+	pcilend_group_detach(fn);
 	withdraw_bars(fn);
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
@@ -177,7 +133,7 @@ static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
 
 static bool may_map(struct pcilend_function *fn, u64 address, u64 size)
 {
-	u64 end = fn->domain->geometry.aperture_end;
+	u64 end = pcilend_group_aperture_end(fn);
 	int i;
 
 	/* No sum of addresses below 2^63 wraps. */
@@ -196,28 +152,27 @@ static bool may_map(struct pcilend_function *fn, u64 address, u64 size)
 	return true;
 }
 
-static void unmap_range(struct pcilend_function *fn, u64 address, u64 size)
+/* How many 4 KiB pages of the range fit in no 2 MiB page. */
+static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
 {
-	u64 done, chunk;
+	u64 first = round_up(address, SZ_2M), end = round_down(address + size, SZ_2M);
 
-	for (done = 0; done < size; done += chunk) {
-		chunk = min_t(u64, size - done, MAP_CHUNK);
-		WARN_ON(iommu_unmap(fn->domain, address + done, chunk) != chunk);
-		cond_resched();
-	}
+	if ((address ^ phys) & (SZ_2M - 1) || first >= end)
+		return size / PCILEND_PAGE;
+	return (size - (end - first)) / PCILEND_PAGE;
 }
 
 /*
  * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
  * @phys: inside a window onto the borrower, checked by the caller
  *
- * Return: 0; -ERANGE if that range can't be used; -ENOSPC if too much is mapped already; or what
- * the IOMMU says.
+ * Return: 0; -ERANGE if that range can't be used; -ENOSPC if too much is mapped already; -EUSERS if
+ * another function of its set reaches something else there; or what the IOMMU says.
  */
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size)
 {
 	struct pcilend_map_entry *entry = NULL;
-	u64 limit = 0, done, chunk;
+	u64 limit = 0, small;
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
@@ -230,22 +185,18 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	/* Nothing is gained by reaching the windows twice; page tables are this host's memory. */
 	for (i = 0; i < fn->link->aperture.windows; i++)
 		limit += fn->link->aperture.window[i].size;
-	if (!entry || fn->mapped + size > limit)
+	small = small_pages(address, phys, size);
+	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES)
 		return -ENOSPC;
 
-	for (done = 0; done < size; done += chunk) {
-		chunk = min_t(u64, size - done, MAP_CHUNK);
-		err = iommu_map(fn->domain, address + done, phys + done, chunk,
-				IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO, GFP_KERNEL);
-		if (err) {
-			unmap_range(fn, address, done);
-			return err;
-		}
-		cond_resched();
-	}
+	err = pcilend_group_map(fn, address, phys, size);
+	if (err)
+		return err;
 	entry->start = address;
 	entry->size = size;
+	entry->small = small;
 	fn->mapped += size;
+	fn->small += small;
 	return 0;
 }
 
@@ -257,9 +208,10 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 	lockdep_assert_held(&fn->lock);
 	for (i = 0; i < PCILEND_MAPS; i++) {
 		if (size && fn->map[i].start == address && fn->map[i].size == size) {
-			unmap_range(fn, address, size);
+			pcilend_group_unmap(fn, address, size);
 			fn->map[i].size = 0;
 			fn->mapped -= size;
+			fn->small -= fn->map[i].small;
 			return 0;
 		}
 	}

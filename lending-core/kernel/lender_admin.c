@@ -136,7 +136,12 @@ static int add(struct pcilend_function *fn, const struct pcilend_add *with,
 					  pcilend_id(pcilend_node, U16_MAX));
 	mutex_lock(&fn->lock);
 	err = set_label(fn, with->label ?: "", extack) ?: set_access(fn, with->nodes, extack) ?:
-	      pcilend_function_table_add(fn, with->id, extack);
+	      pcilend_group_join(fn, extack);
+	if (!err) {
+		err = pcilend_function_table_add(fn, with->id, extack);
+		if (err)
+			pcilend_group_leave(fn);
+	}
 	if (!err) {
 		pcilend_function_apply(fn, &event, NULL);
 		pcilend_function_announce(fn);
@@ -286,7 +291,13 @@ static int remove_function(struct pcilend_function *fn, const char **why)
 
 	lockdep_assert_held(&pcilend_lender_admin);
 	mutex_lock(&fn->lock);
-	err = pcilend_function_apply(fn, &event, why);
+	if (fn->todo & PCILEND_DO_RELEASE) {
+		err = -EBUSY;
+		if (why)
+			*why = "another function of its IOMMU group is lent: wait for its return";
+	} else {
+		err = pcilend_function_apply(fn, &event, why);
+	}
 	mutex_unlock(&fn->lock);
 	if (err)
 		return err;
@@ -324,7 +335,10 @@ static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *e
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, extack) ?: pcilend_device_take(fn, extack);
+	err = pcilend_device_check(fn->pdev, extack);
+	/* It may still be ours, because others of its set are lent. */
+	if (!err && !READ_ONCE(fn->held))
+		err = pcilend_device_take(fn, extack);
 	if (err)
 		return err;
 
@@ -332,6 +346,8 @@ static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *e
 	mutex_lock(&fn->lock);
 	/* Unless it was unbound again by hand. */
 	err = fn->held ? pcilend_function_apply(fn, &event, &why) : -EBUSY;
+	if (!err)
+		fn->todo &= ~PCILEND_DO_RELEASE;
 	pcilend_function_settle(fn);
 	if (!err && fn->lease.state == PCILEND_FUNCTION_QUARANTINED) {
 		err = -EUCLEAN;
@@ -363,7 +379,10 @@ int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
 	return err;
 }
 
-/* Gives the function back to its own driver, if the state machine has asked for that. */
+/*
+ * Gives the function back to its own driver, if the state machine has asked for that, and unless
+ * others of its set are lent: then the last of them does.
+ */
 void pcilend_lender_hand_back(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&pcilend_lender_admin);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Holding a function that can be borrowed: what must be true of it, the driver it is bound to, its
- * reset. While held and not lent it is in the blocking domain: DMA owned by us, nothing attached.
+ * reset.
  */
 
 #include <linux/delay.h>
@@ -17,26 +17,6 @@
 
 static struct pci_driver pcilend_driver;
 
-struct siblings {
-	struct pci_dev *self;
-	unsigned int count;		/* other functions of its group */
-	char names[160];		/* of them, as many as there is room for */
-};
-
-static int look_at_sibling(struct device *dev, void *data)
-{
-	struct siblings *found = data;
-	size_t length = strlen(found->names);
-
-	if (dev == &found->self->dev || !dev_is_pci(dev))
-		return 0;
-	found->count++;
-	if (length + sizeof(", 0000:00:00.0") <= sizeof(found->names))
-		scnprintf(found->names + length, sizeof(found->names) - length, "%s%s",
-			  length ? ", " : "", dev_name(dev));
-	return 0;
-}
-
 static bool has_direct_region(struct pci_dev *pdev)
 {
 	struct iommu_resv_region *region;
@@ -50,6 +30,17 @@ static bool has_direct_region(struct pci_dev *pdev)
 	return direct;
 }
 
+static bool has_memory_bar(struct pci_dev *pdev)
+{
+	int i;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		if (pci_resource_flags(pdev, i) & IORESOURCE_MEM && pci_resource_len(pdev, i))
+			return true;
+	}
+	return false;
+}
+
 /*
  * pcilend_device_check - may this function be lent at all?
  * @extack: says what is in the way, and what to do
@@ -58,20 +49,16 @@ static bool has_direct_region(struct pci_dev *pdev)
  */
 int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 {
-	struct siblings found = { .self = pdev };
 	struct iommu_group *group;
-	int err = 0;
+	int err;
 
 	group = iommu_group_get(&pdev->dev);
 	if (!group) {
 		NL_SET_ERR_MSG(extack, "it is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on");
 		return -ENODEV;
 	}
-	iommu_group_for_each_dev(group, &found, look_at_sibling);
-	if (found.count) {
-		err = pcilend_refuse_fmt(extack, -EXDEV, "it shares IOMMU group %d with %u other functions (%s): lend one that is alone in its group, or put it into a slot with ACS",
-					 iommu_group_id(group), found.count, found.names);
-	} else if (!pcilend_unsafe_interrupts && !iommu_group_has_isolated_msi(group)) {
+	err = pcilend_group_check(pdev, group, extack);
+	if (!err && !pcilend_unsafe_interrupts && !iommu_group_has_isolated_msi(group)) {
 		NL_SET_ERR_MSG(extack, "interrupt remapping is off, so a borrower could raise any interrupt here: enable it in the firmware and boot without intremap=off, or load pcilend with unsafe_interrupts=1");
 		err = -EPERM;
 	}
@@ -84,7 +71,15 @@ int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		return -EPERM;
 	}
 	if (!pdev->reset_methods[0]) {
-		NL_SET_ERR_MSG(extack, "it has no way to be reset (see its reset_method in sysfs): it can't be lent safely");
+		NL_SET_ERR_MSG(extack, "it has no way to be reset (see its reset_method in sysfs), so the next borrower would get it as the last one left it: put it into a slot of its own, whose bus can be reset");
+		return -EOPNOTSUPP;
+	}
+	if (!has_memory_bar(pdev)) {
+		NL_SET_ERR_MSG(extack, "all its registers are behind I/O BARs, and only memory can be reached through an NTB: lend one with a memory BAR");
+		return -EOPNOTSUPP;
+	}
+	if (pdev->pin && !pdev->msi_cap && !pdev->msix_cap) {
+		NL_SET_ERR_MSG(extack, "it has legacy interrupts (INTx) only, and these do not cross an NTB: lend one with MSI or MSI-X");
 		return -EOPNOTSUPP;
 	}
 	if (pci_num_vf(pdev)) {
@@ -212,7 +207,7 @@ static const char *bind(struct pcilend_function *fn)
 	int i;
 
 	lockdep_assert_held(&fn->lock);
-	if (iommu_device_claim_dma_owner(&pdev->dev, fn))
+	if (pcilend_group_hold(fn))
 		return "its IOMMU group is in use: see by whom in /sys/kernel/iommu_groups";
 	if (pci_enable_device(pdev)) {
 		why = "it can't be enabled: see the kernel log";
@@ -252,7 +247,7 @@ err_guards:
 err_disable:
 	pci_disable_device(pdev);
 err_owner:
-	iommu_device_release_dma_owner(&pdev->dev);
+	pcilend_group_unhold(fn);
 	return why;
 }
 
@@ -267,7 +262,7 @@ static void unbind(struct pcilend_function *fn)
 	drop_guards(fn);
 	pci_release_regions(fn->pdev);
 	pci_disable_device(fn->pdev);
-	iommu_device_release_dma_owner(&fn->pdev->dev);
+	pcilend_group_unhold(fn);
 }
 
 static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)

@@ -55,6 +55,7 @@ void pcilend_dma_attach(struct pcilend_function *fn)
 	fn->stale = false;
 	fn->untold = false;
 	list_add(&fn->lent, &link->lent);
+	atomic_inc(&link->leases);
 	spin_unlock_irqrestore(&link->dma_lock, flags);
 }
 
@@ -66,6 +67,7 @@ void pcilend_dma_detach(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	spin_lock_irqsave(&link->dma_lock, flags);
 	list_del_init(&fn->lent);
+	atomic_dec(&link->leases);
 	spin_unlock_irqrestore(&link->dma_lock, flags);
 }
 
@@ -89,7 +91,7 @@ static void lose(struct pcilend_link *link)
 
 	lockdep_assert_held(&link->dma_lock);
 	link->losses += link->carries;
-	link->carries = false;
+	WRITE_ONCE(link->carries, false);
 	link->lost = true;
 	list_for_each_entry(fn, &link->lent, lent) {
 		if (!fn->masters)
@@ -126,6 +128,18 @@ void pcilend_link_event(struct pcilend_link *link)
 	spin_unlock_irqrestore(&link->dma_lock, flags);
 }
 
+/* How many times it has been lost: what was under way then is gone. */
+u64 pcilend_link_losses(struct pcilend_link *link)
+{
+	unsigned long flags;
+	u64 losses;
+
+	spin_lock_irqsave(&link->dma_lock, flags);
+	losses = link->losses;
+	spin_unlock_irqrestore(&link->dma_lock, flags);
+	return losses;
+}
+
 /* Has it been lost since the handshake last asked? */
 bool pcilend_link_take_lost(struct pcilend_link *link)
 {
@@ -146,7 +160,7 @@ void pcilend_link_carries(struct pcilend_link *link)
 
 	spin_lock_irqsave(&link->dma_lock, flags);
 	link->was_up = true;
-	link->carries = !link->lost;
+	WRITE_ONCE(link->carries, !link->lost);
 	spin_unlock_irqrestore(&link->dma_lock, flags);
 }
 

@@ -18,20 +18,25 @@ bool pcilend_lender_connected(u32 node)
 static void tell_connected(u32 node, bool on)
 {
 	const struct pcilend_msg_connected msg = { .connected = cpu_to_le32(on) };
-	struct pcilend_link *link = pcilend_link_by_peer(node, NULL);
+	struct pcilend_link *link;
 
 	pcilend_changed();
-	if (!link)
-		return;
-	if (pcilend_link_is_up(link, NULL))
-		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
-	pcilend_event_link(link);
-	pcilend_link_put(link);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (pcilend_link_reaches(link, node))
+			pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
+		if (READ_ONCE(link->peer_node) == node)
+			pcilend_event_link(link);
+	}
 }
 
-/* Offers this host's functions to a node, which need not be there yet. */
-int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack)
+/*
+ * Offers this host's functions to a node, which need not be there yet.
+ * @adapter: of this host, which the node is pinned to; or NULL
+ */
+int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack)
 {
+	int err = 0;
+
 	if (!node || node > PCILEND_NODE_MAX) {
 		NL_SET_ERR_MSG(extack, "node ids are 1 to 65535: see 'pcilend link' for those of the peers");
 		return -EINVAL;
@@ -40,11 +45,16 @@ int pcilend_lender_connect(u32 node, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "that is this host's own node id: name a peer, see 'pcilend link'");
 		return -EINVAL;
 	}
-	if (test_and_set_bit(node, connected)) {
+	if (adapter)
+		err = pcilend_pin(node, adapter, extack);
+	if (err)
+		return err;
+	if (!test_and_set_bit(node, connected)) {
+		tell_connected(node, true);
+	} else if (!adapter) {
 		NL_SET_ERR_MSG(extack, "it is connected already: see 'pcilend link'");
 		return -EALREADY;
 	}
-	tell_connected(node, true);
 	return 0;
 }
 
@@ -79,28 +89,40 @@ int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
 		return -EBUSY;
 	}
 	tell_connected(node, false);
+	pcilend_unpin(node);
 	return 0;
 }
 
-/* Tells the peer about all functions it may see. In its request's work item. */
-void pcilend_lender_sync(struct pcilend_link *link)
+/*
+ * Tells the peer about all functions it may see. In its request's work item.
+ * Return: 0, or -EAGAIN: not all notices went out, and what they leave out is there all the same.
+ */
+int pcilend_lender_sync(struct pcilend_link *link)
 {
+	u64 losses = pcilend_link_losses(link);
 	struct pcilend_function *fn;
+	int err = 0;
 	u16 node;
 
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
-		if (!pcilend_link_is_up(link, &node) || !pcilend_lender_connected(node)) {
+		/* The peer may be up before we are. */
+		if (!pcilend_link_is_up(link, &node))
+			err = -EAGAIN;
+		if (err || !pcilend_lender_connected(node)) {
 			pcilend_function_put(fn);
-			return;
+			break;
 		}
 		pcilend_channel_wait_room(link);
 		mutex_lock(&fn->lock);
-		if (fn->lease.state != PCILEND_FUNCTION_LOCAL && pcilend_function_visible(fn, node)) {
-			pcilend_function_notify(fn, link);
+		if (fn->lease.state != PCILEND_FUNCTION_LOCAL &&
+		    pcilend_function_visible(fn, node)) {
+			if (pcilend_function_notify(fn, link))
+				err = -EAGAIN;
 			pcilend_function_tell_recall(fn, link);
 		}
 		mutex_unlock(&fn->lock);
 	}
+	return err ?: pcilend_link_losses(link) == losses ? 0 : -EAGAIN;
 }
 
 /* The same boot of the peer is there (again): its leases go on. */

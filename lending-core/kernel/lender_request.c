@@ -88,6 +88,39 @@ static int lend(const struct exchange *ex, struct pcilend_function *fn,
 	return 0;
 }
 
+/* Everything that may be in the way of a lease; it counts as granted afterwards. */
+static int grant(const struct exchange *ex, struct pcilend_function *fn,
+		 struct pcilend_lease_event *event)
+{
+	const struct pcilend_msg_borrow *in = ex->payload;
+	struct pcilend_set_holder holder = {
+		.node = event->node,
+		.boot = event->boot,
+		.link = ex->link->index,
+	};
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	memcpy(holder.owner, in->owner, sizeof(holder.owner));
+	/* Whoever takes the trust away ends the leases afterwards. */
+	if (!pcilend_link_is_trusted(ex->link))
+		return -EAGAIN;
+	if (!pcilend_function_visible(fn, event->node))
+		return -ENODEV;
+	err = pcilend_lease_allows(&fn->lease, event, NULL);
+	if (err)
+		return err;
+	if (!pcilend_reservation_admits(&fn->reservation, event->node, in->owner, event->now))
+		return -EACCES;
+	err = pcilend_group_admit(fn, &holder);
+	if (err)
+		return err;
+	err = pcilend_function_apply(fn, event, NULL);
+	if (err)
+		pcilend_group_note(fn);
+	return err;
+}
+
 static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_borrow *in = ex->payload;
@@ -96,7 +129,8 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 		.type = PCILEND_LEASE_BORROW,
 		.node = ex->msg->peer,
 		.boot = ex->msg->boot,
-		.lease_ms = le32_to_cpu(in->lease_ms),
+		/* Nobody who is dead behind a dead link keeps a function for longer. */
+		.lease_ms = min(le32_to_cpu(in->lease_ms), pcilend_max_lease_ms),
 		.now = pcilend_now(),
 	};
 	int err;
@@ -107,13 +141,7 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 		return;
 	}
 	mutex_lock(&fn->lock);
-	if (!pcilend_function_visible(fn, ex->msg->peer))
-		err = -ENODEV;
-	else
-		err = pcilend_lease_allows(&fn->lease, &event, NULL);
-	if (!err && !pcilend_reservation_admits(&fn->reservation, event.node, in->owner, event.now))
-		err = -EACCES;
-	err = err ?: pcilend_function_apply(fn, &event, NULL);
+	err = grant(ex, fn, &event);
 	if (err) {
 		module_put(THIS_MODULE);
 	} else {
@@ -142,6 +170,9 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 	int err, i;
 
 	mutex_lock(&fn->lock);
+	/* A node may return what it holds over any link, such as when the lease's own is lost. */
+	if (fn->lease.node == ex->msg->peer)
+		event.boot = fn->lease.boot;
 	again = fn->lease.state != PCILEND_FUNCTION_BORROWED;
 	err = pcilend_function_apply(fn, &event, NULL);
 	if (err || !again)
@@ -178,7 +209,7 @@ static void handle_reserve(const struct exchange *ex, struct pcilend_function *f
 	memcpy(wish.uuid, in->uuid, sizeof(wish.uuid));
 	mutex_lock(&fn->lock);
 	wish.holds_lease = fn->lease.state == PCILEND_FUNCTION_BORROWED &&
-			   fn->lease.node == ex->msg->peer && fn->lease.boot == ex->msg->boot;
+			   fn->lease.node == ex->msg->peer;
 	if (pcilend_function_visible(fn, ex->msg->peer))
 		err = pcilend_function_reserve(fn, &wish, &why);
 	audit(ex, "reserve", fn->id, wish.node, err);
@@ -217,11 +248,16 @@ static int do_map(const struct exchange *ex, struct pcilend_function *fn)
 	const struct pcilend_msg_map *in = ex->payload;
 	u64 size = le64_to_cpu(in->size);
 	phys_addr_t phys;
+	int err;
 
 	lockdep_assert_held(&fn->lock);
-	return pcilend_aperture_peer(ex->link, le32_to_cpu(in->window), le64_to_cpu(in->offset),
-				     size, &phys) ?:
-	       pcilend_device_map(fn, le64_to_cpu(in->device_address), phys, size);
+	err = pcilend_aperture_peer(ex->link, le32_to_cpu(in->window), le64_to_cpu(in->offset),
+				    size, &phys) ?:
+	      pcilend_device_map(fn, le64_to_cpu(in->device_address), phys, size);
+	if (err == -EUSERS && pcilend_link_may_log(ex->link))
+		pci_warn(fn->pdev, "node %u maps other memory than for another function of its IOMMU group: both must go to one guest\n",
+			 ex->msg->peer);
+	return err;
 }
 
 static int do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
@@ -305,9 +341,26 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	struct pcilend_function *fn;
 	u32 named;
 
-	if (type == PCILEND_MSG_SYNC) {
-		pcilend_lender_sync(link);
+	if (type == PCILEND_MSG_HELLO) {
+		pcilend_hello_heard(link, msg);
 		answer(&ex, 0, NULL);
+		return;
+	}
+	if (!pcilend_hello_is_heard(link)) {
+		answer(&ex, -EAGAIN, NULL);
+		return;
+	}
+	if (type == PCILEND_MSG_VOUCH) {
+		answer(&ex, pcilend_link_vouch(msg->peer, ex.payload), NULL);
+		return;
+	}
+	/* Whoever it is: until that is known it gets nothing. */
+	if (!pcilend_link_is_trusted(link)) {
+		answer(&ex, -EAGAIN, NULL);
+		return;
+	}
+	if (type == PCILEND_MSG_SYNC) {
+		answer(&ex, pcilend_lender_sync(link), NULL);
 		return;
 	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */

@@ -51,18 +51,40 @@ struct pcilend_link *pcilend_link_next(struct pcilend_link *previous)
 	return found;
 }
 
-/* Another link whose handshake found that node; with a reference. */
-struct pcilend_link *pcilend_link_by_peer(u16 node, struct pcilend_link *except)
+/* Is the link up, with that node behind it? */
+bool pcilend_link_reaches(struct pcilend_link *link, u32 node)
+{
+	u16 peer;
+
+	return pcilend_link_is_up(link, &peer) && peer == node;
+}
+
+/*
+ * A link to that node, with a reference: the one of the session with its boot id @boot if that is
+ * up, else any that is; or NULL.
+ */
+struct pcilend_link *pcilend_link_to(u32 node, u64 boot)
+{
+	struct pcilend_link *link, *found = NULL;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		bool session = pcilend_link_is_peer(link, node, boot);
+
+		if (!pcilend_link_reaches(link, node) || (found && !session))
+			continue;
+		pcilend_link_put(found);
+		found = pcilend_link_get(link);
+	}
+	return found;
+}
+
+/* The link of the NTB adapter at that PCI address, with a reference; or NULL. */
+struct pcilend_link *pcilend_link_by_adapter(const char *adapter)
 {
 	struct pcilend_link *link;
 
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
-		bool match;
-
-		spin_lock(&link->state_lock);
-		match = link != except && link->peer_node == node;
-		spin_unlock(&link->state_lock);
-		if (match)
+		if (!strcmp(pci_name(link->pdev), adapter))
 			break;
 	}
 	return link;
@@ -103,6 +125,14 @@ bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot)
 	same = link->peer_node == node && link->peer_boot == boot;
 	spin_unlock(&link->state_lock);
 	return same;
+}
+
+/* The handshake, when the peer is known to be the node that it says it is. */
+void pcilend_link_set_trusted(struct pcilend_link *link)
+{
+	spin_lock(&link->state_lock);
+	link->trusted = true;
+	spin_unlock(&link->state_lock);
 }
 
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat)
@@ -169,6 +199,49 @@ void pcilend_link_kick_peer(struct pcilend_link *link)
 	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 }
 
+static void set_kicks(struct pcilend_link *link, int kicks)
+{
+	lockdep_assert_held(&link->kick_lock);
+	if (kicks < 0 && link->kicks_left >= 0)
+		ntb_db_set_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	else if (kicks >= 0 && link->kicks_left < 0)
+		ntb_db_clear_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	link->kicks_left = kicks;
+}
+
+/*
+ * pcilend_link_listen - another beat, and the peer may ring again
+ *
+ * Any context. Whoever calls it looks into the ring afterwards.
+ */
+void pcilend_link_listen(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, PCILEND_KICKS_PER_BEAT);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
+/* pcilend_link_heard - @messages have come, each of which was a reason to ring. Any context. */
+void pcilend_link_heard(struct pcilend_link *link, u32 messages)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, link->kicks_left + messages);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
+static void count_kick(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, link->kicks_left - 1);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
 /* In an interrupt, with most drivers. */
 static void link_event(void *context)
 {
@@ -183,6 +256,7 @@ static void db_event(void *context, int vector)
 	if (!(ntb_db_vector_mask(link->ntb, vector) & BIT_ULL(PCILEND_DOORBELL_KICK)))
 		return;
 	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	count_kick(link);
 	pcilend_channel_look(link);
 	if (READ_ONCE(link->state) != PCILEND_LINK_UP)
 		pcilend_handshake_event(link);
@@ -212,11 +286,11 @@ static const char *missing(struct pcilend_link *link)
 
 	if (!pcilend_node)
 		return "this host has no node id: load pcilend with node=1..65535";
-	if (!ap->domain)
-		return "the NTB is not behind an IOMMU: boot with intel_iommu=on or amd_iommu=on";
-	if (!(ap->domain->type & __IOMMU_DOMAIN_PAGING))
-		return "its IOMMU passes addresses through: boot without iommu=pt";
-	if (!interrupts_are_safe(link))
+	if (!ap->domain && !pcilend_direct)
+		return "no IOMMU before the NTB: boot with intel_iommu=on, or load with direct=1";
+	if (ap->direct && !pcilend_direct)
+		return "its IOMMU passes addresses through: drop iommu=pt, or load with direct=1";
+	if (!ap->direct && !interrupts_are_safe(link))
 		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
@@ -229,15 +303,31 @@ static const char *missing(struct pcilend_link *link)
 	return NULL;
 }
 
-static int area_alloc(struct pcilend_link *link)
+/* The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. */
+static u64 lowest_hole(void)
+{
+	struct pci_bus *bus = NULL;
+	u64 hole = PCILEND_MSI_IOVA;
+	struct resource *window;
+
+	while ((bus = pci_find_next_bus(bus))) {
+		pci_bus_for_each_resource(bus, window) {
+			if (window && resource_type(window) == IORESOURCE_MEM &&
+			    window->start >= SZ_1M && window->start < hole)
+				hole = PAGE_ALIGN_DOWN(window->start);
+		}
+	}
+	return hole;
+}
+
+static int area_alloc(struct pcilend_link *link, u64 limit)
 {
 	struct device *dev = &link->pdev->dev;
-	u64 limit = min_t(u64, PCILEND_HOLE_DEFAULT, link->aperture.window[0].size) - 1;
 
-	/* All DMA of the NTB's pci_dev stays in the part of window 0 that is planned for it. */
+	/* All DMA of the NTB's pci_dev stays in the part of a window that is planned for it. */
 	link->former_dma_limit = dev->bus_dma_limit;
-	if (!dev->bus_dma_limit || dev->bus_dma_limit > limit)
-		dev->bus_dma_limit = limit;
+	if (!dev->bus_dma_limit || dev->bus_dma_limit > limit - 1)
+		dev->bus_dma_limit = limit - 1;
 
 	link->area = dma_alloc_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), &link->area_dma,
 					GFP_KERNEL);
@@ -252,13 +342,57 @@ static int area_alloc(struct pcilend_link *link)
 	return 0;
 }
 
+/* Frees the area that was in use before, if there is one. */
+void pcilend_link_drop_former_area(struct pcilend_link *link)
+{
+	if (link->former_area)
+		dma_free_coherent(&link->pdev->dev, PAGE_ALIGN(PCILEND_AREA_BYTES),
+				  link->former_area, link->former_area_dma);
+	link->former_area = NULL;
+}
+
 static void area_free(struct pcilend_link *link)
 {
 	struct device *dev = &link->pdev->dev;
 
+	pcilend_link_drop_former_area(link);
 	dma_free_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), link->area, link->area_dma);
 	link->area = NULL;
 	dev->bus_dma_limit = link->former_dma_limit;
+}
+
+/*
+ * pcilend_link_place_area - the DMA area ends at @limit: move the control area if it doesn't
+ *
+ * Called by the handshake while there is no session. The peer may write to the former area until
+ * it has seen the new one, so that stays until the link is up. Return: 0 or -ENOMEM; the area is
+ * where it was then.
+ */
+int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
+{
+	struct device *dev = &link->pdev->dev;
+	struct pcilend_wire_area *former = link->area;
+	dma_addr_t former_dma = link->area_dma;
+	u64 former_limit = link->former_dma_limit;
+	int err;
+
+	if (link->area_dma + PCILEND_AREA_BYTES <= limit) {
+		dev->bus_dma_limit = min(dev->bus_dma_limit, limit - 1);
+		return 0;
+	}
+	pcilend_link_drop_former_area(link);
+	cancel_delayed_work_sync(&link->tick);
+	err = area_alloc(link, limit);
+	link->former_dma_limit = former_limit;
+	if (err) {
+		link->area = former;
+		link->area_dma = former_dma;
+	} else {
+		link->former_area = former;
+		link->former_area_dma = former_dma;
+	}
+	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	return err;
 }
 
 static int link_start(struct pcilend_link *link)
@@ -269,7 +403,7 @@ static int link_start(struct pcilend_link *link)
 					  sizeof(*link->aperture.entries), GFP_KERNEL);
 	if (!link->aperture.entries)
 		return -ENOMEM;
-	err = area_alloc(link);
+	err = area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
 	if (err)
 		return err;
 	err = ntb_set_ctx(link->ntb, link, &link_ops);
@@ -280,7 +414,10 @@ static int link_start(struct pcilend_link *link)
 	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
 	ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
 	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
-	ntb_db_clear_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	/* ntb_hw_amd leaves them all open. */
+	ntb_db_set_mask(link->ntb, ntb_db_valid_mask(link->ntb));
+	link->kicks_left = -1;
+	pcilend_link_listen(link);
 	pcilend_handshake_start(link);
 	return 0;
 
@@ -301,11 +438,13 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 		return -ENOMEM;
 	kref_init(&link->ref);
 	spin_lock_init(&link->state_lock);
+	spin_lock_init(&link->kick_lock);
 	ratelimit_state_init(&link->log_limit, DEFAULT_RATELIMIT_INTERVAL,
 			     DEFAULT_RATELIMIT_BURST);
 	link->ntb = ntb;
 	link->pdev = pci_dev_get(ntb->pdev);
 	link->boot = pcilend_new_boot();
+	link->hole = lowest_hole();
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
 	pcilend_dma_init(link);
@@ -330,6 +469,8 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 
 	reason = missing(link);
 	if (!reason) {
+		if (link->aperture.direct)
+			pci_warn(link->pdev, "pcilend: no IOMMU: the peer, and functions borrowed from it, reach all memory and all interrupts of this host\n");
 		err = link_start(link);
 		if (err)
 			goto err_list;

@@ -14,11 +14,16 @@
 #include <linux/random.h>
 
 #include "internal.h"
+#include "virtual.h"
+
+#define MAX_LEASE_MS_DEFAULT 60000U
 
 u16 pcilend_node;
 u64 pcilend_boot;
 unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
+unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
+bool pcilend_direct;
 struct workqueue_struct *pcilend_wq;
 struct workqueue_struct *pcilend_frontend_wq;
 
@@ -32,8 +37,14 @@ MODULE_PARM_DESC(node, "id of this host in the fabric, 1 to 65535, different on 
 module_param_named(lease_ms, pcilend_lease_ms, uint, 0444);
 MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (2000 to 3600000, default 10000)");
 
+module_param_named(max_lease_ms, pcilend_max_lease_ms, uint, 0444);
+MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for more (2000 to 3600000, default 60000, or lease_ms if that is more)");
+
 module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
 MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
+
+module_param_named(direct, pcilend_direct, bool, 0444);
+MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");
 
 void pcilend_changed(void)
 {
@@ -46,7 +57,7 @@ unsigned int pcilend_generation(void)
 }
 
 /*
- * The text must last unchanged until the acknowledgement is sent, after the operation's end. So
+ * The text must last unchanged until the acknowledgment is sent, after the operation's end. So
  * texts are kept, each once; there are far more places than texts that are in use at a time.
  */
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...)
@@ -84,15 +95,24 @@ u64 pcilend_new_boot(void)
 	return id;
 }
 
+static bool lease_time_valid(const char *name, unsigned int ms)
+{
+	if (ms >= PCILEND_LEASE_MS_MIN && ms <= PCILEND_LEASE_MS_MAX)
+		return true;
+	pr_err("pcilend: %s=%u is out of range: give %u to %u\n", name, ms, PCILEND_LEASE_MS_MIN,
+	       PCILEND_LEASE_MS_MAX);
+	return false;
+}
+
 static int __init pcilend_init(void)
 {
 	int err;
 
-	if (pcilend_lease_ms < PCILEND_LEASE_MS_MIN || pcilend_lease_ms > PCILEND_LEASE_MS_MAX) {
-		pr_err("pcilend: lease_ms=%u is out of range: give %u to %u\n", pcilend_lease_ms,
-		       PCILEND_LEASE_MS_MIN, PCILEND_LEASE_MS_MAX);
+	if (!pcilend_max_lease_ms)
+		pcilend_max_lease_ms = max(MAX_LEASE_MS_DEFAULT, pcilend_lease_ms);
+	if (!lease_time_valid("lease_ms", pcilend_lease_ms) ||
+	    !lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
 		return -EINVAL;
-	}
 	pcilend_boot = pcilend_new_boot();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
@@ -105,9 +125,12 @@ static int __init pcilend_init(void)
 	err = pcilend_bus_register();
 	if (err)
 		goto err_workqueues;
-	err = pcilend_lender_init();
+	err = pcilend_virtual_init();
 	if (err)
 		goto err_bus;
+	err = pcilend_lender_init();
+	if (err)
+		goto err_virtual;
 	err = pcilend_netlink_init();
 	if (err)
 		goto err_lender;
@@ -123,6 +146,8 @@ err_netlink:
 	pcilend_netlink_exit();
 err_lender:
 	pcilend_lender_exit();
+err_virtual:
+	pcilend_virtual_exit();
 err_bus:
 	pcilend_bus_unregister();
 err_workqueues:
@@ -137,8 +162,12 @@ err_workqueues:
 static void __exit pcilend_exit(void)
 {
 	pcilend_links_unregister();
+	pcilend_pins_exit();
+	/* Remote functions may outlast their link. */
+	flush_workqueue(pcilend_frontend_wq);
 	pcilend_netlink_exit();
 	pcilend_lender_exit();
+	pcilend_virtual_exit();
 	pcilend_bus_unregister();
 	destroy_workqueue(pcilend_frontend_wq);
 	destroy_workqueue(pcilend_wq);

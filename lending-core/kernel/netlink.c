@@ -15,6 +15,11 @@ static const struct nla_policy node_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
 };
 
+static const struct nla_policy connect_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
+	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
+};
+
 static const struct nla_policy bdf_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 };
@@ -67,6 +72,7 @@ static const struct nla_policy borrow_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ID] = { .type = NLA_U32 },
 	[PCILEND_A_FRONTEND] = { .type = NLA_NUL_STRING, .len = 15 },
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
+	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
 };
 
 static const struct nla_policy return_policy[PCILEND_A_MAX + 1] = {
@@ -88,19 +94,22 @@ static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header
 	return skb;
 }
 
-int pcilend_reply_function(struct genl_info *info, const struct pcilend_report *report)
+int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info)
 {
-	struct sk_buff *skb;
-	void *header;
+	reply->skb = reply_begin(info, info->genlhdr->cmd, &reply->header);
+	return reply->skb ? 0 : -ENOMEM;
+}
 
-	skb = reply_begin(info, info->genlhdr->cmd, &header);
-	if (!skb)
-		return -ENOMEM;
+int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
+			   const struct pcilend_report *report)
+{
+	struct sk_buff *skb = reply->skb;
+
 	if (pcilend_put_function(skb, report)) {
 		nlmsg_free(skb);
 		return -EMSGSIZE;
 	}
-	genlmsg_end(skb, header);
+	genlmsg_end(skb, reply->header);
 	return genlmsg_reply(skb, info);
 }
 
@@ -206,6 +215,7 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	struct pcilend_remote *remote;
+	struct pcilend_reply reply;
 	const char *bdf = NULL;
 	int err;
 
@@ -227,7 +237,9 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 			pcilend_remote_put(remote);
 		}
 	}
-	return err ?: pcilend_reply_function(info, report);
+	if (!err)
+		err = pcilend_reply_prepare(&reply, info);
+	return err ?: pcilend_reply_function(&reply, info, report);
 }
 
 static int function_check(struct sk_buff *skb, struct genl_info *info)
@@ -307,7 +319,7 @@ static const struct genl_split_ops ops[] = {
 		.dumpit = link_dump,
 		.flags = GENL_CMD_CAP_DUMP,
 	},
-	ADMIN(CONNECT, node_policy),
+	ADMIN(CONNECT, connect_policy),
 	ADMIN(DISCONNECT, node_policy),
 	{
 		.cmd = PCILEND_CMD_FUNCTION_GET,

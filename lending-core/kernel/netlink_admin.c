@@ -18,9 +18,16 @@ struct request {
 	u32 node;			/* that it is about; 0: none */
 };
 
+static const char *adapter_of(const struct request *rq)
+{
+	const struct nlattr *attr = rq->info->attrs[PCILEND_A_ADAPTER];
+
+	return attr ? nla_data(attr) : NULL;
+}
+
 static int connect_node(struct request *rq)
 {
-	return pcilend_lender_connect(rq->node, rq->extack);
+	return pcilend_lender_connect(rq->node, adapter_of(rq), rq->extack);
 }
 
 static int disconnect_node(struct request *rq)
@@ -127,7 +134,7 @@ static int borrow(struct request *rq)
 	int err;
 
 	if (!attrs[PCILEND_A_FRONTEND] || !attrs[PCILEND_A_OWNER]) {
-		NL_SET_ERR_MSG(rq->extack, "give the frontend (such as mdev) and an owner to borrow for");
+		NL_SET_ERR_MSG(rq->extack, "give the frontend (shadow or mdev) and an owner to borrow for");
 		return -EINVAL;
 	}
 	err = pcilend_get_remote(rq->info, &remote);
@@ -135,11 +142,12 @@ static int borrow(struct request *rq)
 		return err;
 	frontend = pcilend_frontend_get(nla_data(attrs[PCILEND_A_FRONTEND]));
 	if (!frontend) {
-		NL_SET_ERR_MSG(rq->extack, "no such frontend is loaded: run 'modprobe pcilend_mdev' for mdev");
+		NL_SET_ERR_MSG(rq->extack, "no such frontend is loaded: run 'modprobe pcilend_shadow' for shadow, 'modprobe pcilend_mdev' for mdev");
 		err = -EOPNOTSUPP;
 		goto out;
 	}
-	err = pcilend_borrow(remote, frontend, nla_data(attrs[PCILEND_A_OWNER]), &why);
+	err = pcilend_borrow(remote, frontend, nla_data(attrs[PCILEND_A_OWNER]), adapter_of(rq),
+			     &why);
 	pcilend_frontend_put(frontend);
 	pcilend_refuse(rq->extack, err, why);
 	if (!err)
@@ -243,11 +251,17 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	const struct operation *op = &operations[info->genlhdr->cmd];
 	struct request rq = { .info = info, .extack = info->extack, .report = report };
 	static DEFINE_RATELIMIT_STATE(refusals, 5 * HZ, 10);
+	struct pcilend_reply reply = {};
 	bool admin;
 	int err;
 
 	if (!report)
 		return -ENOMEM;
+	if (op->flags & ANSWERS) {
+		err = pcilend_reply_prepare(&reply, info);
+		if (err)
+			return err;
+	}
 	read_subject(&rq);
 	admin = pcilend_is_admin(skb, info->extack);
 	err = admin ? run(op, &rq) : -EPERM;
@@ -257,7 +271,8 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	if (admin || __ratelimit(&refusals))
 		pcilend_audit_admin(from_kuid(&init_user_ns, NETLINK_CREDS(skb)->uid), op->name,
 				    rq.function, rq.node, err);
-	if (!err && op->flags & ANSWERS)
-		err = pcilend_reply_function(info, report);
+	if (!err && reply.skb)
+		return pcilend_reply_function(&reply, info, report);
+	nlmsg_free(reply.skb);
 	return err;
 }

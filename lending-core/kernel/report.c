@@ -103,7 +103,8 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 {
 	char reason[PCILEND_REASON_BYTES];
 	enum pcilend_link_state state;
-	u64 peer_boot, losses;
+	u64 peer_boot, peer_hole, losses;
+	u32 pinned = pcilend_pinned(link);
 	bool peer_connected;
 	struct nlattr *nest;
 	u16 peer_node;
@@ -114,10 +115,9 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 	peer_node = link->peer_node;
 	peer_boot = link->peer_boot;
 	peer_connected = link->peer_connected;
+	peer_hole = link->hello.heard ? link->hello.peer.hole : 0;
 	spin_unlock(&link->state_lock);
-	spin_lock_irq(&link->dma_lock);
-	losses = link->losses;
-	spin_unlock_irq(&link->dma_lock);
+	losses = pcilend_link_losses(link);
 
 	nest = nla_nest_start(skb, PCILEND_A_LINK);
 	if (!nest)
@@ -130,11 +130,18 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 	    (peer_node && nla_put_u32(skb, PCILEND_LINK_A_PEER_NODE, peer_node)) ||
 	    (peer_node && nla_put_u64_64bit(skb, PCILEND_LINK_A_PEER_BOOT_ID, peer_boot,
 					    PCILEND_LINK_A_PAD)) ||
+	    nla_put_u64_64bit(skb, PCILEND_LINK_A_HOLE, link->hole, PCILEND_LINK_A_PAD) ||
+	    (peer_hole && nla_put_u64_64bit(skb, PCILEND_LINK_A_PEER_HOLE, peer_hole,
+					    PCILEND_LINK_A_PAD)) ||
 	    (peer_node && pcilend_lender_connected(peer_node) &&
 	     nla_put_flag(skb, PCILEND_LINK_A_CONNECTED)) ||
 	    (peer_connected && nla_put_flag(skb, PCILEND_LINK_A_PEER_CONNECTED)) ||
 	    nla_put_u32(skb, PCILEND_LINK_A_LEASE_MS, pcilend_lease_ms) ||
 	    nla_put_u64_64bit(skb, PCILEND_LINK_A_DOWNS, losses, PCILEND_LINK_A_PAD) ||
+	    (pinned && nla_put_u32(skb, PCILEND_LINK_A_PINNED, pinned)) ||
+	    nla_put_u32(skb, PCILEND_LINK_A_LEASES, atomic_read(&link->leases)) ||
+	    (link->aperture.direct && link->usable &&
+	     nla_put_flag(skb, PCILEND_LINK_A_DIRECT)) ||
 	    put_link_counters(skb, link) || put_plan(skb, link)) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
@@ -164,17 +171,24 @@ static int put_bars(struct sk_buff *skb, const struct pcilend_msg_function *info
 	return 0;
 }
 
+static int put_bdf(struct sk_buff *skb, int attribute, u16 segment, u8 bus, u8 devfn)
+{
+	char bdf[16];
+
+	snprintf(bdf, sizeof(bdf), "%04x:%02x:%02x.%x", segment, bus, PCI_SLOT(devfn),
+		 PCI_FUNC(devfn));
+	return nla_put_string(skb, attribute, bdf);
+}
+
 static int put_identity(struct sk_buff *skb, const struct pcilend_msg_function *info)
 {
 	u32 id = le32_to_cpu(info->id);
-	char bdf[16];
 
-	snprintf(bdf, sizeof(bdf), "%04x:%02x:%02x.%x", le16_to_cpu(info->segment), info->bus,
-		 PCI_SLOT(info->devfn), PCI_FUNC(info->devfn));
 	return nla_put_u32(skb, PCILEND_FUNCTION_A_ID, id) ?:
 	       nla_put(skb, PCILEND_FUNCTION_A_UUID, sizeof(info->uuid), info->uuid) ?:
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_LENDER, pcilend_id_node(id)) ?:
-	       nla_put_string(skb, PCILEND_FUNCTION_A_BDF, bdf) ?:
+	       put_bdf(skb, PCILEND_FUNCTION_A_BDF, le16_to_cpu(info->segment), info->bus,
+		       info->devfn) ?:
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_STATE, info->state) ?:
 	       nla_put_u16(skb, PCILEND_FUNCTION_A_VENDOR, le16_to_cpu(info->vendor)) ?:
 	       nla_put_u16(skb, PCILEND_FUNCTION_A_DEVICE, le16_to_cpu(info->device)) ?:
@@ -213,6 +227,25 @@ static int put_allowed(struct sk_buff *skb, const struct pcilend_access *access)
 	return 0;
 }
 
+static int put_members(struct sk_buff *skb, const struct pcilend_report *report)
+{
+	u32 i;
+
+	for (i = 0; i < report->members; i++) {
+		const struct pcilend_report_member *member = &report->member[i];
+		struct nlattr *nest = nla_nest_start(skb, PCILEND_FUNCTION_A_MEMBER);
+
+		if (!nest ||
+		    put_bdf(skb, PCILEND_MEMBER_A_BDF, member->segment, member->bus,
+			    member->devfn) ||
+		    (member->id && nla_put_u32(skb, PCILEND_MEMBER_A_ID, member->id)) ||
+		    nla_put_u32(skb, PCILEND_MEMBER_A_STATE, member->state))
+			return -EMSGSIZE;
+		nla_nest_end(skb, nest);
+	}
+	return 0;
+}
+
 /* What only the lender knows. */
 static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 {
@@ -220,7 +253,8 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 		return -EMSGSIZE;
 	if (report->lease_ms && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_MS, report->lease_ms))
 		return -EMSGSIZE;
-	if (put_allowed(skb, &report->access) || put_reserved(skb, report))
+	if (put_members(skb, report) || put_allowed(skb, &report->access) ||
+	    put_reserved(skb, report))
 		return -EMSGSIZE;
 	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
 		return -EMSGSIZE;
@@ -231,12 +265,23 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 				 PCILEND_FUNCTION_A_PAD);
 }
 
-/* What only its borrower knows. */
+/* What nodes that may borrow it know, and its borrower only. */
 static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report)
 {
+	u32 set = le32_to_cpu(report->info.set);
+	int i;
+
+	if (set && nla_put_u32(skb, PCILEND_FUNCTION_A_GROUP, set - 1))
+		return -EMSGSIZE;
+	for (i = 0; i < PCILEND_PATHS && *report->path[i]; i++) {
+		if (nla_put_string(skb, PCILEND_FUNCTION_A_PATH, report->path[i]))
+			return -EMSGSIZE;
+	}
 	if (!*report->frontend)
 		return 0;
 	if (*report->virtual && nla_put_string(skb, PCILEND_FUNCTION_A_VIRTUAL, report->virtual))
+		return -EMSGSIZE;
+	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
 		return -EMSGSIZE;
 	return nla_put_string(skb, PCILEND_FUNCTION_A_FRONTEND, report->frontend) ?:
 	       nla_put_string(skb, PCILEND_FUNCTION_A_OWNER, report->owner) ?:
@@ -261,6 +306,8 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	    (borrower && nla_put_u32(skb, PCILEND_FUNCTION_A_BORROWER, borrower)) ||
 	    (report->lease && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE, report->lease)) ||
 	    (*label && nla_put_string(skb, PCILEND_FUNCTION_A_LABEL, label)) ||
+	    (*report->adapter &&
+	     nla_put_string(skb, PCILEND_FUNCTION_A_ADAPTER, report->adapter)) ||
 	    (reserved && nla_put_u32(skb, PCILEND_FUNCTION_A_RESERVED_NODE, reserved)) ||
 	    (report->recall_ms != U64_MAX &&
 	     nla_put_u32(skb, PCILEND_FUNCTION_A_RECALL_MS, report->recall_ms)) ||

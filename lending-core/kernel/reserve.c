@@ -95,13 +95,13 @@ static const char *why_refused(int error)
 	case 0:
 		return NULL;
 	case -EACCES:
-		return "it is reserved for somebody else: see 'pcilend show' on its lender, and try again when that is over";
+		return "it is reserved for somebody else: see 'pcilend show' on its lender";
 	case -EAGAIN:
 		return "it is not available, and not borrowed by this node: reserve it when it is";
 	case -ERANGE:
-		return "nodes that don't use it have reserved it for an hour: borrow it, or reserve it on its lender";
+		return "reserved for an hour without use: borrow it, or reserve it on its lender";
 	case -ENODEV:
-		return "its lender no longer offers it to this node: run 'pcilend connect' or 'pcilend allow' there";
+		return "it is not offered to this node: 'pcilend connect' or 'pcilend allow' there";
 	case -ENETDOWN:
 		return "the link to its lender is down: see 'pcilend link'";
 	case -ETIMEDOUT:
@@ -118,14 +118,18 @@ static const char *why_refused(int error)
 int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack)
 {
 	struct pcilend_remote *remote;
-	int err;
+	struct pcilend_link *link;
+	int err = -ENETDOWN;
 
 	if (pcilend_id_node(le32_to_cpu(msg->id)) == pcilend_node)
 		return reserve_local(msg, extack);
 	remote = pcilend_remote_get(le32_to_cpu(msg->id));
 	if (!remote)
 		return pcilend_refuse(extack, -ENODEV, "no lender offers a function with that id to this host: see 'pcilend list'");
-	err = pcilend_channel_request(to_remote(remote)->link, PCILEND_MSG_RESERVE, msg, NULL);
+	link = remote_any_link(to_remote(remote));
+	if (link)
+		err = pcilend_channel_request(link, PCILEND_MSG_RESERVE, msg, NULL);
+	pcilend_link_put(link);
 	pcilend_remote_put(remote);
 	return pcilend_refuse(extack, err, why_refused(err));
 }

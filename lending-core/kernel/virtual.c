@@ -3,13 +3,18 @@
  * A virtual function: a root bus with one function, whose config space is kept here and whose
  * BARs are pieces of the NTB's memory windows.
  *
- * Config accesses come with interrupts off, so they are served from a copy and never wait. What a
- * write means for the hardware is carried out by a work item; pcilend_virtual_settle() waits for
- * it. Registers whose truth is in the hardware read as the copy has them.
+ * Config accesses may come with interrupts off, so they are served from a copy. What a write means
+ * for the hardware is carried out by a work item. A writer who may sleep waits for it, as who
+ * writes to a function in this host does: when pci_set_master() returns, DMA works. One who may not
+ * sleep doesn't; pcilend_virtual_settle() makes up for that. Registers whose truth is in the
+ * hardware read as the copy has them. (docs/decisions/0010)
+ *
+ * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
  */
 
 #include <linux/idr.h>
 #include <linux/pci.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
@@ -26,6 +31,12 @@
 #define FORWARDS 32
 #define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
 		 PCILEND_EFFECT_FORWARD)
+/* Besides: the hardware is not what it was last told to be. */
+#define EFFECT_RESTART 0x80000000
+
+#ifndef CONFIG_PREEMPT_COUNT
+#error "without CONFIG_PREEMPT_COUNT nothing tells whether a config write may sleep"
+#endif
 
 struct forward {
 	u16 offset;
@@ -36,13 +47,16 @@ struct pcilend_virtual {
 	struct pci_sysdata sysdata;
 	struct pci_dev *ntb;
 	struct pcilend_remote *remote;
+	const struct pcilend_frontend *frontend;
 	struct pci_bus *bus;
-	struct pci_dev *pdev;
 	struct irq_domain *msi;
+	struct pcilend_virtual_bar bar[6];
 	struct resource window[6];
 	struct resource *region[6];	/* what each window lies in */
 
 	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
+	struct pci_dev *pdev;		/* NULL: removed by hand, or not found yet */
+	char driver[32];		/* empty: none is bound */
 	struct pcilend_vconfig config;
 	unsigned int pending;		/* effects to be carried out */
 	struct forward forward[FORWARDS];
@@ -56,6 +70,9 @@ struct pcilend_virtual {
 };
 
 static DEFINE_IDA(domains);
+
+/* A disk's driver waits for it on the way to free memory. */
+static struct workqueue_struct *virtual_wq;
 
 /*
  * Regions of the NTB's BARs that its driver has requested. They are busy, so nobody could request
@@ -193,21 +210,22 @@ static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 	return PCIBIOS_SUCCESSFUL;
 }
 
-static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+static int write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
+			unsigned int *pending)
 {
-	struct pcilend_virtual *virtual = to_virtual(bus);
 	unsigned int effects;
 	int i;
 
-	if (devfn)
-		return PCIBIOS_DEVICE_NOT_FOUND;
-	guard(raw_spinlock_irqsave)(&virtual->lock);
+	lockdep_assert_held(&virtual->lock);
 	if (virtual->gone)
 		return PCIBIOS_DEVICE_NOT_FOUND;
 	if (virtual->resetting)
 		return PCIBIOS_SUCCESSFUL;
 
 	effects = pcilend_vconfig_write(&virtual->config, where, size, value) & ACTIONS;
+	/* Also without a change: the one before may not have reached the lender. */
+	if (where <= PCI_COMMAND && where + size > PCI_COMMAND)
+		effects |= PCILEND_EFFECT_COMMAND;
 	for (i = 0; effects & PCILEND_EFFECT_FORWARD && i < size; i++, value >>= 8) {
 		if (!pcilend_vconfig_forwards(&virtual->config, where + i, 1))
 			continue;
@@ -222,9 +240,26 @@ static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int
 		virtual->resetting = true;
 	if (effects) {
 		virtual->pending |= effects;
-		queue_work(pcilend_wq, &virtual->work);
+		queue_work(virtual_wq, &virtual->work);
 	}
+	*pending = effects;
 	return PCIBIOS_SUCCESSFUL;
+}
+
+static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+{
+	struct pcilend_virtual *virtual = to_virtual(bus);
+	unsigned int pending = 0;
+	int err;
+
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		err = write_locked(virtual, where, size, value, &pending);
+	/* pci_lock may be held, or a spinlock of the driver. */
+	if (pending && preemptible() && !rcu_preempt_depth())
+		flush_work(&virtual->work);
+	return err;
 }
 
 static struct pci_ops virtual_config_ops = {
@@ -282,9 +317,8 @@ static int virtual_reset(struct pcilend_virtual *virtual)
 	return err;
 }
 
-static void virtual_work(struct work_struct *work)
+static void carry_out(struct pcilend_virtual *virtual)
 {
-	struct pcilend_virtual *virtual = container_of(work, struct pcilend_virtual, work);
 	struct forward forward[FORWARDS];
 	unsigned int pending, forwards, i;
 	int err = 0, last = 0;
@@ -299,6 +333,8 @@ static void virtual_work(struct work_struct *work)
 		virtual->forwards = 0;
 	}
 
+	if (pending & EFFECT_RESTART)
+		virtual->bus_master = false;
 	if (pending & PCILEND_EFFECT_RESET) {
 		err = virtual_reset(virtual);
 		goto out;
@@ -325,6 +361,14 @@ out:
 		dev_warn_ratelimited(&virtual->remote->dev,
 				     "the lender did not take a config write: %d\n", err);
 	WRITE_ONCE(virtual->error, err);
+}
+
+static void virtual_work(struct work_struct *work)
+{
+	unsigned int flags = memalloc_noio_save();
+
+	carry_out(container_of(work, struct pcilend_virtual, work));
+	memalloc_noio_restore(flags);
 }
 
 /* The last reference to the bus is gone, and with it to its config space. */
@@ -357,33 +401,114 @@ static void write_bars(struct pcilend_virtual *virtual, const struct pcilend_vir
 
 /*
  * The resources as they are, whatever the registers could hold: a 32-bit BAR may well lie above
- * 4 GiB here, since this host's address never reaches the function.
+ * 4 GiB here, since this host's address never reaches the function. A BAR that can't be claimed is
+ * none, so that nobody puts it elsewhere.
  */
-static int claim_bars(struct pcilend_virtual *virtual, const struct pcilend_virtual_bar bar[6])
+static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 {
-	struct pci_dev *pdev = virtual->pdev;
+	const struct pcilend_virtual_bar *bar = virtual->bar;
 	unsigned int i;
-	int err;
+	int err = 0;
 
 	for (i = 0; i < PCI_NUM_RESOURCES; i++) {
 		struct resource *res = &pdev->resource[i];
 
-		if (i >= 6 || !bar[i].size) {
-			res->start = 0;
-			res->end = 0;
-			res->flags = 0;
-			continue;
+		if (i < 6 && bar[i].size && !err) {
+			res->name = pci_name(pdev);
+			res->start = bar[i].address;
+			res->end = bar[i].address + bar[i].size - 1;
+			res->flags |= IORESOURCE_MEM | IORESOURCE_SIZEALIGN;
+			res->flags &= ~IORESOURCE_UNSET;
+			err = pci_claim_resource(pdev, i);
+			if (!err)
+				continue;
 		}
-		res->name = pci_name(pdev);
-		res->start = bar[i].address;
-		res->end = bar[i].address + bar[i].size - 1;
-		res->flags |= IORESOURCE_MEM | IORESOURCE_SIZEALIGN;
-		res->flags &= ~IORESOURCE_UNSET;
-		err = pci_claim_resource(pdev, i);
-		if (err)
-			return err;
+		res->start = 0;
+		res->end = 0;
+		res->flags = 0;
 	}
+	return err;
+}
+
+/* The PCI core has found the function; no driver has. */
+static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	const struct pcilend_frontend *frontend = virtual->frontend;
+	int err = claim_bars(virtual, pdev);
+
+	if (!err && frontend->driver_override)
+		err = device_set_driver_override(&pdev->dev, frontend->driver_override);
+	if (err) {
+		pci_err(pdev, "can't be used (error %d)\n", err);
+		return err;
+	}
+	if (frontend->found)
+		frontend->found(virtual->remote, pdev);
+	pci_dev_get(pdev);
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	virtual->pdev = pdev;
 	return 0;
+}
+
+static void pdev_removed(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		if (virtual->pdev != pdev)
+			return;
+		virtual->pdev = NULL;
+	}
+	pci_dev_put(pdev);
+}
+
+static void driver_changed(struct pcilend_virtual *virtual, const char *name)
+{
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		strscpy(virtual->driver, name, sizeof(virtual->driver));
+	pcilend_remote_changed(virtual->remote);
+}
+
+static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct pci_dev *pdev = to_pci_dev(data);
+
+	if (pdev->bus->ops != &virtual_config_ops)
+		return NOTIFY_DONE;
+	switch (event) {
+	case BUS_NOTIFY_ADD_DEVICE:
+		pdev_added(to_virtual(pdev->bus), pdev);
+		break;
+	case BUS_NOTIFY_DEL_DEVICE:
+		pdev_removed(to_virtual(pdev->bus), pdev);
+		break;
+	case BUS_NOTIFY_BOUND_DRIVER:
+		driver_changed(to_virtual(pdev->bus), pdev->dev.driver->name);
+		break;
+	case BUS_NOTIFY_UNBOUND_DRIVER:
+		driver_changed(to_virtual(pdev->bus), "");
+		break;
+	}
+	return NOTIFY_OK;
+}
+
+static struct notifier_block bus_notifier = { .notifier_call = bus_event };
+
+int pcilend_virtual_init(void)
+{
+	int err;
+
+	virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!virtual_wq)
+		return -ENOMEM;
+	err = bus_register_notifier(&pci_bus_type, &bus_notifier);
+	if (err)
+		destroy_workqueue(virtual_wq);
+	return err;
+}
+
+void pcilend_virtual_exit(void)
+{
+	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
+	destroy_workqueue(virtual_wq);
 }
 
 /* A name for the interrupt domain that says whose it is. */
@@ -398,7 +523,7 @@ static struct irq_domain *create_msi(struct pcilend_virtual *virtual)
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[6],
 					       const struct pcilend_vconfig *config,
-					       const char *driver_override)
+					       const struct pcilend_frontend *frontend)
 {
 	struct pcilend_virtual *virtual;
 	LIST_HEAD(resources);
@@ -409,8 +534,9 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 		return ERR_PTR(-ENOMEM);
 	virtual->ntb = ntb;
 	virtual->remote = remote;
+	virtual->frontend = frontend;
 	virtual->config = *config;
-	virtual->bus_master = false;
+	memcpy(virtual->bar, bar, sizeof(virtual->bar));
 	raw_spin_lock_init(&virtual->lock);
 	INIT_WORK(&virtual->work, virtual_work);
 	write_bars(virtual, bar);
@@ -442,18 +568,9 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 				    virtual);
 	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
 	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
-	virtual->pdev = pci_get_slot(virtual->bus, PCI_DEVFN(0, 0));
-	if (!virtual->pdev) {
+	if (!READ_ONCE(virtual->pdev)) {	/* the log says why */
 		err = -ENODEV;
 		goto err_bus;
-	}
-	err = claim_bars(virtual, bar);
-	if (err)
-		goto err_bus;
-	if (driver_override) {
-		err = device_set_driver_override(&virtual->pdev->dev, driver_override);
-		if (err)
-			goto err_bus;
 	}
 	pci_bus_add_devices(virtual->bus);
 	pci_unlock_rescan_remove();
@@ -490,7 +607,6 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 		virtual->gone = true;
 	pci_remove_root_bus(virtual->bus);
 	cancel_work_sync(&virtual->work);
-	pci_dev_put(virtual->pdev);
 
 	pcilend_virtual_msi_destroy(virtual->msi);
 	windows_release(virtual);
@@ -500,7 +616,14 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 
 struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual)
 {
-	return virtual->pdev;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	return pci_dev_get(virtual->pdev);
+}
+
+void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t bytes)
+{
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	strscpy(name, virtual->driver, bytes);
 }
 
 struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *pdev)
@@ -508,6 +631,22 @@ struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *pdev)
 	return pdev->bus->ops == &virtual_config_ops ? to_virtual(pdev->bus)->remote : NULL;
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_remote);
+
+int pcilend_virtual_restart(struct pci_dev *pdev)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		if (virtual->gone)
+			return -ESTALE;
+		virtual->pending |= EFFECT_RESTART | PCILEND_EFFECT_COMMAND;
+		if (virtual->config.msi)
+			virtual->pending |= PCILEND_EFFECT_MSI;
+		queue_work(virtual_wq, &virtual->work);
+	}
+	return pcilend_virtual_settle(pdev);
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_restart);
 
 int pcilend_virtual_settle(struct pci_dev *pdev)
 {

@@ -10,6 +10,7 @@
 
 #include "pcilend/vconfig.h"
 
+struct pcilend_frontend;
 struct pcilend_remote;
 struct pcilend_virtual;
 
@@ -24,7 +25,7 @@ struct pcilend_virtual_bar {
  * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
  * @remote: the function; must outlive the virtual one
  * @config: copied
- * @driver_override: name of the only driver that may bind, or NULL
+ * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
  * A root bus of its own is made below @ntb, with the function as 00.0. Driver probes run before
  * the return. Process context, may sleep, takes pci_lock_rescan_remove(). From then on until
@@ -36,7 +37,7 @@ struct pcilend_virtual_bar {
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[6],
 					       const struct pcilend_vconfig *config,
-					       const char *driver_override);
+					       const struct pcilend_frontend *frontend);
 
 /**
  * pcilend_virtual_destroy - take it away again
@@ -47,8 +48,15 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual);
 
-/* Without a reference; valid until pcilend_virtual_destroy(). */
+/* With a reference; NULL while it is removed by hand. Not after pcilend_virtual_destroy(). */
 struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual);
+
+/* Name of the driver that is bound to it; empty: none. Not after pcilend_virtual_destroy(). */
+void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t bytes);
+
+/* Once for all: watches the PCI bus for virtual functions. */
+int pcilend_virtual_init(void);
+void pcilend_virtual_exit(void);
 
 /*
  * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages

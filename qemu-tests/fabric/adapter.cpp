@@ -18,10 +18,12 @@ bool in(uint32_t offset, uint32_t base, uint32_t size) {
 
 }  // namespace
 
-Adapter::Adapter(size_t host, size_t peer, const WindowSizes& windows, Bridge& bridge)
+Adapter::Adapter(size_t host, size_t peer, size_t path, const WindowSizes& windows, Bridge& bridge)
     : host_(host),
       peer_(peer),
-      name_(fmt::format("host{}-host{}", host + 1, peer + 1)),
+      path_(path),
+      name_(fmt::format("host{}-host{}", host + 1, peer + 1) +
+            (path == 0 ? std::string() : fmt::format(".{}", path + 1))),
       windows_(windows),
       bridge_(bridge),
       registers_(host < peer ? Side::Primary : Side::Secondary),
@@ -170,12 +172,14 @@ void Adapter::registers_read(uint32_t offset, std::span<std::byte> data) {
 void Adapter::registers_write(uint32_t offset, std::span<const std::byte> data) {
   count_register_access(offset);
   const bool was_ready = registers_.ready();
+  const bool was_pending = registers_.loss_pending();
   const NtbRegisters::Effects effects = registers_.write(offset, data);
   raise(effects.vectors);
   for (const auto& written : effects.scratchpads)
     bridge_.show_scratchpad(*this, written.index, written.value);
   if (effects.peer_doorbells != 0) bridge_.ring_peer(*this, effects.peer_doorbells);
   if (registers_.ready() != was_ready) bridge_.ready_changed(*this);
+  if (was_pending && !registers_.loss_pending()) bridge_.loss_acknowledged(*this);
 }
 
 void Adapter::count_register_access(uint32_t offset) {

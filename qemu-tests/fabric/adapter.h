@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One NTB adapter: the function that `host` sees towards `peer`. Ties registers, configuration
+// One NTB adapter: a function that `host` sees towards `peer`. Ties registers, configuration
 // space, interrupts and memory of that host together, and hands what crosses the link to its
 // Bridge.
 #pragma once
@@ -31,6 +31,8 @@ class Bridge {
   // weren't.
   virtual void was_reset(Adapter& adapter, bool was_touched) = 0;
   virtual void ready_changed(Adapter& adapter) = 0;
+  // The driver knows that the link was lost.
+  virtual void loss_acknowledged(Adapter& adapter) = 0;
   virtual void window_read(Adapter& adapter, unsigned window, const ReadTicket& ticket) = 0;
   virtual void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                             std::span<const std::byte> data) = 0;
@@ -45,12 +47,14 @@ class Adapter final : public Device {
  public:
   using WindowSizes = std::array<uint64_t, kWindowCount>;
 
-  // `host` and `peer` count from 0; the lower one is the primary side.
-  Adapter(size_t host, size_t peer, const WindowSizes& windows, Bridge& bridge);
+  // All count from 0; the lower one of `host` and `peer` is the primary side.
+  Adapter(size_t host, size_t peer, size_t path, const WindowSizes& windows, Bridge& bridge);
 
   [[nodiscard]] size_t host() const { return host_; }
   [[nodiscard]] size_t peer() const { return peer_; }
-  // "host1-host2": of host1 towards host2.
+  // Which of the adapters towards that peer.
+  [[nodiscard]] size_t path() const { return path_; }
+  // "host1-host2": of host1 towards host2; "host1-host2.2": the second one.
   [[nodiscard]] const std::string& name() const { return name_; }
 
   // A client came or went. detach() returns the session, to be destroyed by the caller last.
@@ -112,6 +116,7 @@ class Adapter final : public Device {
 
   size_t host_;
   size_t peer_;
+  size_t path_;
   std::string name_;
   WindowSizes windows_;
   Bridge& bridge_;

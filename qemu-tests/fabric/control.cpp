@@ -39,6 +39,7 @@ Result<uint64_t> number_of(const json& request, const char* key, uint64_t otherw
 struct Pair {
   size_t a;
   size_t b;
+  std::optional<size_t> path;  // counts from 0
 };
 
 Result<Pair> pair_of(const Fabric& fabric, const json& request, const char* a, const char* b) {
@@ -51,7 +52,12 @@ Result<Pair> pair_of(const Fabric& fabric, const json& request, const char* a, c
   });
   if (!second) return tl::unexpected(second.error());
   if (*first == *second) return fail(ErrorClass::Usage, "'{}' and '{}' are the same host", a, b);
-  return Pair{*first, *second};
+  const auto path = number_of(request, "path", 0);
+  if (!path) return tl::unexpected(path.error());
+  if (*path > fabric.paths())
+    return fail(ErrorClass::NotFound, "no path {}: each pair of hosts has {}", *path,
+                fabric.paths());
+  return Pair{*first, *second, *path == 0 ? std::nullopt : std::optional(*path - 1)};
 }
 
 json adapter_status(const Fabric& fabric, const Adapter& adapter) {
@@ -65,10 +71,11 @@ json adapter_status(const Fabric& fabric, const Adapter& adapter) {
   const Session* session = adapter.session();
   return {{"host", host_name(adapter.host())},
           {"peer", host_name(adapter.peer())},
+          {"path", adapter.path() + 1},
           {"side", adapter.registers().side() == Side::Primary ? "primary" : "secondary"},
           {"connected", adapter.present()},
           {"driver_ready", adapter.registers().ready()},
-          {"link_up", fabric.link(adapter.host(), adapter.peer()).up},
+          {"link_up", fabric.link(adapter.host(), adapter.peer(), adapter.path()).up},
           {"bus_master", adapter.bus_master()},
           {"inbound_windows", windows},
           {"dma_maps", adapter.memory().count()},
@@ -84,14 +91,17 @@ json status(const Fabric& fabric) {
   json links = json::array();
   for (size_t a = 0; a < fabric.hosts(); a++) {
     for (size_t b = a + 1; b < fabric.hosts(); b++) {
-      const Link& link = fabric.link(a, b);
-      using std::chrono::milliseconds;
-      links.push_back({{"a", host_name(a)},
-                       {"b", host_name(b)},
-                       {"enabled", link.enabled},
-                       {"up", link.up},
-                       {"delay_ms", std::chrono::duration_cast<milliseconds>(link.delay).count()},
-                       {"in_flight", link.channels[0].depth() + link.channels[1].depth()}});
+      for (size_t path = 0; path < fabric.paths(); path++) {
+        const Link& link = fabric.link(a, b, path);
+        using std::chrono::milliseconds;
+        links.push_back({{"a", host_name(a)},
+                         {"b", host_name(b)},
+                         {"path", path + 1},
+                         {"enabled", link.enabled},
+                         {"up", link.up},
+                         {"delay_ms", std::chrono::duration_cast<milliseconds>(link.delay).count()},
+                         {"in_flight", link.channels[0].depth() + link.channels[1].depth()}});
+      }
     }
   }
   json adapters = json::array();
@@ -114,8 +124,10 @@ json counters(const Fabric& fabric) {
   json paths = json::array();
   json adapters = json::array();
   for (const auto& adapter : fabric.adapters()) {
-    const PathCounters& counts = fabric.path(adapter->host(), adapter->peer());
-    json path = {{"from", host_name(adapter->host())}, {"to", host_name(adapter->peer())}};
+    const PathCounters& counts = fabric.traffic(*adapter);
+    json path = {{"from", host_name(adapter->host())},
+                 {"to", host_name(adapter->peer())},
+                 {"path", adapter->path() + 1}};
     for (size_t target = 0; target < kTargetCount; target++) {
       const Traffic& traffic = counts.traffic[target];
       path[std::string(kTargetNames[target])] = {{"reads", traffic.reads},
@@ -132,6 +144,7 @@ json counters(const Fabric& fabric) {
     adapters.push_back(
         {{"host", host_name(adapter->host())},
          {"peer", host_name(adapter->peer())},
+         {"path", adapter->path() + 1},
          {"registers", own.registers},
          {"scratchpads", own.scratchpads},
          {"doorbells", own.doorbells},
@@ -164,9 +177,12 @@ Result<json> change_link(Fabric& fabric, const json& request) {
   if (!enable && !request.contains("delay_ms"))
     return fail(ErrorClass::Usage, "nothing to change: give 'state' or 'delay_ms'");
 
-  if (request.contains("delay_ms"))
-    fabric.set_delay(pair->a, pair->b, std::chrono::milliseconds(*delay));
-  if (enable) fabric.set_link(pair->a, pair->b, *enable);
+  for (size_t path = 0; path < fabric.paths(); path++) {
+    if (pair->path && *pair->path != path) continue;
+    if (request.contains("delay_ms"))
+      fabric.set_delay(pair->a, pair->b, std::chrono::milliseconds(*delay), path);
+    if (enable) fabric.set_link(pair->a, pair->b, *enable, path);
+  }
   return json{{"ok", true}};
 }
 
@@ -236,8 +252,8 @@ json sweep_answer(const SweepResult& result) {
 
 class SweepWork final : public Work {
  public:
-  SweepWork(Fabric& fabric, Pair pair, std::vector<SweepRange> ranges, Respond respond)
-      : sweep_(fabric, pair.a, pair.b, std::move(ranges),
+  SweepWork(Fabric& fabric, const Adapter& victim, std::vector<SweepRange> ranges, Respond respond)
+      : sweep_(fabric, victim, std::move(ranges),
                [respond = std::move(respond)](const SweepResult& result) {
                  respond(sweep_answer(result));
                }) {}
@@ -250,18 +266,19 @@ class SweepWork final : public Work {
 Result<std::unique_ptr<Work>> begin_sweep(Fabric& fabric, const json& request, Respond respond) {
   const auto pair = pair_of(fabric, request, "from", "victim");
   if (!pair) return tl::unexpected(pair.error());
+  const Adapter& victim = fabric.adapter(pair->b, pair->a, pair->path.value_or(0));
   std::vector<SweepRange> ranges;
   if (const auto found = request.find("ranges"); found != request.end()) {
     if (!found->is_array()) return fail(ErrorClass::Usage, "'ranges' is not a list");
     for (const json& item : *found) {
-      const auto range = sweep_range(fabric.adapter(pair->b, pair->a), item);
+      const auto range = sweep_range(victim, item);
       if (!range) return tl::unexpected(range.error());
       ranges.push_back(*range);
     }
   } else {
-    ranges = Sweep::default_ranges(fabric, pair->a, pair->b);
+    ranges = Sweep::default_ranges(fabric, victim);
   }
-  auto work = std::make_unique<SweepWork>(fabric, *pair, std::move(ranges), std::move(respond));
+  auto work = std::make_unique<SweepWork>(fabric, victim, std::move(ranges), std::move(respond));
   work->start();
   return work;
 }

@@ -23,14 +23,14 @@ Fabric::Fabric(const FabricOptions& options, Clock clock, Log& log)
       clock_(std::move(clock)),
       log_(log),
       waits_(options.hosts),
-      links_(options.hosts * (options.hosts - 1) / 2),
-      paths_(options.hosts * options.hosts),
-      answered_(options.hosts * options.hosts) {
+      links_(options.hosts * (options.hosts - 1) / 2 * options.paths),
+      traffic_(options.hosts * (options.hosts - 1) * options.paths),
+      answered_(traffic_.size()) {
   Bridge& bridge = *this;
   for (size_t host = 0; host < options_.hosts; host++) {
     for (size_t peer = 0; peer < options_.hosts; peer++) {
-      if (host != peer)
-        adapters_.push_back(std::make_unique<Adapter>(host, peer, options_.windows, bridge));
+      for (size_t path = 0; host != peer && path < options_.paths; path++)
+        adapters_.push_back(std::make_unique<Adapter>(host, peer, path, options_.windows, bridge));
     }
   }
 }
@@ -41,8 +41,12 @@ Fabric::~Fabric() {
   }
 }
 
-Adapter& Fabric::adapter(size_t host, size_t peer) const {
-  return *adapters_.at(host * (options_.hosts - 1) + (peer < host ? peer : peer - 1));
+size_t Fabric::adapter_index(size_t host, size_t peer, size_t path) const {
+  return (host * (options_.hosts - 1) + (peer < host ? peer : peer - 1)) * options_.paths + path;
+}
+
+Adapter& Fabric::adapter(size_t host, size_t peer, size_t path) const {
+  return *adapters_.at(adapter_index(host, peer, path));
 }
 
 Result<size_t> Fabric::host_named(std::string_view name) const {
@@ -59,39 +63,36 @@ Result<size_t> Fabric::host_named(std::string_view name) const {
   return number - 1;
 }
 
-size_t Fabric::link_index(size_t a, size_t b) const {
+size_t Fabric::link_index(size_t a, size_t b, size_t path) const {
   const size_t low = std::min(a, b);
   const size_t high = std::max(a, b);
   // Pairs in order: (0,1) (0,2) … (1,2) …
-  return low * options_.hosts - low * (low + 1) / 2 + (high - low - 1);
+  const size_t pair = low * options_.hosts - low * (low + 1) / 2 + (high - low - 1);
+  return pair * options_.paths + path;
 }
 
-const Link& Fabric::link(size_t a, size_t b) const {
-  return links_.at(link_index(a, b));
+const Link& Fabric::link(size_t a, size_t b, size_t path) const {
+  return links_.at(link_index(a, b, path));
 }
 
 Link& Fabric::link_of(const Adapter& adapter) {
-  return links_[link_index(adapter.host(), adapter.peer())];
+  return links_[link_index(adapter.host(), adapter.peer(), adapter.path())];
 }
 
 Channel& Fabric::channel_from(const Adapter& adapter) {
   return link_of(adapter).channels[adapter.host() < adapter.peer() ? 0 : 1];
 }
 
-PathCounters& Fabric::path_of(const Adapter& from) {
-  return paths_[from.host() * options_.hosts + from.peer()];
-}
-
-const PathCounters& Fabric::path(size_t from, size_t to) const {
-  return paths_.at(from * options_.hosts + to);
+const PathCounters& Fabric::traffic(const Adapter& from) const {
+  return traffic_[adapter_index(from)];
 }
 
 const std::vector<uint64_t>& Fabric::answered_granules(const Adapter& adapter) const {
-  return answered_.at(adapter.host() * options_.hosts + adapter.peer());
+  return answered_[adapter_index(adapter)];
 }
 
 void Fabric::reset_counters() {
-  std::fill(paths_.begin(), paths_.end(), PathCounters{});
+  std::fill(traffic_.begin(), traffic_.end(), PathCounters{});
   for (const auto& adapter : adapters_) adapter->reset_counters();
 }
 
@@ -104,19 +105,19 @@ void Fabric::detach(Adapter& adapter, std::string_view why) {
   log_.info("{}: {}", adapter.name(), why);
   // Readers that wait for this host are answered before its session cancels their messages.
   const std::unique_ptr<Session> session = adapter.detach();
-  update_link(adapter.host(), adapter.peer());
-  answered_[adapter.peer() * options_.hosts + adapter.host()].clear();
+  update_link(adapter);
+  answered_[adapter_index(peer_of(adapter))].clear();
 }
 
 void Fabric::connected(Adapter& adapter) {
-  update_link(adapter.host(), adapter.peer());
+  update_link(adapter);
 }
 
 void Fabric::was_reset(Adapter& adapter, bool was_touched) {
   if (!was_touched) return;
   log_.info("{}: reset", adapter.name());
-  take_down(adapter.host(), adapter.peer());
-  update_link(adapter.host(), adapter.peer());
+  take_down(adapter);
+  update_link(adapter);
 }
 
 void Fabric::ready_changed(Adapter& adapter) {
@@ -129,29 +130,37 @@ void Fabric::ready_changed(Adapter& adapter) {
   if (link_of(adapter).up) peer_of(adapter).link_event(LinkEvent::Up);
 }
 
-void Fabric::set_link(size_t a, size_t b, bool enabled) {
-  links_.at(link_index(a, b)).enabled = enabled;
-  log_.info("link host{} host{}: {}", a + 1, b + 1, enabled ? "enabled" : "disabled");
-  update_link(a, b);
+void Fabric::loss_acknowledged(Adapter& adapter) {
+  update_link(adapter);
 }
 
-void Fabric::set_delay(size_t a, size_t b, std::chrono::milliseconds delay) {
-  links_.at(link_index(a, b)).delay = delay;
-  log_.info("link host{} host{}: delay {} ms", a + 1, b + 1, delay.count());
+void Fabric::set_link(size_t a, size_t b, bool enabled, size_t path) {
+  links_.at(link_index(a, b, path)).enabled = enabled;
+  Adapter& one = adapter(std::min(a, b), std::max(a, b), path);
+  log_.info("link {}: {}", one.name(), enabled ? "enabled" : "disabled");
+  update_link(one);
 }
 
-void Fabric::update_link(size_t a, size_t b) {
-  Link& link = links_[link_index(a, b)];
-  Adapter& one = adapter(a, b);
-  Adapter& other = adapter(b, a);
-  const bool up = link.enabled && one.present() && other.present();
+void Fabric::set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path) {
+  links_.at(link_index(a, b, path)).delay = delay;
+  log_.info("link {}: delay {} ms", adapter(std::min(a, b), std::max(a, b), path).name(),
+            delay.count());
+}
+
+void Fabric::update_link(Adapter& one) {
+  Link& link = link_of(one);
+  Adapter& other = peer_of(one);
+  // It trains again only when both drivers have taken note of its loss: a host that is slow here
+  // could otherwise never stop in time what it does over the link.
+  const bool up = link.enabled && one.present() && other.present() &&
+                  !one.registers().loss_pending() && !other.registers().loss_pending();
   if (up == link.up) return;
   if (!up) {
-    take_down(a, b);
+    take_down(one);
     return;
   }
   link.up = true;
-  log_.info("link host{} host{}: up", std::min(a, b) + 1, std::max(a, b) + 1);
+  log_.info("link {}: up", (one.host() < other.host() ? one : other).name());
   // What was written while the link was down shows now; each side's own scratchpads count.
   for (unsigned index = 0; index < kScratchpadCount; index++) {
     Adapter& owner = one.registers().owns_scratchpad(index) ? one : other;
@@ -161,11 +170,12 @@ void Fabric::update_link(size_t a, size_t b) {
   other.link_event(LinkEvent::Up);
 }
 
-void Fabric::take_down(size_t a, size_t b) {
-  Link& link = links_[link_index(a, b)];
+void Fabric::take_down(Adapter& one) {
+  Link& link = link_of(one);
+  Adapter& other = peer_of(one);
   if (!link.up) return;
   link.up = false;
-  log_.info("link host{} host{}: down", std::min(a, b) + 1, std::max(a, b) + 1);
+  log_.info("link {}: down", (one.host() < other.host() ? one : other).name());
   for (Channel& channel : link.channels) {
     channel.lose_all();
     if (channel.timer) timers_.cancel(*std::exchange(channel.timer, std::nullopt));
@@ -175,8 +185,8 @@ void Fabric::take_down(size_t a, size_t b) {
     if (&link_of(*read.from) == &link) lost.push_back(sequence);
   }
   for (const uint64_t sequence : lost) finish_read(sequence, Loss::LinkDown);
-  adapter(a, b).link_event(LinkEvent::Down);
-  adapter(b, a).link_event(LinkEvent::Down);
+  one.link_event(LinkEvent::Down);
+  other.link_event(LinkEvent::Down);
 }
 
 template <class Deliver, class Lose>
@@ -208,7 +218,8 @@ void Fabric::arm_channel(Adapter& from) {
 
 NtbRegisters::PeerView Fabric::peer_view(const Adapter& adapter) const {
   const NtbRegisters& peer = peer_of(adapter).registers();
-  return {peer.ready() && link(adapter.host(), adapter.peer()).up, peer.translations()};
+  return {peer.ready() && link(adapter.host(), adapter.peer(), adapter.path()).up,
+          peer.translations()};
 }
 
 void Fabric::ring_peer(Adapter& adapter, uint16_t doorbells) {
@@ -238,13 +249,13 @@ void Fabric::window_write(Adapter& from, unsigned window, uint64_t offset,
       [this, &from, window, offset, copy = std::vector(data.begin(), data.end())] {
         arrive_write(from, window, offset, copy);
       },
-      [this, &from] { path_of(from).count_lost_write(Loss::LinkDown); });
+      [this, &from] { traffic_of(from).count_lost_write(Loss::LinkDown); });
 }
 
 void Fabric::arrive_write(Adapter& from, unsigned window, uint64_t offset,
                           std::span<const std::byte> data) {
   Adapter& to = peer_of(from);
-  PathCounters& path = path_of(from);
+  PathCounters& path = traffic_of(from);
   while (!data.empty()) {
     const Adapter::Landing landing = to.land(window, offset, data.size(), true);
     const auto part = data.first(landing.size);
@@ -271,7 +282,7 @@ void Fabric::arrive_write(Adapter& from, unsigned window, uint64_t offset,
 void Fabric::send_write(Adapter& from, const Adapter::Landing& landing,
                         std::span<const std::byte> data) {
   Session& session = *peer_of(from).session();
-  PathCounters& path = path_of(from);
+  PathCounters& path = traffic_of(from);
   if (session.connection().queued_bytes() + data.size() > options_.posted_limit) {
     path.count_lost_write(Loss::Overflow);
     log_.artefact("overflow",
@@ -293,7 +304,7 @@ void Fabric::window_read(Adapter& from, unsigned window, const ReadTicket& ticke
 
 void Fabric::arrive_read(Adapter& from, unsigned window, const ReadTicket& ticket) {
   Adapter& to = peer_of(from);
-  PathCounters& path = path_of(from);
+  PathCounters& path = traffic_of(from);
   const uint64_t count = ticket.access.count;
   scratch_.assign(count, std::byte{0xff});
   std::vector<Adapter::Landing> messages;
@@ -368,10 +379,10 @@ void Fabric::on_read_answer(uint64_t sequence, size_t position, uint64_t address
   if (answer) {
     std::copy(answer->begin(), answer->end(),
               read.data.begin() + static_cast<std::ptrdiff_t>(position));
-    path_of(*read.from).count_read(target, answer->size());
+    traffic_of(*read.from).count_read(target, answer->size());
     if (target == Target::Bar) note_answer(*read.from, address);
   } else {
-    path_of(*read.from).count_lost_read(Loss::Unmapped);
+    traffic_of(*read.from).count_lost_read(Loss::Unmapped);
     log_.fault("unmapped read", "{}: bus {:#x}: {}", read.from->name(), address,
                std::strerror(answer.error()));
   }
@@ -379,7 +390,7 @@ void Fabric::on_read_answer(uint64_t sequence, size_t position, uint64_t address
 }
 
 void Fabric::note_answer(Adapter& from, uint64_t address) {
-  auto& granules = answered_[from.host() * options_.hosts + from.peer()];
+  auto& granules = answered_[adapter_index(from)];
   const uint64_t granule = address / kGranule * kGranule;
   const auto at = std::lower_bound(granules.begin(), granules.end(), granule);
   if ((at == granules.end() || *at != granule) && granules.size() < kMaxGranules)
@@ -425,7 +436,7 @@ void Fabric::complete(Adapter& from, const ReadTicket& ticket, std::span<const s
 
 void Fabric::answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss) {
   if (from.session() == nullptr) return;
-  path_of(from).count_lost_read(loss);
+  traffic_of(from).count_lost_read(loss);
   const auto name = kLossNames[static_cast<size_t>(loss)];
   if (loss != Loss::LinkDown)
     log_.artefact(name, "{}: read of {} bytes at BAR{} + {:#x} gets all-ones", from.name(),
@@ -435,7 +446,7 @@ void Fabric::answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss) {
 }
 
 void Fabric::dma_write_failed(Adapter& adapter, int error) {
-  path_of(peer_of(adapter)).count_lost_write(Loss::Unmapped);
+  traffic_of(peer_of(adapter)).count_lost_write(Loss::Unmapped);
   log_.fault("refused write", "{}: the host's bus refused a posted write: {}", adapter.name(),
              std::strerror(error));
 }
@@ -448,10 +459,9 @@ void Fabric::bad_map(Adapter& adapter, const DmaMap& map, int error) {
                                 : "");
 }
 
-void Fabric::probe(size_t from, size_t victim, unsigned window, uint64_t offset,
+void Fabric::probe(const Adapter& to, unsigned window, uint64_t offset,
                    const std::function<void(Probe)>& done) {
-  Adapter& to = adapter(victim, from);
-  if (!link(from, victim).up) return done(Probe::NoAnswer);
+  if (!link(to.host(), to.peer(), to.path()).up) return done(Probe::NoAnswer);
   constexpr uint64_t kProbeSize = 4;
   const Adapter::Landing landing = to.land(window, offset, kProbeSize, false);
   switch (landing.where) {

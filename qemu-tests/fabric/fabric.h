@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The fabric: a full mesh of hosts, two adapters and a link for each pair. Routes what hosts do in
-// their windows to memory, functions and interrupts of the peer; decides what a read gets when
-// nobody can answer it. Single-threaded; sockets and time are the caller's.
+// The fabric: a full mesh of hosts; for each pair one or several links with an adapter at both
+// ends. Routes what hosts do in their windows to memory, functions and interrupts of the peer;
+// decides what a read gets when nobody can answer it. Single-threaded; sockets and time are the
+// caller's.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ namespace pcilend::fabric {
 
 struct FabricOptions {
   size_t hosts = 2;
+  size_t paths = 1;  // links between each pair of hosts
   // BAR2 and BAR4 in bytes, powers of two. SeaBIOS places these for several adapters.
   Adapter::WindowSizes windows{64ull << 30, 16ull << 30};
   // A read of a peer's register is answered with all-ones after this. Well below QEMU's
@@ -46,8 +48,9 @@ class Fabric final : private Bridge {
 
   [[nodiscard]] size_t hosts() const { return options_.hosts; }
   [[nodiscard]] const FabricOptions& options() const { return options_; }
-  // The adapter of `host` towards `peer`; both count from 0 and differ.
-  [[nodiscard]] Adapter& adapter(size_t host, size_t peer) const;
+  [[nodiscard]] size_t paths() const { return options_.paths; }
+  // An adapter of `host` towards `peer`; all count from 0, and the hosts differ.
+  [[nodiscard]] Adapter& adapter(size_t host, size_t peer, size_t path = 0) const;
   [[nodiscard]] const std::vector<std::unique_ptr<Adapter>>& adapters() const { return adapters_; }
   // "host3" -> 2; an error that names the hosts there are.
   [[nodiscard]] Result<size_t> host_named(std::string_view name) const;
@@ -56,19 +59,20 @@ class Fabric final : private Bridge {
   void attach(Adapter& adapter, UniqueFd socket);
   void detach(Adapter& adapter, std::string_view why);
 
-  [[nodiscard]] const Link& link(size_t a, size_t b) const;
-  void set_link(size_t a, size_t b, bool enabled);
-  void set_delay(size_t a, size_t b, std::chrono::milliseconds delay);
+  [[nodiscard]] const Link& link(size_t a, size_t b, size_t path = 0) const;
+  void set_link(size_t a, size_t b, bool enabled, size_t path = 0);
+  void set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path = 0);
 
-  [[nodiscard]] const PathCounters& path(size_t from, size_t to) const;
+  // What went through an adapter of `from` towards `to`.
+  [[nodiscard]] const PathCounters& traffic(const Adapter& from) const;
   void reset_counters();
   // Bytes of the peer's bus (2 MiB granules) that answered a message through an adapter of `host`
   // towards `peer`: where functions are lent, as far as traffic has shown.
   [[nodiscard]] const std::vector<uint64_t>& answered_granules(const Adapter& adapter) const;
 
-  // One read of an attacker at `from`, not counted as traffic.
+  // One read of an attacker behind an adapter of the victim, not counted as traffic.
   enum class Probe { NoAnswer, Memory, Bar, Interrupt };
-  void probe(size_t from, size_t victim, unsigned window, uint64_t offset,
+  void probe(const Adapter& victim, unsigned window, uint64_t offset,
              const std::function<void(Probe)>& done);
 
   Timers& timers() { return timers_; }
@@ -90,6 +94,7 @@ class Fabric final : private Bridge {
   void connected(Adapter& adapter) override;
   void was_reset(Adapter& adapter, bool was_touched) override;
   void ready_changed(Adapter& adapter) override;
+  void loss_acknowledged(Adapter& adapter) override;
   void window_read(Adapter& adapter, unsigned window, const ReadTicket& ticket) override;
   void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                     std::span<const std::byte> data) override;
@@ -100,19 +105,23 @@ class Fabric final : private Bridge {
   [[nodiscard]] NtbRegisters::PeerView peer_view(const Adapter& adapter) const override;
 
   [[nodiscard]] Adapter& peer_of(const Adapter& adapter) const {
-    return this->adapter(adapter.peer(), adapter.host());
+    return this->adapter(adapter.peer(), adapter.host(), adapter.path());
   }
-  [[nodiscard]] size_t link_index(size_t a, size_t b) const;
+  [[nodiscard]] size_t adapter_index(size_t host, size_t peer, size_t path) const;
+  [[nodiscard]] size_t adapter_index(const Adapter& adapter) const {
+    return adapter_index(adapter.host(), adapter.peer(), adapter.path());
+  }
+  [[nodiscard]] size_t link_index(size_t a, size_t b, size_t path) const;
   [[nodiscard]] Link& link_of(const Adapter& adapter);
   [[nodiscard]] Channel& channel_from(const Adapter& adapter);
-  PathCounters& path_of(const Adapter& from);
+  PathCounters& traffic_of(const Adapter& from) { return traffic_[adapter_index(from)]; }
 
   // Carries something over the link, at once or when its time has come. Without a link it is lost.
   template <class Deliver, class Lose>
   void carry(Adapter& from, Deliver deliver, Lose lose);
   void arm_channel(Adapter& from);
-  void update_link(size_t a, size_t b);
-  void take_down(size_t a, size_t b);
+  void update_link(Adapter& one);
+  void take_down(Adapter& one);
 
   void arrive_read(Adapter& from, unsigned window, const ReadTicket& ticket);
   void arrive_write(Adapter& from, unsigned window, uint64_t offset,
@@ -136,8 +145,8 @@ class Fabric final : private Bridge {
   WaitGraph waits_;
   std::vector<std::unique_ptr<Adapter>> adapters_;
   std::vector<Link> links_;
-  std::vector<PathCounters> paths_;
-  std::vector<std::vector<uint64_t>> answered_;                             // by path
+  std::vector<PathCounters> traffic_;                                       // by adapter
+  std::vector<std::vector<uint64_t>> answered_;                             // by adapter
   std::unordered_map<const Adapter*, std::optional<Timers::Id>> releases_;  // of held link events
   std::unordered_map<uint64_t, PendingRead> reads_;
   uint64_t next_read_ = 0;

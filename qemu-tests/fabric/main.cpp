@@ -82,11 +82,13 @@ int main(int argc, char** argv) {
   CLI::App app{"Joins the QEMUs of several hosts by simulated NTBs (AMD 1022:148b, vfio-user)."};
   Options options;
   app.add_option("--dir", options.directory,
-                 "directory of the sockets: hostA-hostB.sock for each adapter, control.sock")
+                 "directory of the sockets: hostA-hostB[.PATH].sock for each adapter, control.sock")
       ->required();
   app.add_option("--hosts", options.fabric.hosts, "number of hosts, all joined with each other")
       ->required()
       ->check(CLI::Range(2, 16));
+  app.add_option("--paths", options.fabric.paths, "links between each pair of hosts (default 1)")
+      ->check(CLI::Range(1, 4));
   app.add_option("--log", options.log, "file the log is appended to (default: stderr)");
   app.add_option("--window0", options.fabric.windows[0], "size of BAR2 (default 64G)")
       ->transform(CLI::AsSizeValue(false));

@@ -206,6 +206,13 @@ uint32_t NtbRegisters::present_event() {
   return (interrupt_status_ & ~interrupt_mask_) != 0 ? 1u << kEventVector : 0;
 }
 
+bool NtbRegisters::loss_pending() const {
+  constexpr auto kDown = static_cast<uint32_t>(LinkEvent::Down);
+  if ((interrupt_mask_ & kDown) != 0) return false;
+  return interrupt_status_ == kDown ||
+         std::find(events_.begin(), events_.end(), LinkEvent::Down) != events_.end();
+}
+
 bool NtbRegisters::cause_stands(unsigned vector) const {
   if (vector < kDoorbellCount) return ((doorbell_status_ & ~doorbell_mask_) >> vector & 1) != 0;
   return vector == kEventVector && (interrupt_status_ & ~interrupt_mask_) != 0;

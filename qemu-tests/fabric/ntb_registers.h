@@ -83,6 +83,9 @@ class NtbRegisters {
   // on until they are released.
   [[nodiscard]] uint32_t release_events();
 
+  // A driver that listens has not acknowledged yet that the link was lost.
+  [[nodiscard]] bool loss_pending() const;
+
   // What raised `vector` still waits for the driver.
   [[nodiscard]] bool cause_stands(unsigned vector) const;
 

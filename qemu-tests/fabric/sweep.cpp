@@ -26,10 +26,9 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
 
 }  // namespace
 
-Sweep::Sweep(Fabric& fabric, size_t from, size_t victim, std::vector<SweepRange> ranges,
+Sweep::Sweep(Fabric& fabric, const Adapter& victim, std::vector<SweepRange> ranges,
              std::function<void(SweepResult)> done)
     : fabric_(fabric),
-      from_(from),
       victim_(victim),
       pieces_(pieces_of(std::move(ranges))),
       done_(std::move(done)),
@@ -101,8 +100,8 @@ bool Sweep::step() {
     const uint64_t offset = piece.next;
     const uint64_t left = piece.end - offset;
     const Adapter::Landing landing =
-        fabric_.link(from_, victim_).up
-            ? victim().land(piece.window, offset, left, false)
+        fabric_.link(victim_.host(), victim_.peer(), victim_.path()).up
+            ? victim_.land(piece.window, offset, left, false)
             : Adapter::Landing{Adapter::Where::Nowhere, 0, left, {}, Target::Bar};
     // What lies here is known for landing.size bytes, but for messages: those are sent one by one,
     // and never past the beginning of something known.
@@ -136,7 +135,7 @@ bool Sweep::step() {
 void Sweep::probe(unsigned window, uint64_t offset, std::function<void(bool)> then) {
   in_flight_++;
   probes_++;
-  fabric_.probe(from_, victim_, window, offset,
+  fabric_.probe(victim_, window, offset,
                 [self = self_, then = std::move(then)](Fabric::Probe answer) {
                   if (*self == nullptr) return;
                   Sweep& sweep = **self;
@@ -194,7 +193,7 @@ std::vector<SweepHit> Sweep::joined() const {
       above = std::max(above, one.above);
       continue;
     }
-    const uint64_t base = victim().registers().translations()[one.window].address;
+    const uint64_t base = victim_.registers().translations()[one.window].address;
     hits.push_back({one.window, one.offset, one.length, base + one.offset, one.target, kSweepPage});
     above = one.above;
   }
@@ -211,8 +210,7 @@ void Sweep::finish(bool stalled) {
   done({joined(), probes_, fabric_.now() - start_, stalled});
 }
 
-std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, size_t from, size_t victim) {
-  const Adapter& target = fabric.adapter(victim, from);
+std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, const Adapter& target) {
   const std::vector<DmaTable::Range> memory = target.memory().ranges();
   std::vector<SweepRange> ranges;
   for (unsigned window = 0; window < kWindowCount; window++) {
@@ -233,7 +231,8 @@ std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, size_t from,
       add_bus(first > kEdge ? first - kEdge : 0, first);
       add_bus(last, last + kEdge);
     }
-    for (const uint64_t granule : fabric.answered_granules(fabric.adapter(from, victim)))
+    for (const uint64_t granule :
+         fabric.answered_granules(fabric.adapter(target.peer(), target.host(), target.path())))
       add_bus(granule > kEdge ? granule - kEdge : 0, granule + kGranule + kEdge);
     ranges.push_back({window, 0, std::min(limit, kBottom), kSweepPage});
     const uint64_t top = limit > kEdge ? (limit - kEdge) / kSweepPage * kSweepPage : 0;

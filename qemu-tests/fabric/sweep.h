@@ -41,7 +41,7 @@ struct SweepResult {
 class Sweep {
  public:
   // `done` runs once, unless the sweep is destroyed first.
-  Sweep(Fabric& fabric, size_t from, size_t victim, std::vector<SweepRange> ranges,
+  Sweep(Fabric& fabric, const Adapter& victim, std::vector<SweepRange> ranges,
         std::function<void(SweepResult)> done);
   ~Sweep();
   Sweep(const Sweep&) = delete;
@@ -51,7 +51,7 @@ class Sweep {
 
   // Both windows whole at a coarse stride, and to the page where something is known or likely to
   // be: around mapped memory and functions that were seen in use, and at both ends of each window.
-  static std::vector<SweepRange> default_ranges(const Fabric& fabric, size_t from, size_t victim);
+  static std::vector<SweepRange> default_ranges(const Fabric& fabric, const Adapter& victim);
 
  private:
   // Part of a range that no finer one covers.
@@ -81,7 +81,6 @@ class Sweep {
 
   static std::deque<Piece> pieces_of(std::vector<SweepRange> ranges);
   [[nodiscard]] std::vector<SweepHit> joined() const;
-  [[nodiscard]] const Adapter& victim() const { return fabric_.adapter(victim_, from_); }
   void pump();
   bool step();
   void probe(unsigned window, uint64_t offset, std::function<void(bool hit)> then);
@@ -91,8 +90,7 @@ class Sweep {
   void finish(bool stalled);
 
   Fabric& fabric_;
-  size_t from_;
-  size_t victim_;
+  const Adapter& victim_;
   std::deque<Piece> pieces_;  // still to be read
   std::vector<Edge> edges_;
   std::function<void(SweepResult)> done_;

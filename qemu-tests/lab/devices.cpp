@@ -54,7 +54,7 @@ DriverTraits parse_driver_help(std::string_view text) {
 
 DriverCatalog qemu_catalog(const std::string& qemu) {
   return [qemu](const std::string& driver) -> Result<DriverTraits> {
-    const auto help = run_program({qemu, "-device", driver + ",help"}, Deadline(20s));
+    const auto help = run_program({qemu, "-device", driver + ",help"}, Deadline(60s));
     if (!help) return fail(ErrorClass::Usage, "device '{}': {}", driver, help.error().message);
     return parse_driver_help(*help);
   };

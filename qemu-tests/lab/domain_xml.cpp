@@ -51,7 +51,9 @@ std::string domain_xml(const GuestSpec& spec) {
         "      </source>\n"
         "    </hostdev>\n",
         uuid);
-  return fmt::format(R"(<domain type='kvm'>
+  // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
+  // each: two thirds of the time that virsh start takes here.
+  return fmt::format(R"(<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
   <memory unit='MiB'>{memory}</memory>
   <vcpu>1</vcpu>
@@ -76,6 +78,9 @@ std::string domain_xml(const GuestSpec& spec) {
     <controller type='usb' model='none'/>
     <memballoon model='none'/>
 {devices}  </devices>
+  <qemu:capabilities>
+    <qemu:del capability='cpu-unavailable-features'/>
+  </qemu:capabilities>
 </domain>
 )",
                      fmt::arg("name", spec.name), fmt::arg("memory", spec.memory),

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kAnswer = 10s;
+constexpr auto kAnswer = 60s;
 constexpr auto kSweep = 10min;
 
 Traffic parse_traffic(const json& from) {
@@ -45,19 +45,19 @@ Result<Parsed> parse(json from, Parse fill) {
 
 }  // namespace
 
-PathCounters Counters::path(int from, int to) const {
+PathCounters Counters::path(int from, int to, int path) const {
   for (const PathCounters& one : paths)
-    if (one.from == from && one.to == to) return one;
-  return {from, to, {}, {}, {}, 0, 0};
+    if (one.from == from && one.to == to && one.path == path) return one;
+  return {from, to, path, {}, {}, {}, 0, 0};
 }
 
 Result<Counters> parse_counters(json from) {
   return parse<Counters>(std::move(from), [](const json& answer, Counters& counters) {
     for (const json& path : answer.at("paths"))
       counters.paths.push_back({host_number(path.at("from")), host_number(path.at("to")),
-                                parse_traffic(path.at("memory")), parse_traffic(path.at("bar")),
-                                parse_traffic(path.at("interrupt")), sum(path.at("all_ones_reads")),
-                                sum(path.at("dropped_writes"))});
+                                path.at("path").get<int>(), parse_traffic(path.at("memory")),
+                                parse_traffic(path.at("bar")), parse_traffic(path.at("interrupt")),
+                                sum(path.at("all_ones_reads")), sum(path.at("dropped_writes"))});
   });
 }
 
@@ -86,23 +86,23 @@ Result<json> Fabric::request(const json& request, const Deadline& deadline) cons
   return *answer;
 }
 
-Result<> Fabric::link_up(int a, int b) const {
-  PCILEND_TRY(request({{"op", "link"}, {"a", host_name(a)}, {"b", host_name(b)}, {"state", "up"}},
-                      Deadline(kAnswer)));
+Result<> Fabric::change(int a, int b, int path, json change) const {
+  change.update({{"op", "link"}, {"a", host_name(a)}, {"b", host_name(b)}});
+  if (path != 0) change["path"] = path;
+  PCILEND_TRY(request(change, Deadline(kAnswer)));
   return {};
 }
 
-Result<> Fabric::link_down(int a, int b) const {
-  PCILEND_TRY(request({{"op", "link"}, {"a", host_name(a)}, {"b", host_name(b)}, {"state", "down"}},
-                      Deadline(kAnswer)));
-  return {};
+Result<> Fabric::link_up(int a, int b, int path) const {
+  return change(a, b, path, {{"state", "up"}});
 }
 
-Result<> Fabric::set_delay(int a, int b, std::chrono::milliseconds delay) const {
-  PCILEND_TRY(request(
-      {{"op", "link"}, {"a", host_name(a)}, {"b", host_name(b)}, {"delay_ms", delay.count()}},
-      Deadline(kAnswer)));
-  return {};
+Result<> Fabric::link_down(int a, int b, int path) const {
+  return change(a, b, path, {{"state", "down"}});
+}
+
+Result<> Fabric::set_delay(int a, int b, std::chrono::milliseconds delay, int path) const {
+  return change(a, b, path, {{"delay_ms", delay.count()}});
 }
 
 Result<Counters> Fabric::counters(bool reset) const {

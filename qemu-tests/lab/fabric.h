@@ -24,6 +24,7 @@ struct Traffic {
 struct PathCounters {
   int from = 0;
   int to = 0;
+  int path = 1;
   Traffic memory;
   Traffic bar;
   Traffic interrupt;
@@ -36,7 +37,7 @@ struct Counters {
   nlohmann::json json;  // all that the fabric tells
 
   // Zeroes if there is no such path.
-  [[nodiscard]] PathCounters path(int from, int to) const;
+  [[nodiscard]] PathCounters path(int from, int to, int path = 1) const;
 };
 
 // What to read of a victim's aperture. Offset, length and stride are multiples of 4096.
@@ -65,9 +66,10 @@ class Fabric {
  public:
   explicit Fabric(std::string control) : control_(std::move(control)) {}
 
-  Result<> link_up(int a, int b) const;
-  Result<> link_down(int a, int b) const;
-  Result<> set_delay(int a, int b, std::chrono::milliseconds delay) const;
+  // Path 0: all links of the two.
+  Result<> link_up(int a, int b, int path = 0) const;
+  Result<> link_down(int a, int b, int path = 0) const;
+  Result<> set_delay(int a, int b, std::chrono::milliseconds delay, int path = 0) const;
   // Resets them after reading, if asked to.
   Result<Counters> counters(bool reset = false) const;
   // Reads `victim`'s aperture as `from` could; without ranges, all over it. Memory is always exact,
@@ -78,6 +80,8 @@ class Fabric {
   Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;
 
  private:
+  [[nodiscard]] Result<> change(int a, int b, int path, nlohmann::json change) const;
+
   std::string control_;
 };
 

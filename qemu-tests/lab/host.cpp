@@ -334,10 +334,17 @@ std::string Host::log() const {
   // The console has warnings of all boots; the kernel's buffer has all of this boot.
   std::string log = machine_.console(console_mark_);
   if (machine_.condition() != Condition::Running) return log;
-  const auto buffer = exec_as(name() + " (log)", "dmesg", {});
+  // Not for the transcript what an earlier one has shown already.
+  const std::string mark = fmt::format("pcilend-lab: mark {}.", marks_);
+  const auto buffer =
+      exec_as(name() + " (log)",
+              fmt::format("dmesg | awk 'index($0, \"{}\") {{ n = 0 }} {{ l[n++] = $0 }} "
+                          "END {{ for (i = 0; i < n; i++) print l[i] }}'",
+                          mark),
+              {});
   if (!buffer || buffer->code != 0) return log;
   if (!log.empty() && log.back() != '\n') log.push_back('\n');
-  log += log_since(buffer->out, fmt::format("pcilend-lab: mark {}.", marks_));
+  log += log_since(buffer->out, mark);
   return log;
 }
 

@@ -49,9 +49,13 @@ struct Output {
   [[nodiscard]] std::string text() const;
 };
 
+// What any step of a host or guest may take on a busy machine, such as a driver that gives its
+// device up after a lease. Nothing takes longer unless it hangs.
+inline constexpr std::chrono::milliseconds kPatience = 2min;
+
 struct ExecOptions {
   std::string input;  // stdin
-  std::chrono::milliseconds timeout = 2min;
+  std::chrono::milliseconds timeout = kPatience;
 };
 
 // A command that runs in the background. Ended (SIGINT, SIGKILL) when this goes.
@@ -103,7 +107,7 @@ class Host {
   // Runs a command again and again until `accept` takes its result.
   using Accept = std::function<bool(const Output&)>;
   Result<Output> until(const Command& command, const Accept& accept,
-                       std::chrono::milliseconds within) const;
+                       std::chrono::milliseconds within = kPatience) const;
 
   Result<> put(const std::string& file, const std::string& to) const;
   Result<> get(const std::string& from, const std::string& file) const;
@@ -112,8 +116,8 @@ class Host {
 
   // power_on() and reset() return when the host is up again.
   Result<> power_off() const;
-  Result<> power_on(std::chrono::milliseconds within = 3min) const;
-  Result<> reset(std::chrono::milliseconds within = 3min) const;
+  Result<> power_on(std::chrono::milliseconds within = 5min) const;
+  Result<> reset(std::chrono::milliseconds within = 5min) const;
   Result<> panic() const;
 
   // The address of one of the lab's devices (its id, or its place among this host's --device, from
@@ -164,11 +168,11 @@ class Guest {
   Result<> undefine() const;
   // start() returns when virsh does; boot() when the guest's agent answers.
   Result<> start() const;
-  Result<> boot(std::chrono::milliseconds within = 1min) const;
+  Result<> boot(std::chrono::milliseconds within = kPatience) const;
   // As the power cord.
   Result<> destroy() const;
   // From inside; returns when libvirt has shut it off.
-  Result<> shut_down(std::chrono::milliseconds within = 1min) const;
+  Result<> shut_down(std::chrono::milliseconds within = kPatience) const;
   // virsh domstate.
   [[nodiscard]] Result<std::string> state() const;
 

@@ -14,14 +14,15 @@
 #include "lab/payload.h"
 #include "lab/process.h"
 #include "lab/qemu_command.h"
+#include "lab/tsc.h"
 
 namespace pcilend::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLock = 10s;
-constexpr auto kFabric = 20s;
+constexpr auto kLock = 60s;
+constexpr auto kFabric = 60s;
 // Seconds on an idle machine; many times that with others at work on it.
 constexpr auto kBoot = 5min;
 constexpr auto kTool = 60s;
@@ -94,7 +95,8 @@ Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, const Op
   fs::create_directory(layout.fabric_dir(), error);
   if (error) return fail_errno(layout.fabric_dir(), error.value());
   PCILEND_TRY(start_server({artefacts.fabric(), "--dir", layout.fabric_dir(), "--hosts",
-                            fmt::format("{}", options.nodes()), "--log", layout.fabric_log()},
+                            fmt::format("{}", options.nodes()), "--paths",
+                            fmt::format("{}", options.paths), "--log", layout.fabric_log()},
                            layout.fabric_log(), layout.fabric_pid()));
   if (!options.rogue) return {};
   return start_server({artefacts.rogue(), "--dir", layout.fabric_dir(), "--hosts",
@@ -120,8 +122,10 @@ Result<Plan> plan(const Options& options, const Artefacts& artefacts, const Layo
   plan.state.name = options.name;
   plan.state.kernel = options.kernel;
   plan.state.iommu = options.iommu;
+  plan.state.paths = options.paths;
   plan.state.bin = artefacts.bin;
   const QemuFiles files{artefacts.qemu(), artefacts.vmlinuz(), layout.initrd()};
+  const uint64_t tsc = tsc_khz();
   const DriverCatalog catalog = qemu_catalog(artefacts.qemu());
   for (int host = 1; host <= options.hosts; ++host) {
     std::vector<DeviceString> wanted;
@@ -131,7 +135,7 @@ Result<Plan> plan(const Options& options, const Artefacts& artefacts, const Layo
     if (!devices) return tl::unexpected(devices.error());
     HostState state;
     state.memory = options.memory_of(host);
-    state.command = qemu_command(options, host, files, layout, *devices);
+    state.command = qemu_command(options, host, files, tsc, layout, *devices);
     for (const PlacedDevice& device : *devices) state.devices.push_back(remembered(device));
     plan.state.hosts.push_back(std::move(state));
     plan.devices.push_back(std::move(*devices));
@@ -243,7 +247,8 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
     steps.done("drives and initramfs are made");
     if (const int nodes = options.nodes(); nodes > 1) {
       PCILEND_TRY(start_fabric(*artefacts, layout, options));
-      steps.done(fmt::format("the fabric listens: {} adapters", nodes * (nodes - 1)));
+      steps.done(
+          fmt::format("the fabric listens: {} adapters", nodes * (nodes - 1) * options.paths));
     }
     for (const auto& host : lab.hosts_) PCILEND_TRY(host->machine().power_on());
     return await_hosts(lab.hosts_, layout, steps);
@@ -310,7 +315,8 @@ Result<> Lab::update(const Progress& progress) {
         host->run("depmod -a && for m in pcilend_shadow pcilend_mdev pcilend; do "
                   "if [ -d /sys/module/$m ]; then rmmod $m || exit 1; fi; done && "
                   "modprobe pcilend node=$(sed 's/.*lab.node=//; s/ .*//' /proc/cmdline) && "
-                  "if modinfo pcilend_mdev >/dev/null 2>&1; then modprobe pcilend_mdev; fi"));
+                  "for m in pcilend_shadow pcilend_mdev; do "
+                  "if modinfo $m >/dev/null 2>&1; then modprobe $m || exit 1; fi; done"));
     steps.done(fmt::format("{} has the new programs and modules", host->name()));
   }
   return {};

@@ -28,8 +28,8 @@ std::string Layout::of_host(int host, const char* what) const {
   return dir_ / fmt::format("{}.{}", host_name(host), what);
 }
 
-std::string Layout::adapter(int a, int b) const {
-  return fs::path(fabric_dir()) / fmt::format("{}-{}.sock", host_name(a), host_name(b));
+std::string Layout::adapter(int a, int b, int path) const {
+  return fs::path(fabric_dir()) / fmt::format("{}-{}.sock", host_name(a), path_name(b, path));
 }
 
 std::string Layout::drive(int host, const std::string& device) const {

@@ -29,8 +29,8 @@ class Layout {
   [[nodiscard]] std::string rogue_control() const { return dir_ / "fabric/rogue.sock"; }
   [[nodiscard]] std::string rogue_log() const { return dir_ / "rogue.log"; }
   [[nodiscard]] std::string rogue_pid() const { return dir_ / "rogue.pid"; }
-  // The adapter that host `a` has towards host `b`.
-  [[nodiscard]] std::string adapter(int a, int b) const;
+  // An adapter that host `a` has towards host `b`; paths count from 1.
+  [[nodiscard]] std::string adapter(int a, int b, int path = 1) const;
 
   [[nodiscard]] std::string console(int host) const { return of_host(host, "console"); }
   [[nodiscard]] std::string qemu_log(int host) const { return of_host(host, "qemu.log"); }

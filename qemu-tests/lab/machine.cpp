@@ -16,10 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr auto kQmp = 30s;
+constexpr auto kQmp = 60s;
 // From a crash order to the panic's message, under load.
 constexpr auto kPanic = 60s;
-constexpr auto kStatus = 2s;
+constexpr auto kStatus = 10s;
 constexpr size_t kTail = 12;
 
 constexpr std::string_view kPanicText = "Kernel panic - not syncing";

@@ -156,6 +156,10 @@ Result<> Options::check() const {
   if (nodes() > kMaxHosts)
     return fail(ErrorClass::Usage, "--rogue: takes the place of a host: at most {} hosts with it",
                 kMaxHosts - 1);
+  if (paths < 1 || paths > kMaxPaths || (hosts - 1) * paths + (rogue ? 1 : 0) > kMaxAdapters)
+    return fail(ErrorClass::Usage,
+                "--paths {}: 1 to {}, and a host has room for {} adapters, the rogue's included",
+                paths, kMaxPaths, kMaxAdapters);
   if (!find_kernel(kernel))
     return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kKernelNames);
   for (const auto& [host, mib] : memory)
@@ -177,6 +181,10 @@ int Options::memory_of(int host) const {
 
 std::string host_name(int number) {
   return fmt::format("host{}", number);
+}
+
+std::string path_name(int host, int path) {
+  return path == 1 ? host_name(host) : fmt::format("{}.{}", host_name(host), path);
 }
 
 Result<int> parse_host(std::string_view name, int hosts) {

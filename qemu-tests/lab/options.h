@@ -17,6 +17,8 @@ namespace pcilend::lab {
 
 // Hosts are numbered from 1. Slots 4 to 15 of a host's bus 0 are for its NTB adapters.
 inline constexpr int kMaxHosts = 13;
+inline constexpr int kMaxAdapters = 12;
+inline constexpr int kMaxPaths = 4;
 
 // MiB. Less than the least, and the kernel or libvirt does not come up.
 inline constexpr int kMinMemory = 512;
@@ -54,6 +56,7 @@ struct Options {
   Iommu iommu = Iommu::Intel;
   std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
+  int paths = 1;       // adapters of each host towards each other host
   bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
   std::map<int, std::vector<std::string>> qemu_arguments;
@@ -70,11 +73,16 @@ struct Options {
   [[nodiscard]] int memory_of(int host) const;
   // Nodes of the fabric: the hosts, and the rogue behind them.
   [[nodiscard]] int nodes() const { return hosts + (rogue ? 1 : 0); }
+  // Adapters towards node `peer`: the rogue has one.
+  [[nodiscard]] int paths_to(int peer) const { return peer <= hosts ? paths : 1; }
 };
 
 // "host2" <-> 2. `hosts` is how many there are.
 std::string host_name(int number);
 Result<int> parse_host(std::string_view name, int hosts);
+
+// "host2", or "host2.3" by the third path.
+std::string path_name(int host, int path);
 
 // The node id of a host: 4, 8, 12…
 constexpr int node_id(int host) {

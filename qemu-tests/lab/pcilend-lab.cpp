@@ -30,6 +30,7 @@ struct Arguments {
   std::vector<std::string> ids;
   unsigned seconds = 1;
   uint32_t value = 0;
+  int path = 0;
   bool no_input = false;
   bool reset = false;
 
@@ -144,9 +145,9 @@ int power(const Arguments& arguments) {
   });
 }
 
-Result<> set_link(const Fabric& fabric, int a, int b, const std::string& state) {
-  if (state == "up") return fabric.link_up(a, b);
-  if (state == "down") return fabric.link_down(a, b);
+Result<> set_link(const Fabric& fabric, int a, int b, int path, const std::string& state) {
+  if (state == "up") return fabric.link_up(a, b, path);
+  if (state == "down") return fabric.link_down(a, b, path);
   const std::string prefix = "delay=";
   int milliseconds = -1;
   if (state.starts_with(prefix)) {
@@ -156,7 +157,7 @@ Result<> set_link(const Fabric& fabric, int a, int b, const std::string& state) 
   }
   if (milliseconds < 0)
     return fail(ErrorClass::Usage, "link '{}': it is up, down or delay=MILLISECONDS", state);
-  return fabric.set_delay(a, b, std::chrono::milliseconds(milliseconds));
+  return fabric.set_delay(a, b, std::chrono::milliseconds(milliseconds), path);
 }
 
 int link(const Arguments& arguments) {
@@ -165,7 +166,8 @@ int link(const Arguments& arguments) {
     if (!peer) return say(peer.error());
     if (*peer == &host)
       return say({ErrorClass::Usage, fmt::format("link: {} has no link to itself", host.name())});
-    return exit_code(set_link(lab.fabric(), host.number(), (*peer)->number(), arguments.state));
+    return exit_code(
+        set_link(lab.fabric(), host.number(), (*peer)->number(), arguments.path, arguments.state));
   });
 }
 
@@ -326,6 +328,8 @@ class Parser {
     command->add_option("--kernel", arguments_.up.kernel, kKernelNames)->capture_default_str();
     command->add_option("--iommu", arguments_.iommu, "intel, amd or off")->capture_default_str();
     command->add_option("--memory", arguments_.memory, "HOST:MIB")->take_all();
+    command->add_option("--paths", arguments_.up.paths, "adapters of each host towards each other")
+        ->capture_default_str();
     command->add_flag("--rogue", arguments_.up.rogue, "a rogue node, joined with every host");
     command
         ->add_option("--device", arguments_.devices,
@@ -364,6 +368,7 @@ class Parser {
     command->add_option("A", arguments_.host)->required();
     command->add_option("B", arguments_.peer)->required();
     command->add_option("STATE", arguments_.state, "up, down or delay=MS")->required();
+    command->add_option("--path", arguments_.path, "of several links of the two: only this one");
 
     command = add("power", "cuts or gives power, resets, makes the kernel panic", power);
     add_host(command);

@@ -42,11 +42,17 @@ std::string reasons(const json& counts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// "host2", or "host2.3" by the third path.
+std::string by_path(const json& from, const char* peer) {
+  const int path = from.value("path", 1);
+  return from.value(peer, "") + (path == 1 ? "" : fmt::format(".{}", path));
+}
+
 json optional_text(const std::optional<std::string>& text) {
   return text ? json(*text) : json(nullptr);
 }
 
-json host_status(Host& host, int hosts) {
+json host_status(Host& host, int hosts, int paths) {
   const Machine& machine = host.machine();
   const Condition condition = machine.condition();
   std::map<std::string, std::string> addresses;
@@ -63,10 +69,12 @@ json host_status(Host& host, int hosts) {
   }
   json adapters = json::array();
   for (int peer = 1; peer <= hosts; ++peer)
-    if (peer != host.number())
+    for (int path = 1; peer != host.number() && path <= paths; ++path)
       adapters.push_back(
           {{"peer", host_name(peer)},
-           {"address", fmt::format("0000:00:{:02x}.0", adapter_slot(host.number(), peer))}});
+           {"path", path},
+           {"address",
+            fmt::format("0000:00:{:02x}.0", adapter_slot(host.number(), peer, path, paths))}});
   const auto process = machine.process();
   return {{"name", host.name()},
           {"node", host.node()},
@@ -110,7 +118,7 @@ std::string counters_text(const Counters& counters) {
   for (size_t i = 0; i < counters.paths.size(); ++i) {
     const PathCounters& path = counters.paths[i];
     const std::string from = host_name(path.from);
-    const std::string to = host_name(path.to);
+    const std::string to = path_name(path.to, path.path);
     paths.add(row(from, to, "memory", path.memory));
     paths.add(row(from, to, "bar", path.bar));
     paths.add(row(from, to, "interrupt", path.interrupt));
@@ -126,7 +134,7 @@ std::string counters_text(const Counters& counters) {
                   "INTERRUPTS", "DMA MAPS", "DMA UNMAPS"});
   for (const json& adapter : counters.json.value("adapters", json::array())) {
     const auto count = [&](const char* key) { return number(adapter.value(key, uint64_t{0})); };
-    adapters.add({adapter.value("host", ""), adapter.value("peer", ""), count("registers"),
+    adapters.add({adapter.value("host", ""), by_path(adapter, "peer"), count("registers"),
                   count("scratchpads"), count("doorbells"), count("interrupts_raised"),
                   count("dma_map_messages"), count("dma_unmap_messages")});
   }
@@ -151,19 +159,21 @@ std::string sweep_text(const SweepReport& report, const std::string& victim,
 json status_json(Lab& lab) {
   std::vector<std::future<json>> asked;
   for (int host = 1; host <= lab.hosts(); ++host)
-    asked.push_back(std::async(std::launch::async,
-                               [&lab, host] { return host_status(lab.host(host), lab.hosts()); }));
+    asked.push_back(std::async(std::launch::async, [&lab, host] {
+      return host_status(lab.host(host), lab.hosts(), lab.state().paths);
+    }));
   json hosts = json::array();
   for (auto& one : asked) hosts.push_back(one.get());
 
   json links = json::array();
   std::string fabric = lab.hosts() == 1 ? "none" : lab.fabric_runs() ? "running" : "off";
   if (fabric == "running") {
-    auto answer = lab.fabric().request({{"op", "status"}}, Deadline(10s));
+    auto answer = lab.fabric().request({{"op", "status"}}, Deadline(60s));
     if (answer)
       for (const json& link : answer->value("links", json::array()))
         links.push_back({{"a", link.value("a", "")},
                          {"b", link.value("b", "")},
+                         {"path", link.value("path", 1)},
                          {"enabled", link.value("enabled", false)},
                          {"up", link.value("up", false)},
                          {"delay_ms", link.value("delay_ms", 0)}});
@@ -194,7 +204,7 @@ std::string status_text(const json& status) {
                text(host.at("memory_mib")), text(host.at("pid"))});
     for (const json& adapter : host.at("adapters"))
       functions.add({text(host.at("name")), text(adapter.at("address")),
-                     "NTB adapter towards " + text(adapter.at("peer")), ""});
+                     "NTB adapter towards " + by_path(adapter, "peer"), ""});
     for (const json& device : host.at("devices"))
       functions.add({text(host.at("name")), text(device.at("address")), text(device.at("device")),
                      text(device.at("id"))});
@@ -203,7 +213,7 @@ std::string status_text(const json& status) {
   if (!status.at("links").empty()) {
     Table links({"LINK", "", "STATE", "DELAY MS"});
     for (const json& link : status.at("links"))
-      links.add({text(link.at("a")), text(link.at("b")),
+      links.add({text(link.at("a")), by_path(link, "b"),
                  link.at("up").get<bool>()        ? "up"
                  : link.at("enabled").get<bool>() ? "waits for drivers"
                                                   : "down",

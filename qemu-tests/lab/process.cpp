@@ -23,6 +23,21 @@ std::optional<std::string_view> fields_after_name(std::string_view stat) {
   return stat.substr(end + 2);
 }
 
+// A number in it; fields count from 1, and those before the third are no numbers.
+std::optional<uint64_t> parse_field(std::string_view stat, int wanted) {
+  auto fields = fields_after_name(stat);
+  if (!fields) return std::nullopt;
+  for (int field = 3; field < wanted; ++field) {
+    const size_t space = fields->find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    fields->remove_prefix(space + 1);
+  }
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(fields->begin(), fields->end(), value);
+  if (error != std::errc()) return std::nullopt;
+  return value;
+}
+
 std::string proc_file(pid_t pid, const char* file) {
   return fmt::format("/proc/{}/{}", pid, file);
 }
@@ -69,23 +84,17 @@ std::string last_line(std::string_view text) {
 }  // namespace
 
 std::optional<uint64_t> parse_start_time(std::string_view stat) {
-  auto fields = fields_after_name(stat);
-  if (!fields) return std::nullopt;
-  for (int field = 3; field < 22; ++field) {
-    const size_t space = fields->find(' ');
-    if (space == std::string_view::npos) return std::nullopt;
-    fields->remove_prefix(space + 1);
-  }
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(fields->begin(), fields->end(), value);
-  if (error != std::errc()) return std::nullopt;
-  return value;
+  return parse_field(stat, 22);
 }
 
 std::optional<char> parse_process_state(std::string_view stat) {
   const auto fields = fields_after_name(stat);
   if (!fields || fields->empty()) return std::nullopt;
   return fields->front();
+}
+
+bool has_ended(std::string_view stat) {
+  return parse_process_state(stat) == 'Z' && parse_field(stat, 20).value_or(0) <= 1;
 }
 
 std::optional<ProcessId> parse_pid_file(std::string_view text) {
@@ -136,7 +145,7 @@ Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
 
 std::optional<ProcessId> Processes::identify(pid_t pid) const {
   const auto stat = environment_.read(proc_file(pid, "stat"));
-  if (!stat || parse_process_state(*stat) == 'Z') return std::nullopt;
+  if (!stat || has_ended(*stat)) return std::nullopt;
   const auto start = parse_start_time(*stat);
   if (!start) return std::nullopt;
   return ProcessId{pid, *start};

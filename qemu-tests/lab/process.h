@@ -30,6 +30,9 @@ std::optional<uint64_t> parse_start_time(std::string_view stat);
 // The state letter in it; 'Z' is a dead process that was not waited for.
 std::optional<char> parse_process_state(std::string_view stat);
 
+// A dead process, all of whose threads have ended: until then they keep its sockets open.
+bool has_ended(std::string_view stat);
+
 // "PID START", as a pid file has it.
 std::optional<ProcessId> parse_pid_file(std::string_view text);
 

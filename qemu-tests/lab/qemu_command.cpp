@@ -25,7 +25,7 @@ std::string escaped(std::string_view value) {
   return out;
 }
 
-std::string kernel_line(const Options& options, int host) {
+std::string kernel_line(const Options& options, int host, uint64_t tsc_khz) {
   // A panicked host stays so: its devices go on, and a scenario decides when it comes back.
   // no_timer_check: the emulated timer's interrupt is lost under AMD's interrupt remapping, and
   // comes too late on a busy machine.
@@ -34,8 +34,10 @@ std::string kernel_line(const Options& options, int host) {
   if (options.iommu == Iommu::Intel) line += " intel_iommu=on";
   // A device model that waits for the NTB keeps its host's CPU from everything else, heartbeats
   // too: leases must outlast the longest command of a lent device.
-  line += fmt::format(" tsc=reliable lab.host={} lab.node={} pcilend.lease_ms=30000",
-                      host_name(host), node_id(host));
+  line += fmt::format(" lab.host={} lab.node={} pcilend.lease_ms=30000", host_name(host),
+                      node_id(host));
+  // On a busy machine the kernel measures the rate up to ten times too low, or distrusts it.
+  line += fmt::format(" tsc=reliable tsc_early_khz={}", tsc_khz);
   if (const Kernel* kernel = find_kernel(options.kernel)) line += kernel->arguments;
   if (const auto more = options.kernel_arguments.find(host); more != options.kernel_arguments.end())
     line += fmt::format(" {}", fmt::join(more->second, " "));
@@ -93,7 +95,7 @@ void add_drive(Command& command, const std::string& id, const std::string& file,
 }  // namespace
 
 std::vector<std::string> qemu_command(const Options& options, int host, const QemuFiles& files,
-                                      const Layout& layout,
+                                      uint64_t tsc_khz, const Layout& layout,
                                       const std::vector<PlacedDevice>& devices) {
   const int memory = options.memory_of(host);
   Command command;
@@ -120,14 +122,16 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
   command.add("-device", fmt::format("virtio-blk-pci,drive=root,addr={:x}.0", kRootSlot));
   add_agent_ports(command, layout.agent(host));
   for (int peer = 1; peer <= options.nodes(); ++peer)
-    if (peer != host) add_adapter(command, adapter_slot(host, peer), layout.adapter(host, peer));
+    for (int path = 1; peer != host && path <= options.paths_to(peer); ++path)
+      add_adapter(command, adapter_slot(host, peer, path, options.paths),
+                  layout.adapter(host, peer, path));
   for (const PlacedDevice& device : devices) {
     if (device.drive) add_drive(command, device.drive->id, device.drive->file, "raw");
     command.add("-device", device.argument);
   }
   command.add("-kernel", files.kernel);
   command.add("-initrd", files.initrd);
-  command.add("-append", kernel_line(options, host));
+  command.add("-append", kernel_line(options, host, tsc_khz));
   if (const auto more = options.qemu_arguments.find(host); more != options.qemu_arguments.end())
     for (const std::string& word : more->second) command.add(word);
   return std::move(command).words();

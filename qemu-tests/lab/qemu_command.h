@@ -2,6 +2,7 @@
 // The command line of a host VM's QEMU.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ inline constexpr int kRootSlot = 2;
 inline constexpr int kSerialSlot = 3;
 inline constexpr int kFirstAdapterSlot = 4;
 
-// The slot of the adapter that host `a` of a lab has towards host `b`: in the order of the peers.
-constexpr int adapter_slot(int a, int b) {
-  return kFirstAdapterSlot + (b < a ? b : b - 1) - 1;
+// The slot of an adapter that host `a` of a lab has towards host `b`: in the order of the peers,
+// and of the paths to each, of which there are `paths`.
+constexpr int adapter_slot(int a, int b, int path = 1, int paths = 1) {
+  return kFirstAdapterSlot + ((b < a ? b : b - 1) - 1) * paths + path - 1;
 }
 
 struct QemuFiles {
@@ -30,8 +32,9 @@ struct QemuFiles {
   std::string initrd;
 };
 
+// `tsc_khz`: the rate of the time stamp counter that the host will see.
 std::vector<std::string> qemu_command(const Options& options, int host, const QemuFiles& files,
-                                      const Layout& layout,
+                                      uint64_t tsc_khz, const Layout& layout,
                                       const std::vector<PlacedDevice>& devices);
 
 }  // namespace pcilend::lab

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 // QEMU answers at once unless its big lock is held by an access that the fabric answers late.
-constexpr auto kAnswer = 30s;
+constexpr auto kAnswer = 60s;
 
 }  // namespace
 

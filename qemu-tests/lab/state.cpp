@@ -50,11 +50,8 @@ json to_json(const State& state) {
     hosts.push_back(
         {{"memory_mib", host.memory}, {"command", host.command}, {"devices", std::move(devices)}});
   }
-  return {{"lab", state.name},
-          {"kernel", state.kernel},
-          {"iommu", to_string(state.iommu)},
-          {"bin", state.bin},
-          {"hosts", std::move(hosts)}};
+  return {{"lab", state.name},    {"kernel", state.kernel}, {"iommu", to_string(state.iommu)},
+          {"paths", state.paths}, {"bin", state.bin},       {"hosts", std::move(hosts)}};
 }
 
 Result<State> state_from_json(const json& from) {
@@ -63,6 +60,7 @@ Result<State> state_from_json(const json& from) {
     const auto iommu = parse_iommu(from.at("iommu").get<std::string>());
     if (!iommu) return tl::unexpected(iommu.error());
     state.iommu = *iommu;
+    state.paths = from.at("paths").get<int>();
     return state;
   } catch (const json::exception& error) {
     return fail(ErrorClass::Failure, "{}", error.what());

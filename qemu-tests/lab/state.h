@@ -33,6 +33,7 @@ struct State {
   std::string name;
   std::string kernel;
   Iommu iommu = Iommu::Intel;
+  int paths = 1;                 // adapters of each host towards each other
   std::string bin;               // of the build that started it
   std::vector<HostState> hosts;  // host1 first
 

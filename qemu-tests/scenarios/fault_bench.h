@@ -3,6 +3,7 @@
 // let them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,9 +22,9 @@ class FaultBench {
   // The lab must outlive it.
   explicit FaultBench(lab::Lab& lab) : lab_(lab) {}
 
-  // Runs a case: the fault, what is to be seen of it, and that all is as before. Afterwards the
-  // function is borrowed again: a guest is up that has read what was written. What a case before
-  // left is cleared first, and hosts that are not up are started.
+  // Runs a case: the fault, what is to be seen of it, and that all is as before. Afterwards a guest
+  // uses the function, and has read what was written: the one before, or a new one if that lost its
+  // drive. What a failed case left is cleared first, and hosts that are not up are started.
   Result<> run(const FaultCase& one, const Timing& timing = {});
   // Ends the guest: nothing is left, and no kernel has complained since the last case.
   Result<> close();
@@ -40,7 +41,7 @@ class FaultBench {
   Result<> offer();
   Result<> start_guest();
   Result<> define_guest();
-  // Of a guest that has just begun.
+  // Of a guest that has just begun: it writes, and reads what was written before.
   Result<> use_new_drive();
   Result<> reach(const FaultCase& one, const Timing& timing);
   Result<> begin_io();
@@ -56,6 +57,7 @@ class FaultBench {
   Result<> see_function_come_back();
   Result<> see_link_up() const;
   Result<> see_guest_lose_its_drive();
+  Result<> see_driver_take_drive();
   // Tries until `within` is over; errors before are the fault's.
   Result<> see_guest_use_its_drive(std::chrono::milliseconds within);
   // Of virsh; any exit code is an end.
@@ -65,11 +67,17 @@ class FaultBench {
 
   // Everything as before.
   Result<> restore(const FaultCase& one);
+  Result<> bring_back(const FaultCase& one);
   Result<> end_guest();
   [[nodiscard]] Result<> nothing_is_left() const;
+  // Of the apertures: as much as for any guest of this kind.
+  Result<> use_is_as_ever();
+  [[nodiscard]] Result<nlohmann::json> bytes_in_use() const;
   [[nodiscard]] Result<> guest_is_clean() const;
   Result<> check_logs(const FaultCase& one);
-  Result<> borrow_again();
+
+  // On both hosts at the same time; the first error.
+  Result<> on_both(const std::function<Result<>(lab::Host&)>& work) const;
 
   [[nodiscard]] Result<nlohmann::json> function_on(const lab::Host& host) const;
   [[nodiscard]] Result<> await_state(const lab::Host& host, const std::string& state) const;
@@ -78,12 +86,15 @@ class FaultBench {
   std::string address_;              // of the function on the lender
   std::string id_;                   // of the function
   std::optional<lab::Guest> guest_;  // running with the function, or about to
+  bool defined_ = false;             // libvirt knows the guest
+  bool in_use_ = false;              // the guest uses the function
   bool sound_ = false;               // the last case, or the preparation, went well
   Ledger ledger_;
   std::optional<lab::Running> io_;    // in the guest
   size_t noted_ = 0;                  // bytes of its output
   std::optional<lab::Running> step_;  // virsh start or destroy
   nlohmann::json lease_;              // number of the lease before the fault
+  nlohmann::json usual_bytes_;        // of the apertures while a guest uses the function
 };
 
 }  // namespace pcilend::scenarios

@@ -15,8 +15,8 @@ namespace pcilend::scenarios {
 
 class Ledger {
  public:
-  static constexpr int kSlots = 4096;       // of a drive of 256 MiB
-  static constexpr int kSlotBytes = 65536;  // one command (decision 0004)
+  static constexpr int kSlots = 4096;       // of a drive of 64 MiB
+  static constexpr int kSlotBytes = 16384;  // one command (decision 0004)
 
   // A run of writes begins: any of its slots may change from now on, whether we are told or not.
   // Returns the first.

@@ -38,7 +38,7 @@ TEST_F(TwoHosts, ForcedRevocationUnderARunningGuest) {
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());
   auto load = job().guest().start(
-      "while dd if=/dev/zero of=/dev/nvme0n1 bs=64k count=4 oflag=direct; do :; done");
+      "while dd if=/dev/zero of=/dev/nvme0n1 bs=16k count=4 oflag=direct; do :; done");
   ASSERT_OK(load);
   const auto address = lender().address(0);
   ASSERT_OK(address);
@@ -48,7 +48,7 @@ TEST_F(TwoHosts, ForcedRevocationUnderARunningGuest) {
   ASSERT_OK(function);
   EXPECT_EQ(function->at("state"), "added");
   EXPECT_EQ(function->at("driver"), "nvme") << "when it answers, its driver has it";
-  ASSERT_OK(job().await_state(borrower(), "added", 10s));
+  ASSERT_OK(job().await_state(borrower(), "added"));
   EXPECT_OK(job().guest().run("true"));  // it lives
   const auto again = borrower().exec("pcilend borrow --frontend mdev " + job().id());
   ASSERT_OK(again);
@@ -74,11 +74,11 @@ TEST_F(TwoHosts, AGuestThatIsAskedLetsGo) {
   const auto start = std::chrono::steady_clock::now();
   ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + *address));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 90s) << "returned, not taken";
-  ASSERT_OK(job().await_state(lender(), "added", 5s));
-  ASSERT_OK(lender().until(
-      "pcilend list --json",
-      [](const lab::Output& o) { return o.out.find("\"nvme\"") != std::string::npos; }, 20s));
-  EXPECT_OK(job().guest().run("until ! [ -b /dev/nvme0n1 ]; do sleep 0.1; done", {{}, 30s}));
+  ASSERT_OK(job().await_state(lender(), "added"));
+  ASSERT_OK(lender().until("pcilend list --json", [](const lab::Output& o) {
+    return o.out.find("\"nvme\"") != std::string::npos;
+  }));
+  EXPECT_OK(job().guest().run("until ! [ -b /dev/nvme0n1 ]; do sleep 0.1; done"));
   const auto state = job().guest().state();
   ASSERT_OK(state);
   EXPECT_EQ(*state, "running");
@@ -101,8 +101,8 @@ TEST_F(TwoHosts, WhatIsNotReturnedInTimeIsTaken) {
   ASSERT_OK(job().await_guest_disk());
   ASSERT_OK(borrower().run("virsh suspend guest"));
   ASSERT_OK(lender().run("pcilend unavailable --grace 3 " + *lender().address(0)));
-  ASSERT_OK(job().await_state(lender(), "added", 5s));
-  ASSERT_OK(job().await_state(borrower(), "added", 10s));
+  ASSERT_OK(job().await_state(lender(), "added"));
+  ASSERT_OK(job().await_state(borrower(), "added"));
   ASSERT_OK(borrower().run("virsh resume guest"));
   EXPECT_OK(job().guest().run("true"));
   ASSERT_OK(job().guest().destroy());
@@ -123,11 +123,11 @@ TEST_F(TwoHosts, QuarantineAndTheWayOut) {
   ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
   ASSERT_OK(lender().run("echo >" + methods));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
-  ASSERT_OK(job().await_state(lender(), "quarantined", 10s));
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
   const auto function = job().function_on(lender());
   ASSERT_OK(function);
   EXPECT_NE(function->at("reason").get<std::string>().find("reset failed"), std::string::npos);
-  ASSERT_OK(job().await_state(borrower(), "quarantined", 10s));
+  ASSERT_OK(job().await_state(borrower(), "quarantined"));
   const auto borrow = borrower().exec("pcilend borrow --frontend mdev " + job().id());
   ASSERT_OK(borrow);
   EXPECT_EQ(borrow->code, static_cast<int>(ErrorClass::State)) << borrow->err;
@@ -135,10 +135,10 @@ TEST_F(TwoHosts, QuarantineAndTheWayOut) {
   const auto early = lender().exec("pcilend release-quarantine " + *address);
   ASSERT_OK(early);
   EXPECT_NE(early->code, 0) << "it can't be reset yet";
-  ASSERT_OK(job().await_state(lender(), "quarantined", 5s));
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
   ASSERT_OK(lender().run("echo default >" + methods));
   ASSERT_OK(lender().run("pcilend release-quarantine " + *address));
-  ASSERT_OK(job().await_state(borrower(), "available", 10s));
+  ASSERT_OK(job().await_state(borrower(), "available"));
   ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
 }
@@ -185,6 +185,7 @@ class ThreeHosts : public testing::Test {
     lab::Options options;
     options.name = "three";
     options.hosts = 3;
+    for (int i = 1; i <= 3; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=64M"));
     auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
       fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
@@ -203,8 +204,8 @@ class ThreeHosts : public testing::Test {
     job_.emplace(host(1), host(2), address_, "guest");
     ASSERT_OK(job_->lend());
     ASSERT_OK(host(1).run("pcilend connect 12"));
-    ASSERT_OK(job_->await_state(host(2), "available", 10s));
-    ASSERT_OK(job_->await_state(host(3), "available", 10s));
+    ASSERT_OK(job_->await_state(host(2), "available"));
+    ASSERT_OK(job_->await_state(host(3), "available"));
   }
   void TearDown() override {
     if (!lab_) return;
@@ -217,12 +218,9 @@ class ThreeHosts : public testing::Test {
   [[nodiscard]] const std::string& id() const { return job_->id(); }
   // The function appears to the host, or it does not.
   Result<> await_seen(int number, bool seen) const {
-    const auto listed = host(number).until(
-        "pcilend list --json",
-        [&](const lab::Output& o) {
-          return (o.out.find("\"" + id() + "\"") != std::string::npos) == seen;
-        },
-        10s);
+    const auto listed = host(number).until("pcilend list --json", [&](const lab::Output& o) {
+      return (o.out.find("\"" + id() + "\"") != std::string::npos) == seen;
+    });
     if (!listed) return tl::unexpected(listed.error());
     return {};
   }
@@ -255,16 +253,13 @@ TEST_F(ThreeHosts, WhoIsNotAllowedSeesNothing) {
   // Not after another handshake either, which tells everything anew.
   ASSERT_OK(lab_->fabric().link_down(1, 3));
   ASSERT_OK(lab_->fabric().link_up(1, 3));
-  ASSERT_OK(host(3).until(
-      "pcilend link --json",
-      [](const lab::Output& o) {
-        const auto json = nlohmann::json::parse(o.out, nullptr, false);
-        if (!json.is_object()) return false;
-        const auto& links = json.at("links");
-        return std::all_of(links.begin(), links.end(),
-                           [](const auto& link) { return link.at("state") == "up"; });
-      },
-      30s));
+  ASSERT_OK(host(3).until("pcilend link --json", [](const lab::Output& o) {
+    const auto json = nlohmann::json::parse(o.out, nullptr, false);
+    if (!json.is_object()) return false;
+    const auto& links = json.at("links");
+    return std::all_of(links.begin(), links.end(),
+                       [](const auto& link) { return link.at("state") == "up"; });
+  }));
   ASSERT_OK(await_seen(3, false));
 
   ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + id()));
@@ -294,9 +289,8 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
 
   ASSERT_OK(host(2).run("pcilend reserve " + id() + " --for 8 --ttl 4"));
   expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "reserved");
-  ASSERT_OK(host(3).until(
-      "pcilend borrow --frontend mdev " + id(), [](const lab::Output& o) { return o.code == 0; },
-      20s));
+  ASSERT_OK(host(3).until("pcilend borrow --frontend mdev " + id(),
+                          [](const lab::Output& o) { return o.code == 0; }));
   ASSERT_OK(host(3).run("pcilend return " + id()));
 
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
@@ -311,6 +305,50 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   EXPECT_EQ(count(audit, "node=8 action=borrow" + function + " result=-13"), 2u);
   EXPECT_EQ(count(audit, "node=8 action=reserve" + function + " target=8 result=-13"), 1u);
   EXPECT_EQ(count(audit, "node=8 action=reserve" + function + " target=8 result=0"), 1u);
+}
+
+/*
+ *   host2: a guest writes, and loses its power      host3 is refused while the lease runs
+ *   host1: the lease is over, the drive reset       host3's guest reads what was written
+ */
+TEST_F(ThreeHosts, AnotherHostBorrowsAfterADeath) {
+  ASSERT_OK(job_->start_guest());
+  ASSERT_OK(job_->await_guest_disk());
+  const auto written = job_->guest().run(
+      "head -c 16384 /dev/urandom >/tmp/w && "
+      "dd if=/tmp/w of=/dev/nvme0n1 bs=16k oflag=direct 2>/dev/null && sha256sum </tmp/w");
+  ASSERT_OK(written);
+  auto load = job_->guest().start(
+      "while dd if=/tmp/w of=/dev/nvme0n1 bs=16k seek=1 oflag=direct 2>/dev/null; do :; done",
+      {{}, 10min});
+  ASSERT_OK(load);
+
+  ASSERT_OK(host(2).power_off());
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "it is borrowed");
+  ASSERT_OK(job_->await_state(host(1), "available"));
+  ASSERT_OK(job_->await_state(host(3), "available"));
+
+  auto spec = host(3).guest_spec("heir", {id()});
+  ASSERT_OK(spec);
+  const lab::Guest heir = host(3).guest(*spec);
+  ASSERT_OK(heir.define());
+  ASSERT_OK(heir.start());
+  ASSERT_OK(MainJob::await_disk(heir));
+  const auto read =
+      heir.run("dd if=/dev/nvme0n1 bs=16k count=1 iflag=direct 2>/dev/null | sha256sum");
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, *written);
+  ASSERT_OK(heir.shut_down());
+  ASSERT_OK(heir.undefine());
+  ASSERT_OK(job_->await_state(host(1), "available"));
+  for (const int i : {1, 3}) {
+    const auto links = host(i).json("pcilend link --json");
+    ASSERT_OK(links);
+    for (const auto& link : links->at("links"))
+      EXPECT_TRUE(link.at("export_bytes") == 0 && link.at("slot_bytes") == 0)
+          << "left on host" << i << ": " << link.dump();
+  }
+  ASSERT_OK(host(2).power_on());
 }
 
 }  // namespace

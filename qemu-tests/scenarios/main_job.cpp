@@ -35,8 +35,7 @@ MainJob::MainJob(Host& lender, Host& borrower, std::string address, std::string 
 Result<std::string> MainJob::lender_disk() const {
   const std::string block =
       fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_);
-  const auto disk = lender_.until(
-      block, [](const Output& o) { return o.code == 0; }, 15s);
+  const auto disk = lender_.until(block, [](const Output& o) { return o.code == 0; });
   if (!disk) return tl::unexpected(disk.error());
   return "/dev/" + disk->text();
 }
@@ -95,9 +94,17 @@ Result<> MainJob::await_state(const Host& host, const std::string& state,
 }
 
 Result<> MainJob::see_available() {
-  PCILEND_TRY(await_state(borrower_, "available", 5s));
+  PCILEND_TRY(await_state(borrower_, "available"));
   PCILEND_TRY(borrower_.run("pcilend list"));
   return {};
+}
+
+Result<BorrowedDrive> MainJob::borrow() const {
+  const auto answer = borrower_.json("pcilend borrow --wait --json " + id_);
+  if (!answer) return tl::unexpected(answer.error());
+  const auto& disk = answer->at("disks").at(0);
+  return BorrowedDrive{answer->at("functions").at(0).at("virtual"),
+                       "/dev/" + disk.at("name").get<std::string>(), disk.at("controller")};
 }
 
 Result<> MainJob::start_guest() {
@@ -112,15 +119,19 @@ Result<> MainJob::await_guest_disk() {
   return await_disk(*guest_);
 }
 
-Result<> MainJob::await_disk(const lab::Guest& guest) {
+Result<> MainJob::await_answer(const lab::Guest& guest) {
   // Seconds; minutes on a busy machine.
-  PCILEND_TRY(lab::eventually("the guest answers", 5min, [&] {
+  return lab::eventually("the guest answers", 5min, [&] {
     const auto up = guest.exec("true");
     return up && up->code == 0;
-  }));
+  });
+}
+
+Result<> MainJob::await_disk(const lab::Guest& guest) {
+  PCILEND_TRY(await_answer(guest));
   const auto disk = guest.run(
-      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done",
-      {{}, 90s});
+      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 2400 ] || exit 1; sleep 0.1; done",
+      {{}, 5min});
   if (!disk) return tl::unexpected(Error(disk.error()).in("no /dev/nvme0n1 in the guest"));
   return {};
 }
@@ -143,7 +154,7 @@ Result<> MainJob::write_in_guest() {
   // Small commands: while QEMU's drive reads guest memory across the NTB, its host stands still.
   PCILEND_TRY(guest_->run(
       fmt::format("cd {} && for i in $(seq {}); do "
-                  "dd if=/dev/urandom of=guest$i bs=64k count=16 oflag=direct 2>/dev/null; done && "
+                  "dd if=/dev/urandom of=guest$i bs=16k count=64 oflag=direct 2>/dev/null; done && "
                   "sha256sum guest* >GUEST-SUMS && sync",
                   kGuestMount, kGuestFiles)));
   return {};
@@ -154,7 +165,7 @@ Result<> MainJob::shut_down_guest() {
 }
 
 Result<> MainJob::take_back() {
-  PCILEND_TRY(await_state(borrower_, "available", 10s));
+  PCILEND_TRY(await_state(borrower_, "available"));
   PCILEND_TRY(lender_.run(fmt::format("pcilend unavailable {}", address_)));
   const auto disk = lender_disk();
   if (!disk) return tl::unexpected(disk.error());
@@ -178,9 +189,12 @@ Result<> MainJob::clean_up() {
   }
   PCILEND_TRY(lender_.exec(fmt::format("mountpoint -q {0} && umount {0}", kLenderMount)));
   if (!id_.empty()) {
+    const auto borrowed = function_on(borrower_);
+    if (borrowed && borrowed->at("frontend") == "shadow")
+      PCILEND_TRY(borrower_.exec("pcilend return --force " + id_));
     const auto function = function_on(lender_);
     if (function && function->at("state") != "added" && function->at("state") != "local") {
-      PCILEND_TRY(await_state(lender_, "available", 20s));
+      PCILEND_TRY(await_state(lender_, "available"));
       PCILEND_TRY(lender_.run(fmt::format("pcilend unavailable {}", address_)));
     }
     if (function) PCILEND_TRY(lender_.run(fmt::format("pcilend remove {}", address_)));

@@ -18,6 +18,13 @@ struct LenderEffort {
   uint64_t interrupts = 0;  // taken from the adapter and from the lent function
 };
 
+// A drive that its borrower's own driver has.
+struct BorrowedDrive {
+  std::string address;     // of the virtual function
+  std::string disk;        // /dev/nvme1n1
+  std::string controller;  // nvme1
+};
+
 class MainJob {
  public:
   static constexpr int kFiles = 16;      // of 1 MiB each, written by the lender
@@ -28,10 +35,14 @@ class MainJob {
 
   // The lender puts a file system with files of known checksums on the drive.
   Result<> fill_drive();
+  // Waits until the lender's own driver has it: /dev/nvme0n1.
+  [[nodiscard]] Result<std::string> lender_disk() const;
   // connect, add, available.
   Result<> lend();
   // The borrower sees it as available.
   Result<> see_available();
+  // For the borrower itself.
+  [[nodiscard]] Result<BorrowedDrive> borrow() const;
   // define and start: returns when virsh does.
   Result<> start_guest();
   // Waits for the drive in the guest; checks all files.
@@ -48,21 +59,23 @@ class MainJob {
   // Commands the guest's drive has completed: reads and writes.
   [[nodiscard]] Result<uint64_t> guest_commands() const;
 
+  [[nodiscard]] lab::Host& lender() const { return lender_; }
+  [[nodiscard]] lab::Host& borrower() const { return borrower_; }
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] lab::Guest& guest() { return *guest_; }
   [[nodiscard]] Result<nlohmann::json> function_on(const lab::Host& host) const;
   // Waits until `host` lists the function in that state.
   Result<> await_state(const lab::Host& host, const std::string& state,
-                       std::chrono::milliseconds within) const;
+                       std::chrono::milliseconds within = lab::kPatience) const;
   // The guest is up and its nvme driver has made the disk.
   Result<> await_guest_disk();
+  // Its boot is over, and commands can be run.
+  static Result<> await_answer(const lab::Guest& guest);
   static Result<> await_disk(const lab::Guest& guest);
   // A second guest of the borrower, with the same function.
   Result<lab::Guest> another_guest(const std::string& name) const;
 
  private:
-  [[nodiscard]] Result<std::string> lender_disk() const;
-
   lab::Host& lender_;
   lab::Host& borrower_;
   std::string address_;

@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kLab = "soak";
-
 struct Round {
   FaultCase one;
   Timing timing;
@@ -102,24 +100,25 @@ Result<fs::path> keep_logs(const lab::Lab& lab, const std::vector<lab::Host*>& h
   return dir;
 }
 
-Result<lab::Lab> take_lab(const Story& story) {
-  auto left = lab::Lab::attach(kLab, story);
+Result<lab::Lab> take_lab(const std::string& name, const Story& story) {
+  auto left = lab::Lab::attach(name, story);
   if (left) {
     // A failed soak left it: its hosts begin anew, with what has been built since.
     for (const int host : {1, 2}) PCILEND_TRY(left->host(host).power_off());
     PCILEND_TRY(left->update());
     return left;
   }
-  const auto options = FaultBench::options(kLab);
+  const auto options = FaultBench::options(name);
   if (!options) return tl::unexpected(options.error());
   auto lab = lab::Lab::up(*options, {}, story);
   if (lab) lab->keep();
   return lab;
 }
 
-Result<> soak(unsigned rounds, uint64_t seed, const std::string& only, bool aloud) {
+Result<> soak(const std::string& name, unsigned rounds, uint64_t seed, const std::string& only,
+              bool aloud) {
   const Story story(aloud);
-  auto lab = take_lab(story);
+  auto lab = take_lab(name, story);
   if (!lab) return tl::unexpected(lab.error());
   FaultBench bench(*lab);
   const auto begin = Clock::now();
@@ -141,13 +140,13 @@ Result<> soak(unsigned rounds, uint64_t seed, const std::string& only, bool alou
     return fail(ErrorClass::Failure,
                 "{}\nlogs: {}\nagain: make soak ROUNDS=1 SEED={:x}; 'pcilend-lab --lab {} down' "
                 "ends the lab, which stays as it is until then",
-                result.error().message, logs ? logs->native() : logs.error().message, seed, kLab);
+                result.error().message, logs ? logs->native() : logs.error().message, seed, name);
   }
   const std::chrono::duration<double> took = Clock::now() - begin;
   fmt::print("{} rounds passed, {:.1f} s each; {} writes, {} reads checked, {} errors met\n",
              rounds, took.count() / rounds, bench.ledger().writes(), bench.ledger().checked(),
              bench.ledger().errors());
-  PCILEND_TRY(lab::Lab::down(kLab));
+  PCILEND_TRY(lab::Lab::down(name));
   return {};
 }
 
@@ -159,6 +158,8 @@ int main(int argc, char** argv) {
   unsigned rounds = 20;
   std::string seed;
   std::string only;
+  std::string lab = "soak";
+  app.add_option("--lab", lab, "its name, for several at the same time");
   app.add_option("--rounds", rounds, "how many")->check(CLI::Range(1U, 1'000'000U));
   app.add_option("--seed", seed, "hexadecimal; the first round's")->required();
   app.add_option("--only", only, "cases whose name contains this, such as LenderPanic");
@@ -175,7 +176,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "pcilend-soak: no case has '{}' in its name\n", only);
     return static_cast<int>(pcilend::ErrorClass::Usage);
   }
-  const auto result = pcilend::scenarios::soak(rounds, first, only, aloud);
+  const auto result = pcilend::scenarios::soak(lab, rounds, first, only, aloud);
   if (result) return 0;
   fmt::print(stderr, "pcilend-soak: {}\n", result.error().message);
   return static_cast<int>(result.error().kind);

@@ -41,7 +41,7 @@ class TwoHosts : public testing::Test {
   void expect_stopped_accesses() {
     expect_in_log("DMAR: DRHD: handling fault status reg");
     expect_in_log(
-        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
   }
 
   static std::optional<lab::Lab> lab_;

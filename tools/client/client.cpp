@@ -36,8 +36,11 @@ class NetlinkClient final : public Client {
                decode_function);
   }
 
-  Result<> connect(uint32_t node) override {
-    return change(Request(PCILEND_CMD_CONNECT).put(PCILEND_A_NODE_ID, node));
+  Result<> connect(uint32_t node, const std::string& adapter) override {
+    Request request(PCILEND_CMD_CONNECT);
+    request.put(PCILEND_A_NODE_ID, node);
+    if (!adapter.empty()) request.put(PCILEND_A_ADAPTER, adapter);
+    return change(request);
   }
 
   Result<> disconnect(uint32_t node) override {
@@ -50,8 +53,7 @@ class NetlinkClient final : public Client {
     if (options.id) request.put(PCILEND_A_ID, options.id->value);
     if (!options.label.empty()) request.put(PCILEND_A_LABEL, options.label);
     if (options.nodes) request.put(PCILEND_A_NODES, *options.nodes);
-    PCILEND_TRY(change(request));
-    return function(local);
+    return changed(request, local);
   }
 
   Result<> remove(const PciAddress& local) override {
@@ -59,8 +61,7 @@ class NetlinkClient final : public Client {
   }
 
   Result<Function> make_available(const PciAddress& local) override {
-    PCILEND_TRY(change(Request(PCILEND_CMD_AVAILABLE).put(PCILEND_A_BDF, to_string(local))));
-    return function(local);
+    return changed(Request(PCILEND_CMD_AVAILABLE).put(PCILEND_A_BDF, to_string(local)), local);
   }
 
   Result<> make_unavailable(const PciAddress& local, bool force) override {
@@ -77,9 +78,8 @@ class NetlinkClient final : public Client {
   }
 
   Result<Function> release_quarantine(const PciAddress& local) override {
-    PCILEND_TRY(
-        change(Request(PCILEND_CMD_RELEASE_QUARANTINE).put(PCILEND_A_BDF, to_string(local))));
-    return function(local);
+    return changed(Request(PCILEND_CMD_RELEASE_QUARANTINE).put(PCILEND_A_BDF, to_string(local)),
+                   local);
   }
 
   Result<> reserve(FunctionId id, const Reservation& reservation) override {
@@ -105,13 +105,14 @@ class NetlinkClient final : public Client {
         Request(PCILEND_CMD_LABEL).put(PCILEND_A_BDF, to_string(local)).put(PCILEND_A_LABEL, text));
   }
 
-  Result<Function> borrow(FunctionId id, std::string_view frontend,
-                          std::string_view owner) override {
-    PCILEND_TRY(change(Request(PCILEND_CMD_BORROW)
-                           .put(PCILEND_A_ID, id.value)
-                           .put(PCILEND_A_FRONTEND, frontend)
-                           .put(PCILEND_A_OWNER, owner)));
-    return function(id);
+  Result<Function> borrow(FunctionId id, std::string_view frontend, std::string_view owner,
+                          const std::string& adapter) override {
+    Request request(PCILEND_CMD_BORROW);
+    request.put(PCILEND_A_ID, id.value)
+        .put(PCILEND_A_FRONTEND, frontend)
+        .put(PCILEND_A_OWNER, owner);
+    if (!adapter.empty()) request.put(PCILEND_A_ADAPTER, adapter);
+    return changed(request, id);
   }
 
   Result<> give_back(FunctionId id, std::string_view owner) override {
@@ -163,6 +164,14 @@ class NetlinkClient final : public Client {
     auto replies = netlink_.exchange(request);
     if (replies || replies.error().number == EALREADY) return {};
     return tl::unexpected(std::move(replies).error().error);
+  }
+
+  template <class Which>
+  Result<Function> changed(const Request& request, const Which& which) {
+    PCILEND_TRY(change(request));
+    auto now = function(which);
+    if (!now) return tl::unexpected(after_change(std::move(now).error()));
+    return now;
   }
 
   GenericNetlink netlink_;

@@ -18,6 +18,24 @@ Result<> missing(std::string_view what) {
   return fail(ErrorClass::Failure, "malformed answer: no {}", what);
 }
 
+Result<Member> decode_member(const Attribute& nest) {
+  Member member;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_MEMBER_A_BDF:
+        return a.read(&member.bdf);
+      case PCILEND_MEMBER_A_ID:
+        return a.read(&member.id.emplace().value);
+      case PCILEND_MEMBER_A_STATE:
+        return a.read(&member.state);
+      default:
+        return {};
+    }
+  }));
+  if (member.bdf.empty()) PCILEND_TRY(missing("address of a function of its group"));
+  return member;
+}
+
 Result<Bar> decode_bar(const Attribute& nest) {
   Bar bar;
   bool has_index = false;
@@ -104,6 +122,16 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return read_optional(a, &function->recall_ms);
     case PCILEND_FUNCTION_A_GROUP:
       return read_optional(a, &function->group);
+    case PCILEND_FUNCTION_A_MEMBER: {
+      auto member = decode_member(a);
+      if (!member) return tl::unexpected(std::move(member).error());
+      function->members.push_back(std::move(*member));
+      return {};
+    }
+    case PCILEND_FUNCTION_A_ADAPTER:
+      return a.read(&function->adapter);
+    case PCILEND_FUNCTION_A_PATH:
+      return a.read(&function->paths.emplace_back());
     default:
       return {};
   }
@@ -207,6 +235,13 @@ Result<> read_link_attribute(const Attribute& a, Link* link) {
       return read_optional(a, &link->peer_hole);
     case PCILEND_LINK_A_DOWNS:
       return a.read(&link->downs);
+    case PCILEND_LINK_A_PINNED:
+      return read_optional(a, &link->pinned);
+    case PCILEND_LINK_A_LEASES:
+      return read_optional(a, &link->leases);
+    case PCILEND_LINK_A_DIRECT:
+      link->direct = true;
+      return {};
     default:
       return {};
   }
@@ -253,6 +288,8 @@ Result<Counters> counters_of(const Attribute& nest) {
         return a.read(&counters.lost);
       case PCILEND_COUNTER_A_RELAYED:
         return a.read(&counters.relayed);
+      case PCILEND_COUNTER_A_STRANGERS:
+        return a.read(&counters.strangers);
       default:
         return {};
     }

@@ -55,7 +55,7 @@ Result<Answer> command_allow(Session& session, const Options& options) {
   if (!local) return tl::unexpected(local.error());
   const std::string name = to_string(local->address);
   if (auto done = nothing(session.client.allow(local->address, *nodes), name); !done) return done;
-  return one_function(session, session.client.function(local->address), name);
+  return changed_function(session, local->address);
 }
 
 Result<Answer> command_label(Session& session, const Options& options) {
@@ -65,7 +65,7 @@ Result<Answer> command_label(Session& session, const Options& options) {
   const std::string name = to_string(local->address);
   if (auto done = nothing(session.client.label(local->address, options.words.front()), name); !done)
     return done;
-  return one_function(session, session.client.function(local->address), name);
+  return changed_function(session, local->address);
 }
 
 Result<Answer> command_reserve(Session& session, const Options& options) {
@@ -76,7 +76,7 @@ Result<Answer> command_reserve(Session& session, const Options& options) {
   const std::string name = to_string(function->id);
   if (auto done = nothing(session.client.reserve(function->id, *reservation), name); !done)
     return done;
-  return one_function(session, session.client.function(function->id), name);
+  return changed_function(session, function->id);
 }
 
 }  // namespace pcilend

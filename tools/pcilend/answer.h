@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "made_devices.h"
 #include "pcilend/model.h"
 #include "policy_answer.h"
 
@@ -18,6 +19,13 @@ struct FunctionsAnswer {
   std::vector<Function> functions;
   uint32_t this_node = 0;
   Detail detail = Detail::Line;
+};
+
+// A function that was borrowed for this host's own drivers, and what they made of it.
+struct AppearedAnswer {
+  Function function;
+  uint32_t this_node = 0;
+  MadeDevices devices;
 };
 
 struct LinksAnswer {
@@ -87,9 +95,9 @@ struct SnapshotAnswer {
 
 struct NothingAnswer {};
 
-using Answer = std::variant<NothingAnswer, FunctionsAnswer, LinksAnswer, Node, HostdevsAnswer,
-                            ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
-                            SnapshotAnswer, RestoreAnswer, FiltersAnswer, SavedAnswer>;
+using Answer = std::variant<NothingAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node,
+                            HostdevsAnswer, ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer,
+                            EventAnswer, SnapshotAnswer, RestoreAnswer, FiltersAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

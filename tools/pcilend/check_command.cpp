@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // check: everything that will not work, before anyone is surprised.
 #include "commands.h"
+#include "dma_route.h"
 #include "platform_check.h"
 #include "target.h"
 #include "text.h"
@@ -74,7 +75,7 @@ void append(std::vector<Finding> more, std::vector<Finding>* findings) {
 }
 
 Result<> check_functions(Session& session, const std::vector<PciAddress>& addresses,
-                         std::vector<Finding>* findings) {
+                         const std::vector<std::string>& adapters, std::vector<Finding>* findings) {
   for (const auto& address : addresses) {
     auto found = check_device(session.environment, address);
     const auto lendable = session.client.check(address);
@@ -82,8 +83,27 @@ Result<> check_functions(Session& session, const std::vector<PciAddress>& addres
       found.push_back({Level::Wrong, to_string(address), lendable.error().message, ""});
     if (found.empty()) found.push_back({Level::Ok, to_string(address), "can be lent", ""});
     append(std::move(found), findings);
+    append(check_dma_route(session.environment, address, adapters), findings);
   }
   return {};
+}
+
+bool waits_for(const Member& member) {
+  return member.state == PCILEND_FUNCTION_LOCAL || member.state == PCILEND_FUNCTION_ADDED;
+}
+
+// An available function that nobody can borrow, because it is lent with others only.
+std::vector<Finding> check_set(const Function& f) {
+  std::vector<Finding> findings;
+  if (f.state != PCILEND_FUNCTION_AVAILABLE) return findings;
+  for (const auto& member : f.members) {
+    if (waits_for(member) && member.id)
+      findings.push_back(
+          {Level::Wrong, f.bdf,
+           fmt::format("can't be borrowed before {} of its IOMMU group is available", member.bdf),
+           fmt::format("pcilend available {}", member.bdf)});
+  }
+  return findings;
 }
 
 // Those named, else all that are added here.
@@ -119,20 +139,21 @@ Result<> check_with_module(Session& session, const Options& options,
 
   findings->push_back(check_node(*node));
   bool offered = false;
+  std::vector<std::string> adapters;
   for (const auto& link : *links) {
     findings->push_back(check_state(link));
     append(check_plan(link), findings);
+    adapters.push_back(link.adapter);
     offered = offered || link.peer_connected;
   }
-  PCILEND_TRY(check_functions(session, *addresses, findings));
+  PCILEND_TRY(check_functions(session, *addresses, adapters, findings));
   for (const auto& f : *functions) {
+    if (f.lender == node->id) append(check_set(f), findings);
     if (f.lender == node->id && f.state == PCILEND_FUNCTION_QUARANTINED)
       findings->push_back({Level::Wrong, f.bdf, "quarantined: " + f.reason,
                            fmt::format("pcilend release-quarantine {}", f.bdf)});
   }
-  findings->push_back({Level::Note, "peer-to-peer",
-                       "DMA between lent functions: not known, nothing here looks for it", ""});
-  append(check_virtualization(session.environment, offered), findings);
+  append(check_frontends(session.environment, offered), findings);
   return {};
 }
 
@@ -141,7 +162,7 @@ Result<> check_with_module(Session& session, const Options& options,
 Result<Answer> command_check(Host& host, const Options& options) {
   CheckAnswer answer{check_platform(host.environment)};
   if (!host.environment.exists("/sys/module/pcilend")) {
-    append(check_virtualization(host.environment, false), &answer.findings);
+    append(check_frontends(host.environment, false), &answer.findings);
     return answer;
   }
   auto client = host.open_client();

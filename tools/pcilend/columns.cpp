@@ -66,6 +66,16 @@ Json regions(const Link& link) {
   return list;
 }
 
+// The functions that are lent with it, as a set.
+Json set(const Function& f) {
+  Json list = Json::array();
+  for (const auto& member : f.members)
+    list.push_back({{"bdf", member.bdf},
+                    {"id", member.id ? Json(to_string(*member.id)) : Json()},
+                    {"state", std::string(function_state_name(member.state))}});
+  return list;
+}
+
 using F = const Function&;
 using L = const Link&;
 using N = const PciNames&;
@@ -107,6 +117,9 @@ const std::vector<Column<Function>>& function_columns() {
       {"lease_ms", [](F f, N) { return or_null(f.lease_ms); }},
       {"recall_ms", [](F f, N) { return or_null(f.recall_ms); }},
       {"group", [](F f, N) { return or_null(f.group); }},
+      {"set", [](F f, N) { return set(f); }},
+      {"adapter", [](F f, N) { return or_null(f.adapter); }},
+      {"paths", [](F f, N) -> Json { return f.paths; }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;
@@ -137,6 +150,9 @@ const std::vector<Column<Link>>& link_columns() {
       {"windows", [](L l, N) { return windows(l); }},
       {"regions", [](L l, N) { return regions(l); }},
       {"degraded", [](L l, N) -> Json { return l.degraded; }},
+      {"pinned", [](L l, N) { return or_null(l.pinned); }},
+      {"leases", [](L l, N) { return or_null(l.leases); }},
+      {"direct", [](L l, N) -> Json { return l.direct; }},
   };
   return columns;
 }

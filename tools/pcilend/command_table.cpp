@@ -28,6 +28,15 @@ const CommandOption kFrontend{"--frontend",
 const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling user",
                            &Options::owner};
 
+const CommandOption kPath{"--adapter", "BDF", "over this NTB adapter; default: the best path",
+                          &Options::adapter};
+const CommandOption kPin{"--adapter", "BDF", "pin the node: let it in over this NTB adapter only",
+                         &Options::adapter};
+const CommandOption kWait{"-w,--wait", "", "until its driver is bound, and say what appeared",
+                          &Options::wait};
+const CommandOption kWaitTimeout{"--timeout", "SECONDS", "wait no longer than that; default: 30",
+                                 &Options::timeout};
+
 const CommandArgument kOptionalIds{"ID...", kIdHelp, &Options::targets, false};
 const CommandArgument kOptionalBdfs{"BDF...", kBdf.help, &Options::targets, false};
 const CommandArgument kNodes{"NODE...", "node ids, or all, or none", &Options::words};
@@ -71,7 +80,7 @@ const std::vector<Command>& commands() {
        "connect",
        "offer this host's functions to a node",
        {kNode},
-       {force("also if no link leads to that node now")},
+       {force("also if no link leads to that node now"), kPin},
        command_connect},
       {kLender, "disconnect", "stop offering functions to a node", {kNode}, {}, command_disconnect},
       {kLender,
@@ -126,7 +135,7 @@ const std::vector<Command>& commands() {
        command_unavailable_filter},
       {kConfiguration,
        "save",
-       "write connections and functions to /etc/pcilend",
+       "write connections, pins and functions to /etc/pcilend",
        {},
        {kJson, kFile},
        command_save},
@@ -176,12 +185,17 @@ const std::vector<Command>& commands() {
        {kJson, kCount, kTimeout},
        command_monitor},
       {kBoth, "metrics", "print OpenMetrics text", {}, {}, command_metrics},
-      {kBorrower, "borrow", "borrow a function", {kId}, {kJson, kFrontend, kOwner}, command_borrow},
+      {kBorrower,
+       "borrow",
+       "borrow a function",
+       {kId},
+       {kJson, kFrontend, kOwner, kPath, kWait, kWaitTimeout},
+       command_borrow},
       {kBorrower,
        "return",
        "return a borrowed function",
        {kId},
-       {force("take it from another owner"), kOwner},
+       {force("take it from another owner, and though its disks are in use"), kOwner},
        command_return},
       {kBorrower,
        "vm-xml",

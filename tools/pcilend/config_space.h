@@ -22,7 +22,7 @@ struct ConfigBar {
   bool io = false;
   bool bits64 = false;
   bool prefetchable = false;
-  uint64_t address = 0;
+  uint64_t address = 0;  // 0: not assigned
 };
 
 struct ConfigSpace {
@@ -34,7 +34,7 @@ struct ConfigSpace {
   uint16_t subsystem_device = 0;
   uint8_t interrupt_pin = 0;             // 1 to 4 for A to D; 0: none
   std::vector<std::string> command;      // what is on
-  std::vector<ConfigBar> bars;           // those that are implemented and assigned
+  std::vector<ConfigBar> bars;           // those that do not read as 0
   std::vector<Capability> capabilities;  // in the order of their lists
 };
 

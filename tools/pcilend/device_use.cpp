@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "device_tree.h"
 #include "pcilend/fd.h"
+#include "session.h"
 
 namespace pcilend {
 namespace {
@@ -18,57 +20,6 @@ struct BlockDevice {
   std::string name;    // nvme0n1p1
   std::string number;  // major:minor
 };
-
-std::vector<fs::path> entries(const fs::path& directory) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    found.push_back(it->path());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-bool lies_below(const fs::path& path, const fs::path& directory) {
-  const auto [at, rest] =
-      std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
-  return at == directory.end();
-}
-
-fs::path resolved(const fs::path& path) {
-  std::error_code error;
-  return fs::canonical(path, error);
-}
-
-std::string first_line(const Result<std::string>& text) {
-  return text ? text->substr(0, text->find('\n')) : std::string();
-}
-
-// Directories whose descendants depend on the function: its own, and those of NVMe subsystems it
-// is a controller of (a multipath disk hangs below its subsystem, not below a controller).
-std::vector<fs::path> dependent_trees(const Environment& environment, const fs::path& device) {
-  std::vector<fs::path> trees{device};
-  for (const auto& subsystem : entries(environment.path("/sys/class/nvme-subsystem"))) {
-    const auto links = entries(subsystem);
-    if (std::any_of(links.begin(), links.end(), [&](const fs::path& link) {
-          return fs::is_symlink(link) && link.filename() != "subsystem" &&
-                 lies_below(resolved(link), device);
-        }))
-      trees.push_back(resolved(subsystem));
-  }
-  return trees;
-}
-
-std::vector<std::string> class_members(const Environment& environment, std::string_view class_name,
-                                       const std::vector<fs::path>& trees) {
-  std::vector<std::string> names;
-  for (const auto& entry : entries(environment.path(fmt::format("/sys/class/{}", class_name)))) {
-    const fs::path target = resolved(entry);
-    if (std::any_of(trees.begin(), trees.end(),
-                    [&](const fs::path& tree) { return lies_below(target, tree); }))
-      names.push_back(entry.filename());
-  }
-  return names;
-}
 
 // Spaces, tabs, newlines and backslashes stand as \ooo in mountinfo and swaps.
 std::string unescape(const std::string& text) {
@@ -151,17 +102,15 @@ std::vector<std::string> block_reasons(const Environment& environment, const Blo
 }  // namespace
 
 Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address) {
-  const fs::path device = resolved(environment.path("/sys/bus/pci/devices/" + to_string(address)));
-  if (device.empty())
-    return fail(ErrorClass::NotFound, "no PCI function {} on this host", to_string(address));
-  const auto trees = dependent_trees(environment, device);
+  const auto trees = dependent_trees(environment, address);
+  if (!trees) return tl::unexpected(trees.error());
 
   DeviceUse use;
   const auto mountinfo = environment.read("/proc/self/mountinfo");
   if (!mountinfo) return tl::unexpected(mountinfo.error());
   const auto mounts = parse_mounts(*mountinfo);
   const auto swaps = parse_swaps(environment.read("/proc/swaps").value_or(""));
-  const auto disks = class_members(environment, "block", trees);
+  const auto disks = class_members(environment, "block", *trees);
   for (const auto& name : disks) {
     const BlockDevice block{
         name, first_line(environment.read(fmt::format("/sys/class/block/{}/dev", name)))};
@@ -176,12 +125,26 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
             fmt::format("/dev/{0} is in use: 'lsof /dev/{0}' may say by whom", name));
     }
   }
-  for (const auto& name : class_members(environment, "net", trees)) {
+  for (const auto& name : class_members(environment, "net", *trees)) {
     const auto flags = environment.read(fmt::format("/sys/class/net/{}/flags", name));
     if (flags && (std::strtoul(flags->c_str(), nullptr, 16) & IFF_UP))
       use.interfaces.push_back(name);
   }
   return use;
+}
+
+Result<> check_unused(const Host& host, const PciAddress& address, bool force) {
+  const auto use = find_device_use(host.environment, address);
+  if (!use) return tl::unexpected(use.error());
+  if (!use->block.empty() && !force) {
+    const size_t more = use->block.size() - 1;
+    return fail(ErrorClass::State, "{}{}, or use --force and lose what is not written",
+                use->block.front(), more ? fmt::format(" (and {} more uses)", more) : "");
+  }
+  for (const auto& reason : use->block) host.warn(fmt::format("taken by force: {}", reason));
+  for (const auto& name : use->interfaces)
+    host.warn(fmt::format("network interface {} was up and is gone", name));
+  return {};
 }
 
 }  // namespace pcilend

@@ -21,4 +21,9 @@ struct DeviceUse {
 // function and of whatever hangs below it.
 Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address);
 
+struct Host;
+
+// Refuses to take storage that is in use, unless by force; warns of networks that go.
+Result<> check_unused(const Host& host, const PciAddress& address, bool force);
+
 }  // namespace pcilend

@@ -35,18 +35,19 @@ Result<> check_peer(Session& session, uint32_t node) {
               node);
 }
 
-// Refuses to take storage that is in use; tells about networks that go.
-Result<> check_unused(Session& session, const PciAddress& address, bool force) {
-  const auto use = find_device_use(session.environment, address);
-  if (!use) return tl::unexpected(use.error());
-  if (!use->block.empty() && !force) {
-    const size_t more = use->block.size() - 1;
-    return fail(ErrorClass::State, "{}{}, or use --force and lose what is not written",
-                use->block.front(), more ? fmt::format(" (and {} more uses)", more) : "");
+// A pin ends links that do not agree with it, and with them all that goes over them.
+Result<> check_pin(Session& session, uint32_t node, const std::string& adapter) {
+  const auto links = session.client.links();
+  if (!links) return tl::unexpected(links.error());
+  for (const auto& link : *links) {
+    const bool agrees =
+        link.adapter == adapter ? link.peer == node : link.peer != node || link.pinned == node;
+    if (!agrees && link.leases.value_or(0) > 0)
+      return fail(ErrorClass::State,
+                  "functions go over adapter {}, whose link to node {} this pin ends: "
+                  "return them first, or use --force",
+                  link.adapter, link.peer.value_or(0));
   }
-  for (const auto& reason : use->block) session.warn(fmt::format("taken by force: {}", reason));
-  for (const auto& name : use->interfaces)
-    session.warn(fmt::format("network interface {} was up and is gone", name));
   return {};
 }
 
@@ -55,8 +56,12 @@ Result<> check_unused(Session& session, const PciAddress& address, bool force) {
 Result<Answer> command_connect(Session& session, const Options& options) {
   const auto node = parse_node_id(options.targets.front());
   if (!node) return tl::unexpected(node.error());
-  if (!options.force) PCILEND_TRY(check_peer(session, *node));
-  return nothing(session.client.connect(*node), fmt::format("node {}", *node));
+  const auto adapter = adapter_of(options);
+  if (!adapter) return tl::unexpected(adapter.error());
+  // One that is pinned may be kept out by somebody else in its place.
+  if (!options.force && adapter->empty()) PCILEND_TRY(check_peer(session, *node));
+  if (!options.force && !adapter->empty()) PCILEND_TRY(check_pin(session, *node, *adapter));
+  return nothing(session.client.connect(*node, *adapter), fmt::format("node {}", *node));
 }
 
 Result<Answer> command_disconnect(Session& session, const Options& options) {

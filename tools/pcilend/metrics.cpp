@@ -113,6 +113,9 @@ void write_links(Writer& out, const std::vector<Link>& links) {
              each_link(links, &Link::bad_messages));
   out.family("link_timeouts", "counter", "", "Requests without an answer.",
              each_link(links, &Link::timeouts));
+  std::vector<Sample> leases;
+  for (const auto& link : links) leases.push_back({link_labels(link), link.leases.value_or(0)});
+  out.family("link_leases", "gauge", "", "Functions borrowed and lent over a link.", leases);
   out.family("link_downs", "counter", "", "Times a link was lost.", each_link(links, &Link::downs));
   out.family("aperture_size_bytes", "gauge", "bytes", "Size of the ranges of the aperture.",
              each_region(links, [](const Region& r) { return std::optional(r.size); }));
@@ -152,6 +155,8 @@ void write_counters(Writer& out, const Counters& counters) {
   out.counter("leases_lost", "Leases of this host that ended without its doing.", counters.lost);
   out.counter("interrupts_relayed", "Interrupts that this host relayed to borrowers.",
               counters.relayed);
+  out.counter("strangers_refused", "Peers refused, as their node is known elsewhere.",
+              counters.strangers);
 }
 
 }  // namespace

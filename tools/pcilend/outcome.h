@@ -14,9 +14,16 @@ inline Result<Answer> nothing(Result<> done, std::string_view thing) {
 inline Result<Answer> one_function(Session& session, Result<Function> function,
                                    std::string_view thing) {
   if (!function) return tl::unexpected(std::move(function).error().in(thing));
-  const auto node = session.client.node();
-  if (!node) return tl::unexpected(node.error());
+  auto node = session.client.node();
+  if (!node) return tl::unexpected(after_change(std::move(node).error()).in(thing));
   return FunctionsAnswer{{std::move(*function)}, node->id};
+}
+
+// `which` has been changed.
+inline Result<Answer> changed_function(Session& session, const auto& which) {
+  auto function = session.client.function(which);
+  if (!function) function = tl::unexpected(after_change(std::move(function).error()));
+  return one_function(session, std::move(function), to_string(which));
 }
 
 inline constexpr size_t kLabelBytes = 63;  // PCILEND_A_LABEL

@@ -92,20 +92,40 @@ Finding check_client(const Environment& environment, const std::string& adapter)
                       adapter, client)};
 }
 
+// Adapters without an IOMMU are used because somebody wants that.
+bool is_direct(const Environment& environment) {
+  return trimmed(environment.read("/sys/module/pcilend/parameters/direct")) == "Y";
+}
+
+Finding direct_finding(const std::string& subject, const std::string& why) {
+  return {
+      Level::Note, subject,
+      fmt::format("{}: its peer reaches all memory and all interrupts of this host, as direct=1 "
+                  "of pcilend allows",
+                  why),
+      ""};
+}
+
 Finding check_translation(const Environment& environment, const std::string& adapter) {
   const std::string subject = "adapter " + adapter;
   const std::string group =
       link_target(environment, fmt::format("{}/{}/iommu_group", kPciDevices, adapter));
+  if (group.empty() && is_direct(environment))
+    return direct_finding(subject, "no IOMMU is in front of it");
   if (group.empty())
     return {Level::Wrong, subject, "no IOMMU is in front of it: a peer would reach all memory",
             "switch the IOMMU on in the firmware's setup, and boot with intel_iommu=on on Intel "
-            "hosts"};
+            "hosts; or load pcilend with direct=1 to allow that"};
   const std::string type =
       trimmed(environment.read(fmt::format("/sys/kernel/iommu_groups/{}/type", group)));
-  if (type == "identity")
-    return {Level::Wrong, subject,
-            fmt::format("its IOMMU group {} passes addresses through (type identity)", group),
-            "boot without iommu=pt and iommu.passthrough=1"};
+  if (type == "identity") {
+    const auto why =
+        fmt::format("its IOMMU group {} passes addresses through (type identity)", group);
+    if (is_direct(environment)) return direct_finding(subject, why);
+    return {Level::Wrong, subject, why,
+            "boot without iommu=pt and iommu.passthrough=1; or load pcilend with direct=1 to let "
+            "peers reach all memory"};
+  }
   return {Level::Ok, subject, fmt::format("IOMMU group {} translates (type {})", group, type), ""};
 }
 
@@ -119,7 +139,8 @@ Finding check_module(const Environment& environment) {
 Finding check_iommu(const Environment& environment) {
   const auto units = names_in(environment, "/sys/class/iommu");
   if (units.empty())
-    return {Level::Wrong, "IOMMU", "there is none, or it is off",
+    return {is_direct(environment) ? Level::Note : Level::Wrong, "IOMMU",
+            "there is none, or it is off: VMs can't borrow here",
             "switch it on in the firmware's setup, and boot with intel_iommu=on on Intel hosts"};
   return {Level::Ok, "IOMMU", fmt::format("{}", fmt::join(units, ", ")), ""};
 }
@@ -151,8 +172,15 @@ std::vector<Finding> check_platform(const Environment& environment) {
   return findings;
 }
 
-std::vector<Finding> check_virtualization(const Environment& environment, bool offered) {
+std::vector<Finding> check_frontends(const Environment& environment, bool offered) {
   std::vector<Finding> findings;
+  if (environment.exists("/sys/module/pcilend_shadow")) {
+    findings.push_back({Level::Ok, "this host", "frontend shadow is loaded", ""});
+  } else {
+    findings.push_back({offered ? Level::Wrong : Level::Note, "this host",
+                        "frontend shadow is not loaded: its own drivers can't use what it borrows",
+                        "modprobe pcilend_shadow"});
+  }
   if (environment.exists("/sys/module/pcilend_mdev")) {
     findings.push_back({Level::Ok, "VMs", "frontend mdev is loaded", ""});
   } else {

@@ -13,8 +13,8 @@ namespace pcilend {
 // pcilend.ko, the IOMMU, the NTB adapters.
 std::vector<Finding> check_platform(const Environment& environment);
 
-// What VMs of this host need to borrow; `offered`: peers offer functions to it.
-std::vector<Finding> check_virtualization(const Environment& environment, bool offered);
+// What this host and its VMs need to borrow; `offered`: peers offer functions to it.
+std::vector<Finding> check_frontends(const Environment& environment, bool offered);
 
 // Reset methods of a function and memory that firmware reserved for it; nothing if all is well.
 std::vector<Finding> check_device(const Environment& environment, const PciAddress& address);

@@ -29,8 +29,9 @@ std::string bar_name(unsigned index) {
 }
 
 std::string bar_text(const ConfigBar& bar) {
-  if (bar.io) return fmt::format("I/O ports at {:x}", bar.address);
-  return fmt::format("memory at {:x}, {}-bit{}", bar.address, bar.bits64 ? 64 : 32,
+  const std::string at = bar.address ? fmt::format("at {:x}", bar.address) : "not assigned";
+  if (bar.io) return fmt::format("I/O ports {}", at);
+  return fmt::format("memory {}, {}-bit{}", at, bar.bits64 ? 64 : 32,
                      bar.prefetchable ? ", prefetchable" : "");
 }
 

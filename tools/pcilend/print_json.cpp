@@ -23,6 +23,18 @@ struct JsonPrinter {
     return Json{{"functions", json_list(answer.functions, *columns, names)}};
   }
 
+  Result<Json> operator()(const AppearedAnswer& answer) const {
+    Json disks = Json::array();
+    for (const auto& disk : answer.devices.disks)
+      disks.push_back({{"name", disk.name},
+                       {"controller", disk.controller.empty() ? Json() : Json(disk.controller)},
+                       {"bytes", disk.bytes}});
+    return Json{
+        {"functions", json_list(std::vector<Function>{answer.function}, function_columns(), names)},
+        {"disks", std::move(disks)},
+        {"interfaces", answer.devices.interfaces}};
+  }
+
   Result<Json> operator()(const LinksAnswer& answer) const {
     const auto columns = select_columns(link_columns(), options.columns);
     if (!columns) return tl::unexpected(columns.error());

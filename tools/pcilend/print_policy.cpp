@@ -39,7 +39,8 @@ std::string describe(const policy::Step& step) {
     case Action::Find:
       return "find " + (step.uuid ? to_string(*step.uuid) : bdf);
     case Action::Connect:
-      return fmt::format("connect node {}", step.node);
+      return fmt::format("connect node {}{}", step.node,
+                         step.adapter ? " and pin it to " + to_string(*step.adapter) : "");
     case Action::Add:
       return fmt::format("add {}{}", bdf, step.id ? " as " + to_string(*step.id) : "");
     case Action::Label:
@@ -94,6 +95,7 @@ Json policy_json(const RestoreAnswer& answer) {
     steps.push_back({{"action", name_of(step.action)},
                      {"outcome", name_of(step.outcome)},
                      {"node", step.action == Action::Connect ? Json(step.node) : Json()},
+                     {"adapter", text_or_null(step.adapter)},
                      {"bdf", text_or_null(step.address)},
                      {"uuid", text_or_null(step.uuid)},
                      {"id", text_or_null(step.id)},

@@ -27,6 +27,8 @@ std::string cell(const Json& value) {
     for (const auto& part : value) {
       if (!part.is_object()) {
         parts.push_back(cell(part));
+      } else if (part.contains("bdf")) {  // functions of its set
+        parts.push_back(fmt::format("{}:{}", cell(part.at("bdf")), cell(part.at("state"))));
       } else {  // BARs, windows, regions
         const auto& name = part.contains("index") ? part.at("index") : part.at("kind");
         parts.push_back(fmt::format("{}:{}", cell(name), part.at("size").dump()));
@@ -76,6 +78,15 @@ std::string reservation_text(const Function& f, uint32_t this_node) {
   return text;
 }
 
+// The path in use, and those there are.
+std::string paths_text(const Function& f) {
+  std::vector<std::string> parts;
+  if (!f.adapter.empty()) parts.push_back(f.adapter + " (in use)");
+  for (const auto& path : f.paths)
+    if (path != f.adapter) parts.push_back(path);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::string details(const Function& f, const PciNames& names, uint32_t this_node) {
   std::vector<std::vector<std::string>> rows;
   const auto row = [&](std::string_view key, std::string value) {
@@ -90,8 +101,15 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   row("ids", fmt::format("{:04x}:{:04x}, subsystem {:04x}:{:04x}, class {:06x}, revision {:02x}",
                          f.vendor, f.device, f.subsystem_vendor, f.subsystem_device,
                          f.class_revision >> 8, f.class_revision & 0xff));
-  if (!f.driver.empty()) row("driver", fmt::format("{} on the lender", f.driver));
+  if (!f.driver.empty())
+    row("driver",
+        fmt::format("{} on {}", f.driver, f.lender == this_node ? "the lender" : "this host"));
   if (f.group) row("IOMMU group", fmt::format("{}", *f.group));
+  for (const auto& member : f.members)
+    row("lent with", fmt::format("{}, {}", member.bdf,
+                                 member.id ? fmt::format("{}, {}", to_string(*member.id),
+                                                         function_state_name(member.state))
+                                           : "not added"));
   if (f.allowed)
     row("seen by",
         f.allowed->empty() ? "no node" : fmt::format("nodes {}", fmt::join(*f.allowed, ", ")));
@@ -102,6 +120,7 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
                     f.lease ? fmt::format(", lease {}", *f.lease) : ""));
   if (f.lease_ms) row("lease", fmt::format("ends after {} of silence", seconds_text(*f.lease_ms)));
   if (f.recall_ms) row("wanted back", fmt::format("in {}", seconds_text(*f.recall_ms)));
+  if (!f.adapter.empty() || !f.paths.empty()) row("paths", paths_text(f));
   if (!f.frontend.empty()) row("frontend", f.frontend);
   if (!f.owner.empty()) row("owner", f.owner);
   if (!f.virtual_address.empty()) row("virtual function", f.virtual_address);
@@ -152,10 +171,15 @@ std::string details(const Link& link) {
   row("state",
       std::string(link_state_name(link.state)) + (link.reason.empty() ? "" : ": " + link.reason));
   if (link.peer) row("peer", fmt::format("node {}", *link.peer));
+  if (link.pinned) row("pinned", fmt::format("to node {}: no other is let in", *link.pinned));
   if (!link.driver.empty()) row("driver", link.driver);
+  if (link.direct)
+    row("direct", "no IOMMU: the peer reaches all memory and all interrupts of this host");
   row("connected", connected_text(link));
   if (link.lease_ms)
-    row("leases", fmt::format("end after {} of silence", seconds_text(*link.lease_ms)));
+    row("leases", fmt::format("{}end after {} of silence",
+                              link.leases ? fmt::format("{}, ", *link.leases) : "",
+                              seconds_text(*link.lease_ms)));
   row("messages", fmt::format("{} sent, {} received, {} bad, {} without answer", link.tx_messages,
                               link.rx_messages, link.bad_messages, link.timeouts));
   row("times lost", std::to_string(link.downs));
@@ -194,6 +218,16 @@ struct TextPrinter {
         text += (text.empty() ? "" : "\n") + details(function, names, answer.this_node);
       }
     }
+    return text;
+  }
+
+  Result<std::string> operator()(const AppearedAnswer& answer) const {
+    std::string text = function_line(answer.function, names, answer.this_node) + "\n";
+    for (const auto& disk : answer.devices.disks)
+      text += fmt::format("{}/dev/{} {}\n",
+                          disk.controller.empty() ? "" : fmt::format("{}: ", disk.controller),
+                          disk.name, size_text(disk.bytes));
+    for (const auto& name : answer.devices.interfaces) text += name + "\n";
     return text;
   }
 

@@ -26,10 +26,12 @@ struct Options {
   bool verbose = false;
   bool force = false;
   bool cancel = false;
+  bool wait = false;
   bool emulated = false;
   bool hex = false;
   std::string frontend;
   std::string owner;
+  std::string adapter;
   std::string label;
   std::string slot;    // lspci's -s
   std::string device;  // lspci's -d, or an address

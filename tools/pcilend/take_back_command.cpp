@@ -92,7 +92,7 @@ Result<Answer> command_unavailable(Session& session, const Options& options) {
   if (options.grace) return one_function(session, recall(session, *local, *options.grace), name);
   const auto done = session.client.make_unavailable(local->address, options.force);
   if (!done) return nothing(done, name);
-  return one_function(session, session.client.function(local->address), name);
+  return changed_function(session, local->address);
 }
 
 }  // namespace pcilend

@@ -103,4 +103,14 @@ Result<PciAddress> find_local_address(Session& session, std::string_view text) {
   return parse_pci_address(function->bdf);
 }
 
+Result<std::string> adapter_of(const Options& options) {
+  if (options.adapter.empty()) return std::string();
+  const auto address = parse_pci_address(options.adapter);
+  if (!address) {
+    Error error = address.error();
+    return tl::unexpected(std::move(error).in("--adapter"));
+  }
+  return to_string(*address);
+}
+
 }  // namespace pcilend

@@ -29,4 +29,7 @@ struct LocalFunction {
 };
 Result<LocalFunction> find_added(Session& session, std::string_view text);
 
+// What --adapter names, as the kernel writes addresses; empty if it was not given.
+Result<std::string> adapter_of(const Options& options);
+
 }  // namespace pcilend

@@ -49,6 +49,8 @@ std::string function_line(const Function& f, const PciNames& names, uint32_t thi
   std::string text = fmt::format("{} [{}]", function_title(f, names), function_state_name(f.state));
   if (f.borrower) text += fmt::format(" by {}", node_text(*f.borrower, this_node));
   if (!f.owner.empty()) text += fmt::format(" for {}", f.owner);
+  if (!f.frontend.empty()) text += fmt::format(" through {}", f.frontend);
+  if (!f.virtual_address.empty()) text += fmt::format(" at {}", f.virtual_address);
   if (!f.reason.empty()) text += fmt::format(": {}", f.reason);
   if (f.recall_ms) text += fmt::format(", wanted back in {}", seconds_text(*f.recall_ms));
   if (f.reserved_node)

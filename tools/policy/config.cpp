@@ -19,8 +19,9 @@ constexpr size_t kFileBytes = 1 << 20;
 constexpr size_t kLabelBytes = 63;  // PCILEND_A_LABEL
 constexpr std::string_view kAll = "all";
 
-constexpr std::array<std::string_view, 4> kFileKeys{"$schema", "connections", "functions",
+constexpr std::array<std::string_view, 5> kFileKeys{"$schema", "connections", "pins", "functions",
                                                     "filters"};
+constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
 constexpr std::array<std::string_view, 8> kFunctionKeys{"uuid",  "bdf",   "device", "id",
                                                         "state", "label", "allow",  "force"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
@@ -35,6 +36,21 @@ Result<> take(const JsonValue& object, std::string_view key, Read read, T* value
   auto got = read(*found);
   if (!got) return tl::unexpected(std::move(got).error());
   *value = std::move(*got);
+  return {};
+}
+
+// The elements of an optional list of `key`, each read by `read`.
+template <class T, class Read>
+Result<> read_each(const JsonValue& object, std::string_view key, Read read, std::vector<T>* all) {
+  const auto found = object.find(key);
+  if (!found) return {};
+  const auto list = found->list(key);
+  if (!list) return tl::unexpected(list.error());
+  for (const auto& element : *list) {
+    auto value = read(element);
+    if (!value) return tl::unexpected(std::move(value).error());
+    all->push_back(std::move(*value));
+  }
   return {};
 }
 
@@ -103,6 +119,21 @@ Result<DeviceIds> parse_device_ids(const std::string& text) {
     return fail(ErrorClass::Usage, "'{}' is not VENDOR:DEVICE in hex, as 'lspci -n' prints them",
                 text);
   return ids;
+}
+
+Result<Pin> read_pin(const JsonValue& value) {
+  PCILEND_TRY(value.check_keys(kPinKeys));
+  std::optional<PciAddress> adapter;
+  Pin pin;
+  pin.place = value.place();
+  PCILEND_TRY(take(
+      value, "adapter", [](const JsonValue& v) { return read_parsed(v, parse_pci_address); },
+      &adapter));
+  PCILEND_TRY(take(value, "node", read_node, &pin.node));
+  if (!adapter) return value.fail("no 'adapter': say which, as 'pcilend link' prints it");
+  if (!pin.node) return value.fail("no 'node': say which one is behind the adapter");
+  pin.adapter = *adapter;
+  return pin;
 }
 
 Result<FunctionEntry> read_function(const JsonValue& value) {
@@ -181,6 +212,18 @@ bool same_function(const FunctionEntry& a, const FunctionEntry& b) {
   return a.address && b.address && *a.address == *b.address;
 }
 
+// One file has an adapter once.
+Result<> check_pins(const std::vector<Pin>& pins) {
+  for (size_t i = 0; i < pins.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (pins[i].adapter == pins[j].adapter)
+        return fail(ErrorClass::Usage, "{}: the same adapter as {}: remove one", pins[i].place,
+                    pins[j].place);
+    }
+  }
+  return {};
+}
+
 // One file has a function once.
 Result<> check_functions(const std::vector<FunctionEntry>& functions) {
   for (size_t i = 0; i < functions.size(); ++i) {
@@ -208,6 +251,10 @@ void merge(Config&& more, Config* into) {
   for (const uint32_t node : more.connections) {
     const auto at = std::lower_bound(into->connections.begin(), into->connections.end(), node);
     if (at == into->connections.end() || *at != node) into->connections.insert(at, node);
+  }
+  for (auto& pin : more.pins) {
+    std::erase_if(into->pins, [&](const Pin& old) { return old.adapter == pin.adapter; });
+    into->pins.push_back(std::move(pin));
   }
   for (auto& entry : more.functions) {
     std::erase_if(into->functions,
@@ -288,17 +335,11 @@ Result<Config> parse_config(const std::string& name, std::string_view text) {
 
   Config config;
   PCILEND_TRY(take(top, "connections", read_nodes, &config.connections));
-  if (const auto functions = top.find("functions")) {
-    const auto list = functions->list("functions");
-    if (!list) return tl::unexpected(list.error());
-    for (const auto& element : *list) {
-      auto entry = read_function(element);
-      if (!entry) return tl::unexpected(std::move(entry).error());
-      config.functions.push_back(std::move(*entry));
-    }
-  }
+  PCILEND_TRY(read_each(top, "pins", read_pin, &config.pins));
+  PCILEND_TRY(read_each(top, "functions", read_function, &config.functions));
   if (const auto filters = top.find("filters"))
     PCILEND_TRY(read_filters(*filters, name, &config.filters));
+  PCILEND_TRY(check_pins(config.pins));
   PCILEND_TRY(check_functions(config.functions));
   PCILEND_TRY(check_ids(config.functions));
   return config;
@@ -322,6 +363,8 @@ Result<Config> load_config(const Environment& environment) {
 std::string format_config(const Config& config) {
   ordered_json json = ordered_json::object();
   if (!config.connections.empty()) json["connections"] = config.connections;
+  for (const auto& pin : config.pins)
+    json["pins"].push_back({{"adapter", to_string(pin.adapter)}, {"node", pin.node}});
   for (const auto& entry : config.functions) json["functions"].push_back(function_json(entry));
   for (const auto& filter : config.filters)
     json["filters"][std::string(name_of(filter.kind))].push_back(filter_json(filter));
@@ -336,8 +379,8 @@ SchemaKeys schema_keys() {
   const auto list = [](const auto& keys) {
     return std::vector<std::string_view>(keys.begin(), keys.end());
   };
-  return {list(kFileKeys), list(kFunctionKeys), list(kFiltersKeys), list(kFilterKeys),
-          list(kStates)};
+  return {list(kFileKeys),    list(kPinKeys),    list(kFunctionKeys),
+          list(kFiltersKeys), list(kFilterKeys), list(kStates)};
 }
 
 }  // namespace pcilend::policy

@@ -74,7 +74,7 @@ Result<json> parse_json(std::string_view name, std::string_view text) {
 }
 
 tl::unexpected<Error> JsonValue::fail(std::string_view what) const {
-  return pcilend::fail(ErrorClass::Usage, "{}: {}", place(), what);
+  return pcilend::fail(ErrorClass::Usage, "{}: {}", place(), printable(std::string(what)));
 }
 
 std::string JsonValue::place() const {

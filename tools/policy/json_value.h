@@ -22,7 +22,7 @@ class JsonValue {
   JsonValue(const nlohmann::json& json, const std::string& file)
       : JsonValue(json, file, std::string()) {}
 
-  // "FILE: functions[2].state: WHAT"
+  // "FILE: functions[2].state: WHAT", on one line.
   [[nodiscard]] tl::unexpected<Error> fail(std::string_view what) const;
   // "FILE: functions[2].state", for errors that turn up later.
   [[nodiscard]] std::string place() const;

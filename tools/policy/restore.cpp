@@ -31,7 +31,8 @@ class Restore {
  public:
   Restore(const Host& host, bool dry_run) : host_(host), dry_run_(dry_run) {}
 
-  Result<> connect(const std::vector<uint32_t>& nodes);
+  // Nodes that have a pin are connected by it, or not at all.
+  Result<> connect(const Config& config);
   // Added, labelled and allowed; false if it is to be left at that.
   bool show(const Goal& goal);
   void change_state(const Goal& goal);
@@ -67,12 +68,26 @@ bool Restore::carry_out(Step& step, Do change) {
   return done.has_value();
 }
 
-Result<> Restore::connect(const std::vector<uint32_t>& nodes) {
+Result<> Restore::connect(const Config& config) {
   const auto links = host_.client.links();
   if (!links) return tl::unexpected(links.error());
-  for (const uint32_t node : nodes) {
+  for (const auto& pin : config.pins) {
+    const std::string adapter = to_string(pin.adapter);
     if (std::any_of(links->begin(), links->end(),
-                    [&](const Link& l) { return l.peer == node && l.connected; }))
+                    [&](const Link& l) { return l.adapter == adapter && l.pinned == pin.node; }))
+      continue;
+    Step& step = steps.emplace_back();
+    step.action = Action::Connect;
+    step.node = pin.node;
+    step.adapter = pin.adapter;
+    step.place = pin.place;
+    carry_out(step, [&] { return host_.client.connect(pin.node, adapter); });
+  }
+  for (const uint32_t node : config.connections) {
+    if (std::any_of(links->begin(), links->end(),
+                    [&](const Link& l) { return l.peer == node && l.connected; }) ||
+        std::any_of(config.pins.begin(), config.pins.end(),
+                    [&](const Pin& pin) { return pin.node == node; }))
       continue;
     Step& step = steps.emplace_back();
     step.action = Action::Connect;
@@ -202,7 +217,7 @@ Result<std::vector<Step>> restore(const Host& host, const Config& config,
   auto plan = make_plan(host, config, options);
   if (!plan) return tl::unexpected(std::move(plan).error());
   Restore restore(host, options.dry_run);
-  if (!options.device && !options.only) PCILEND_TRY(restore.connect(config.connections));
+  if (!options.device && !options.only) PCILEND_TRY(restore.connect(config));
   restore.steps.insert(restore.steps.end(), plan->missing.begin(), plan->missing.end());
   std::erase_if(plan->goals, [&](const Goal& goal) { return !restore.show(goal); });
   for (const auto& goal : plan->goals) restore.change_state(goal);
@@ -218,8 +233,17 @@ Result<Config> present_state(Client& client, const Config& configured) {
   if (!functions) return tl::unexpected(functions.error());
 
   Config state;
-  for (const auto& link : *links)
+  for (const auto& link : *links) {
     if (link.peer && link.connected) state.connections.push_back(*link.peer);
+    if (!link.pinned) continue;
+    state.connections.push_back(*link.pinned);
+    if (const auto adapter = parse_pci_address(link.adapter))
+      state.pins.push_back({*adapter, *link.pinned, ""});
+  }
+  for (const auto& pin : configured.pins)
+    if (std::none_of(links->begin(), links->end(),
+                     [&](const Link& l) { return l.adapter == to_string(pin.adapter); }))
+      state.pins.push_back(pin);
   for (const uint32_t known : configured.connections)
     if (std::none_of(links->begin(), links->end(), [&](const Link& l) { return l.peer == known; }))
       state.connections.push_back(known);

@@ -43,6 +43,18 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
   // All that name a function begin with its id; most name a lease next.
   u32 id_and_lease[2];
   std::memcpy(id_and_lease, slot + sizeof(pcilend_msg_header), sizeof(id_and_lease));
+  if (type == PCILEND_MSG_HELLO) {
+    const auto m = Body<pcilend_msg_hello>(slot);
+    Demand(m.windows >= 1 && m.windows <= PCILEND_WIRE_WINDOWS, "windows");
+    Demand(m.interrupt_window < PCILEND_WIRE_WINDOWS, "a window");
+    Demand((m.hole | m.dma_limit) % PCILEND_PAGE == 0, "pages");
+    return;
+  }
+  if (type == PCILEND_MSG_VOUCH) {
+    const auto m = Body<pcilend_msg_vouch>(slot);
+    Demand(m.asker != 0 && m.asked != 0, "boot ids");
+    return;
+  }
   if (type != PCILEND_MSG_CONNECTED && type != PCILEND_MSG_SYNC) {
     Demand(pcilend_id_valid(id_and_lease[0]), "a valid id");
   }

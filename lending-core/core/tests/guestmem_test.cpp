@@ -494,7 +494,8 @@ TEST_F(Guest, HotpluggedMemoryGetsASegment) {
   settle();
   expect_all_mapped();
   EXPECT_EQ(memory_->segments, 4u);
-  EXPECT_FALSE(memory_->segment[3].mirrored);
+  const pcilend_guest_segment& last = memory_->segment[3];
+  EXPECT_EQ(pcilend_guestmem_iova(memory_.get(), last.start + kPage), last.iova + kPage);
 }
 
 TEST_F(Guest, HolesInASegmentAreFoundAgain) {

@@ -3,7 +3,10 @@
 
 #include "pcilend/vconfig.h"
 #include "pcilend/resolve.h"
+#include "pcilend/set.h"
+#include "pcilend/mappings.h"
 #include "pcilend/range.h"
+#include "pcilend/path.h"
 #include "pcilend/layout.h"
 #include "pcilend/lease.h"
 #include "pcilend/identity.h"

@@ -75,6 +75,28 @@ Plan Checked(const Link& link) {
   return plan;
 }
 
+TEST(Layout, WithoutIommuTheDmaAreaHasAllMemory) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.self.memory_end = 1536 * M;
+  const Plan fits = Make(link.self, link.peer);
+  ASSERT_EQ(fits.error, 0) << fits.why;
+  EXPECT_EQ(fits.layout.dma_limit, 2 * G);
+  EXPECT_EQ(fits.layout.slots.size, 0u);
+  EXPECT_EQ(fits.layout.degraded, static_cast<u32>(PCILEND_DEGRADED_NO_GUESTS));
+
+  link.self.memory_end = 2 * G;
+  EXPECT_EQ(Make(link.self, link.peer).error, 0);
+  link.self.memory_end = 2 * G + 4 * K;
+  EXPECT_EQ(Make(link.self, link.peer).error, -ENOSPC);
+  link.self.memory_end = 1536 * M;
+  link.peer.hole = 1 * G;
+  const Plan refused = Make(link.self, link.peer);
+  EXPECT_EQ(refused.error, -ENOSPC);
+  EXPECT_NE(refused.why.find("the first 1024 MiB of memory, and this host has memory up to 1536"),
+            std::string::npos)
+      << refused.why;
+}
+
 TEST(Layout, TheLabs) {
   const Plan plan = Checked(ntb_rules::Amd({64 * G, 16 * G}));
   ASSERT_EQ(plan.error, 0);
@@ -341,5 +363,42 @@ TEST_P(LayoutProperty, SoundAndMonotonic) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LayoutProperty, ::testing::Range<u64>(1, 17));
+
+// A plan made without knowing the peer, and what the peer then says.
+TEST(Layout, ReachedByThePeer) {
+  const u64 gib = 1ULL << 30;
+  pcilend_layout_host self = {};
+  self.windows = 2;
+  self.window[0] = {64 * gib, 64 * gib, 4096, 1, 0};
+  self.window[1] = {16 * gib, 16 * gib, 4096, 1, 0};
+  pcilend_layout_host peer = {};
+  pcilend_layout layout;
+  char why[PCILEND_LAYOUT_TEXT_BYTES] = "";
+  ASSERT_EQ(pcilend_layout_plan(&self, &peer, &layout, why, sizeof(why)), 0) << why;
+
+  peer.windows = 2;
+  peer.window[0].size = 64 * gib;
+  peer.window[1].size = 16 * gib;
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), 0) << why;
+  peer.hole = 0x80000000;
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), 0) << why;
+
+  peer.hole = 0x60000000;
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), -ERANGE);
+  EXPECT_STREQ(why,
+               "the last 524288 KiB of the DMA area are in the peer's PCI hole at 0x60000000: "
+               "the area has to end there");
+  ASSERT_EQ(pcilend_layout_plan(&self, &peer, &layout, why, sizeof(why)), 0) << why;
+  EXPECT_EQ(layout.dma_limit, 0x60000000u);
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), 0) << why;
+
+  peer.window[1].size = 8 * gib;
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), -ERANGE);
+  EXPECT_STREQ(why,
+               "the peer does not see the last 8388608 KiB of memory window 1: give both NTB "
+               "adapters windows of the same size");
+  peer.windows = 1;
+  EXPECT_EQ(pcilend_layout_reached(&layout, &peer, why, sizeof(why)), -ERANGE);
+}
 
 }  // namespace

@@ -45,6 +45,7 @@ inline pcilend_msg_function Function() {
   function.bar[6] = {0x10000, 0};
   std::memcpy(function.label, "rack 4", 6);
   function.reserved_node = 8;
+  function.set = 15;
   return function;
 }
 
@@ -64,6 +65,19 @@ inline pcilend_msg_config Config() {
   config.offset = 0x40;
   config.length = 4;
   return config;
+}
+
+inline pcilend_msg_hello Hello() {
+  pcilend_msg_hello hello = {};
+  hello.version = PCILEND_WIRE_VERSION;
+  hello.lease_ms = PCILEND_LEASE_MS_DEFAULT;
+  hello.interrupt_offset = 0xfee00000;
+  hello.hole = 0x80000000;
+  hello.dma_limit = 0x80000000;
+  hello.windows = 2;
+  hello.window[0] = 0x1000000000;
+  hello.window[1] = 0x400000000;
+  return hello;
 }
 
 template <typename Payload>
@@ -112,8 +126,12 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_CONFIG_WRITE, true),
       MakeEmpty(PCILEND_MSG_SYNC, false),
       MakeEmpty(PCILEND_MSG_SYNC, true),
+      Make(PCILEND_MSG_HELLO, false, Hello()),
+      MakeEmpty(PCILEND_MSG_HELLO, true),
       Make(PCILEND_MSG_RESERVE, false, pcilend_msg_reserve{0x40001, 8, {}, 60000}),
       MakeEmpty(PCILEND_MSG_RESERVE, true),
+      Make(PCILEND_MSG_VOUCH, false, pcilend_msg_vouch{kBoot + 1, kBoot + 2}),
+      MakeEmpty(PCILEND_MSG_VOUCH, true),
   };
 }
 

@@ -75,7 +75,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 16u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 18u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -83,7 +83,7 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 6 && answer == 0) || (type >= 16 && type <= 25);
+      const bool known = (type >= 1 && type <= 6 && answer == 0) || (type >= 16 && type <= 27);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -100,7 +100,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
       {"unknown type", [](auto& h) { h.type = 7; }},
-      {"unknown type", [](auto& h) { h.type = 26; }},
+      {"unknown type", [](auto& h) { h.type = 28; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -118,7 +118,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
     Slot slot = sample.slot;
     Header(slot).status = PCILEND_STATUS_BUSY;
     EXPECT_EQ(Check(slot), sample.answer ? "" : "status outside an answer");
-    Header(slot).status = 12;
+    Header(slot).status = 16;
     EXPECT_EQ(Check(slot), sample.answer ? "unknown status" : "status outside an answer");
     slot = sample.slot;
     Header(slot).request = Header(slot).request == 0 ? 1 : 0;
@@ -273,6 +273,36 @@ TEST(Wire, LeaseRequests) {
   EXPECT_EQ(master([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
+TEST(Wire, Hello) {
+  const auto check = [](const std::function<void(pcilend_msg_hello&)>& change) {
+    return CheckChanged<pcilend_msg_hello>(PCILEND_MSG_HELLO, false, change);
+  };
+  EXPECT_EQ(check([](auto& m) { m.hole = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.needs = 1; }), "") << "the receiver knows what it knows";
+  EXPECT_EQ(check([](auto& m) { m.lease_ms = PCILEND_LEASE_MS_MIN - 1; }),
+            "lease time out of range");
+  EXPECT_EQ(check([](auto& m) { m.windows = 0; }), "impossible window");
+  EXPECT_EQ(check([](auto& m) { m.windows = PCILEND_WIRE_WINDOWS + 1; }), "impossible window");
+  EXPECT_EQ(check([](auto& m) { m.interrupt_window = PCILEND_WIRE_WINDOWS; }), "impossible window");
+  EXPECT_EQ(check([](auto& m) { m.interrupt_offset = 0xfee01000; }),
+            "interrupts not 1 MiB aligned");
+  const char* unaligned = "PCI hole or DMA area not page aligned";
+  EXPECT_EQ(check([](auto& m) { m.hole = 0x80000001; }), unaligned);
+  EXPECT_EQ(check([](auto& m) { m.dma_limit = 0x7fffffff; }), unaligned);
+  EXPECT_EQ(check([](auto& m) { m.dma_limit = 0; }), unaligned);
+  EXPECT_EQ(check([](auto& m) { m.window[2] = 0x1000; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
+}
+
+TEST(Wire, Vouch) {
+  const auto check = [](const std::function<void(pcilend_msg_vouch&)>& change) {
+    return CheckChanged<pcilend_msg_vouch>(PCILEND_MSG_VOUCH, false, change);
+  };
+  EXPECT_EQ(check([](auto& m) { m.asker = m.asked; }), "") << "the receiver's to judge";
+  EXPECT_EQ(check([](auto& m) { m.asker = 0; }), "boot id 0");
+  EXPECT_EQ(check([](auto& m) { m.asked = 0; }), "boot id 0");
+}
+
 TEST(Wire, Borrow) {
   const auto check = [](const std::function<void(pcilend_msg_borrow&)>& change) {
     return CheckChanged<pcilend_msg_borrow>(PCILEND_MSG_BORROW, false, change);
@@ -384,8 +414,9 @@ TEST(Wire, FlippedBits) {
 }
 
 TEST(Status, ErrnoBothWays) {
-  const std::vector<int> errors = {0,       -EPROTO, -ENODEV, -EAGAIN,  -EBUSY, -ESTALE,
-                                   -ERANGE, -ENOSPC, -EIO,    -EUCLEAN, -EBUSY, -EACCES};
+  const std::vector<int> errors = {0,       -EPROTO, -ENODEV,   -EAGAIN,  -EBUSY, -ESTALE,
+                                   -ERANGE, -ENOSPC, -EIO,      -EUCLEAN, -EBUSY, -EACCES,
+                                   -EXDEV,  -EUSERS, -ENOTUNIQ, -EMLINK};
   std::set<std::string> names;
   for (u16 status = 0; status < errors.size(); ++status) {
     EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
@@ -396,7 +427,7 @@ TEST(Status, ErrnoBothWays) {
   }
   EXPECT_EQ(names.size(), errors.size());
   EXPECT_EQ(names.count("unknown"), 0u);
-  for (const u16 status : {12, 255, 0xffff}) {
+  for (const u16 status : {16, 255, 0xffff}) {
     EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
     EXPECT_STREQ(pcilend_status_name(status), "unknown");
   }

@@ -40,9 +40,15 @@ struct pcilend_remote {
  * @name: as given to BORROW: "mdev", "shadow"
  * @driver_override: name of the pci_driver that alone may bind the virtual function, or NULL to
  *	let its ordinary driver bind
+ * @guests: uses guest slots and pcilend_aperture(), which there are with an IOMMU only
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
+ * @prepare: a lease was granted, the virtual function is not made yet: map what its driver needs
+ *	from the start. May sleep. May be NULL. An error ends the lease, and the borrow.
+ * @found: the PCI core has made a struct pci_dev for the virtual function, at borrow or when
+ *	somebody has removed it and scanned its bus again; no driver is bound. May sleep; called
+ *	with pci_lock_rescan_remove(). May be NULL.
  * @lost: the lease of a function this frontend uses is over and was not returned: stop using
  *	BARs (they read all-ones), release what is held, call pcilend_return(). May sleep; called
  *	from a work item without locks.
@@ -58,8 +64,11 @@ struct pcilend_frontend {
 	const char *name;
 	const char *driver_override;
 	struct module *owner;
+	bool guests;
 	int (*added)(struct pcilend_remote *remote);
 	void (*removed)(struct pcilend_remote *remote);
+	int (*prepare)(struct pcilend_remote *remote);
+	void (*found)(struct pcilend_remote *remote, struct pci_dev *virtual);
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
 	void (*was_reset)(struct pcilend_remote *remote);
 	void (*recalled)(struct pcilend_remote *remote);
@@ -77,18 +86,21 @@ int pcilend_remote_set_data(struct pcilend_remote *remote, struct pcilend_fronte
 /**
  * pcilend_borrow - get a lease on a remote function and make its virtual function
  * @owner: who asks, for people and for pcilend_return(); at most PCILEND_OWNER_BYTES - 1 bytes
+ * @adapter: PCI address of the NTB of this host that the lease shall go over; NULL: the one with
+ *	the fewest leases
  *
  * On success the lender has the function in a private IOMMU domain with bus mastering off, its
  * BARs are reachable through the memory window, and a virtual function (struct pci_dev on a
  * virtual root bus) exists and is bound as @frontend->driver_override says.
  *
  * Process context, may sleep for up to PCILEND_REQUEST_MS a step. Takes the remote's lock.
- * Return: 0; -EALREADY if this owner and frontend hold it already; -EBUSY, -EAGAIN, -ENODEV,
+ * Return: 0; -EALREADY if this owner and frontend hold it already; -ENOTCONN if it is not offered
+ * over @adapter; -EBUSY, -EAGAIN, -ENODEV,
  * -ETIMEDOUT, -EUCLEAN, -ENOSPC … as pcilend_status_to_errno(). @why (NULL allowed) is set to a
  * constant sentence for people on failure.
  */
 int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
-		   const char *owner, const char **why);
+		   const char *owner, const char *adapter, const char **why);
 
 /**
  * pcilend_return - give a function back
@@ -101,12 +113,19 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 int pcilend_return(struct pcilend_remote *remote, const char *owner);
 
 /**
- * The virtual function of the current lease, with a reference (pci_dev_put()), or NULL.
+ * The virtual function of the current lease, with a reference (pci_dev_put()), or NULL if there is
+ * none, or somebody has removed it by hand.
  * Its drvdata belongs to the bound driver.
  */
 struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote);
 /* The remote function behind a virtual function; valid while a driver is bound to it. */
 struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *virtual);
+/*
+ * The lender has reset the function, and its configuration registers here don't tell: MSI and bus
+ * mastering are set anew as these have them. Return: as pcilend_virtual_settle(). May sleep; valid
+ * while a driver is bound.
+ */
+int pcilend_virtual_restart(struct pci_dev *virtual);
 /*
  * Waits until what config writes to a virtual function ask of the hardware (bus mastering, MSI,
  * reset) is done. Return: 0, or what went wrong since it was last called. May sleep; valid while
@@ -156,6 +175,25 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
  */
 int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova);
 void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size);
+/*
+ * For functions of one set (pcilend_set()) over one link: @remote uses a slot that @from has, too.
+ * Each of them puts it; the last one frees it. Return: 0, -ENOENT, -ENOMEM, or -EXDEV: not over
+ * one link.
+ */
+int pcilend_slot_share(struct pcilend_remote *remote, struct pcilend_remote *from, u64 iova,
+		       u64 size);
+
+/*
+ * Number of the set that the function is lent in: functions of that lender with the same number
+ * must be mapped alike (pcilend_map() is refused with -EUSERS otherwise). 0: it is lent by itself.
+ */
+u32 pcilend_set(struct pcilend_remote *remote);
+
+/*
+ * Where the DMA API of the NTB maps: [@iova, +@size) of this host's aperture. The whole of it is
+ * the same for all functions behind one adapter.
+ */
+void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
 
 /* IOMMU domain of the NTB towards this function's lender; valid while the lease is held. */
 struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote);

@@ -125,6 +125,7 @@ class Host : public LenderPort, public BorrowerPort {
     boot_ += 2;
     work_.clear();
     reactions_.clear();
+    for (u32 p = 0; p < kPeers; ++p) LinkDown(p);
     lender_->Boot();
     borrower_->Boot(boot_);
     for (u32 p = 0; p < kPeers; ++p) {

@@ -61,7 +61,12 @@ Result<> need_up(Node& node) {
   if (!node.up())
     return fail(ErrorClass::State,
                 "the link is not up: 'join' first, and see 'pcilend link' there");
-  node.ask(PCILEND_MSG_SYNC, nullptr, 2s);
+  // The victim answers so until it has let this node in, if it does.
+  while (Clock::now() < end) {
+    const auto answer = node.ask(PCILEND_MSG_SYNC, nullptr, 2s);
+    if (!answer || answer->status != PCILEND_STATUS_UNAVAILABLE) break;
+    rest(node, 20ms);
+  }
   node.take_tally();
   return {};
 }
@@ -103,7 +108,7 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
 Result<Report> join(Node& node, milliseconds, uint32_t value) {
   node.join(value != 0 ? static_cast<uint16_t>(value) : node.number());
   Report report;
-  if (const auto up = need_up(node); !up) report.numbers["up"] = 0;
+  report.numbers["up"] = need_up(node) ? 1 : 0;
   return finish(node, report);
 }
 

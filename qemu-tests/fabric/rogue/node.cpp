@@ -22,6 +22,7 @@ constexpr auto kLookWhenUp = 200ms;
 constexpr auto kBeat = std::chrono::milliseconds(PCILEND_HEARTBEAT_MS);
 constexpr auto kLate = std::chrono::milliseconds(PCILEND_REQUEST_MS + 1000);
 constexpr uint64_t kBar0 = 16 << 10;
+constexpr uint64_t kInterruptBus = 0xfee00000;
 constexpr uint64_t kBar2 = 1 << 20;
 // The secondary side reads these, and writes the first ones; the primary the other way round.
 constexpr unsigned kUpperScratchpads = 8;
@@ -100,6 +101,20 @@ void Node::greet() {
   port_.ring(1 << PCILEND_DOORBELL_KICK);
 }
 
+// A link is up only when both have said it.
+void Node::say_hello() {
+  pcilend_msg_hello hello{};
+  hello.version = PCILEND_WIRE_VERSION;
+  hello.lease_ms = PCILEND_LEASE_MS_MAX;
+  hello.interrupt_offset = kInterruptBus;
+  hello.dma_limit = kAreaBus + (1 << 20);
+  hello.windows = 2;
+  hello.window[0] = 64ull << 30;
+  hello.window[1] = 16ull << 30;
+  if (++next_request_ == 0) ++next_request_;
+  outbox_.push_front(make(PCILEND_MSG_HELLO, false, PCILEND_STATUS_OK, next_request_, &hello));
+}
+
 bool Node::up() const {
   return joined_ && peer_.boot != 0 && peer_.seen == static_cast<uint32_t>(boot_) &&
          shown<u64>(offsetof(pcilend_wire_area, writer_boot)) == peer_.boot;
@@ -122,6 +137,7 @@ void Node::look_at_peer() {
   if (other_life) {
     head_ = tail_ = 0;
     seen_.clear();
+    say_hello();
   }
   if (other_life || !up()) greet();
 }
@@ -263,6 +279,7 @@ void Node::take(const Slot& slot, uint32_t sequence) {
   const auto& header = *reinterpret_cast<const pcilend_msg_header*>(slot.data());
   const u8* payload = slot.data() + sizeof header;
   if ((header.flags & PCILEND_MSG_FLAG_ANSWER) != 0) {
+    if (header.type == PCILEND_MSG_HELLO) return;
     Answer answer{header.status, {}};
     std::memcpy(answer.payload.data(), payload, answer.payload.size());
     answers_[header.request] = answer;
@@ -405,6 +422,10 @@ void Node::serve(const pcilend_msg_header& header, const void* payload) {
 }
 
 void Node::answer(uint16_t type, uint32_t number, const void* payload) {
+  if (type == PCILEND_MSG_HELLO) {
+    outbox_.push_back(make(type, true, PCILEND_STATUS_OK, number, payload));
+    return;
+  }
   const bool other = manner_ == Manner::WrongType && type != PCILEND_MSG_SYNC;
   const uint16_t told =
       other ? uint16_t{type == PCILEND_MSG_RETURN ? PCILEND_MSG_RESET : PCILEND_MSG_RETURN} : type;

@@ -143,6 +143,7 @@ class Node {
   template <class T>
   [[nodiscard]] T shown(size_t offset) const;
   void look_at_peer();
+  void say_hello();
   void beat();
   void place(Slot slot);
   void announce();

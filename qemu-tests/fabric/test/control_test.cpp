@@ -41,6 +41,24 @@ class ControlTest : public test::FabricLab {
   }
 };
 
+TEST_F(ControlTest, APathIsChangedAloneOrWithTheOthers) {
+  make(2, {.paths = 2});
+  const auto enabled = [&] {
+    return std::vector{fabric->link(0, 1, 0).enabled, fabric->link(0, 1, 1).enabled};
+  };
+  json request = {{"op", "link"}, {"a", "host2"}, {"b", "host1"}, {"path", 2}, {"state", "down"}};
+  EXPECT_EQ(ask(request)["ok"], true);
+  EXPECT_THAT(enabled(), testing::ElementsAre(true, false));
+  request.erase("path");
+  EXPECT_EQ(ask(request)["ok"], true);
+  EXPECT_THAT(enabled(), testing::ElementsAre(false, false));
+  request["path"] = 3;
+  EXPECT_EQ(error_of(request), "no path 3: each pair of hosts has 2");
+  const json status = ask({{"op", "status"}});
+  EXPECT_EQ(status["links"][1]["path"], 2);
+  EXPECT_EQ(status["adapters"].size(), 4u);
+}
+
 TEST_F(ControlTest, WhatIsNoRequestIsRefused) {
   for (const char* line : {"", "{", "[]", "null", "1", "\"status\"", "\xff\xfe", "{\"op\":}"})
     EXPECT_EQ(ask_line(line)["ok"], false) << line;
@@ -61,6 +79,7 @@ TEST_F(ControlTest, StatusTellsHostsLinksAndAdapters) {
   EXPECT_EQ(status["links"].size(), 3u);
   EXPECT_EQ(status["links"][0], json({{"a", "host1"},
                                       {"b", "host2"},
+                                      {"path", 1},
                                       {"enabled", true},
                                       {"up", true},
                                       {"delay_ms", 5},
@@ -153,7 +172,7 @@ TEST_F(ControlTest, AResetForgetsEveryCountOfAnAdapter) {
   const json after = ask({{"op", "counters"}})["adapters"];
   for (const json& adapter : after) {
     for (const auto& [name, count] : adapter.items()) {
-      if (count.is_number()) {
+      if (count.is_number() && name != "path") {
         EXPECT_EQ(count, 0) << name;
       }
     }

@@ -44,20 +44,20 @@ void FabricLab::TearDown() {
   hosts_.clear();
 }
 
-Host& FabricLab::connect(size_t a, size_t b) {
+Host& FabricLab::connect(size_t a, size_t b, size_t path) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
   auto host = std::make_unique<Host>(UniqueFd(ends[0]));
-  fabric->attach(fabric->adapter(a - 1, b - 1), UniqueFd(ends[1]));
+  fabric->attach(fabric->adapter(a - 1, b - 1, path - 1), UniqueFd(ends[1]));
   const uint16_t id = host->client.send_version();
-  Host& connected = *(hosts_[{a, b}] = std::move(host));
+  Host& connected = *(hosts_[{a, b, path}] = std::move(host));
   run();
   EXPECT_TRUE(connected.take_reply(Command::Version, id));
   return connected;
 }
 
-Host& FabricLab::boot(size_t a, size_t b, uint64_t window1) {
-  Host& host = connect(a, b);
+Host& FabricLab::boot(size_t a, size_t b, uint64_t window1, size_t path) {
+  Host& host = connect(a, b, path);
   const uint16_t id = host.client.send_map(Host::kRamBus, Host::kRamSize, host.ram.fd());
   put<uint16_t>(host, kRegionConfig, PCI_COMMAND, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
   set_translation(host, 0, Host::kRamBus, Host::kRamSize);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,11 +48,12 @@ class FabricLab : public testing::Test {
   void TearDown() override;
 
   // Connects host `a`'s adapter towards `b` (numbers from 1, as in names) and negotiates.
-  Host& connect(size_t a, size_t b);
+  Host& connect(size_t a, size_t b, size_t path = 1);
   // As connect(); then maps its RAM, sets bus master and opens window 0 onto kRamBus, window 1 onto
   // bus address `window1`.
-  Host& boot(size_t a, size_t b, uint64_t window1 = 0xfe000000);
-  Host& host(size_t a, size_t b) { return *hosts_.at({a, b}); }
+  Host& boot(size_t a, size_t b, uint64_t window1 = 0xfe000000, size_t path = 1);
+  Host& host(size_t a, size_t b) { return *hosts_.at({a, b, 1}); }
+  Host& path_host(size_t a, size_t b, size_t path) { return *hosts_.at({a, b, path}); }
   void power_off(size_t a, size_t b);
 
   // Lets the fabric run until nothing moves.
@@ -88,13 +90,14 @@ class FabricLab : public testing::Test {
   std::optional<uint64_t> answer_of(Host& host, uint16_t id);
 
   uint64_t lost_reads(size_t from, size_t to, Loss loss) {
-    return fabric->path(from - 1, to - 1).lost_reads[static_cast<size_t>(loss)];
+    return fabric->traffic(fabric->adapter(from - 1, to - 1)).lost_reads[static_cast<size_t>(loss)];
   }
   uint64_t lost_writes(size_t from, size_t to, Loss loss) {
-    return fabric->path(from - 1, to - 1).lost_writes[static_cast<size_t>(loss)];
+    return fabric->traffic(fabric->adapter(from - 1, to - 1))
+        .lost_writes[static_cast<size_t>(loss)];
   }
   const Traffic& traffic(size_t from, size_t to, Target target) {
-    return fabric->path(from - 1, to - 1).traffic[static_cast<size_t>(target)];
+    return fabric->traffic(fabric->adapter(from - 1, to - 1)).traffic[static_cast<size_t>(target)];
   }
   bool logged(std::string_view text) const;
 
@@ -102,7 +105,7 @@ class FabricLab : public testing::Test {
   std::vector<std::string> lines;
   std::unique_ptr<Log> log;
   std::unique_ptr<Fabric> fabric;
-  std::map<std::pair<size_t, size_t>, std::unique_ptr<Host>> hosts_;
+  std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<Host>> hosts_;
 };
 
 }  // namespace pcilend::fabric::test

@@ -96,6 +96,37 @@ TEST_F(LinkTest, UnloadingRingsTheLastDoorbellAndHidesReady) {
   EXPECT_EQ(take_event(*a), kUp);
 }
 
+TEST_F(LinkTest, PathsOfAPairAreLinksOfTheirOwn) {
+  make(2, {.paths = 2});
+  for (const size_t path : {1, 2}) {
+    boot(1, 2, 0xfe000000, path);
+    EXPECT_FALSE(fabric->link(0, 1, path - 1).up);
+    boot(2, 1, 0xfe000000, path);
+    EXPECT_TRUE(fabric->link(0, 1, path - 1).up);
+  }
+  EXPECT_EQ(fabric->adapter(0, 1).name(), "host1-host2");
+  EXPECT_EQ(fabric->adapter(1, 0, 1).name(), "host2-host1.2");
+
+  const auto read = [&](size_t path) {
+    Host& from = path_host(1, 2, path);
+    return get(from, kRegionBar2, 0x1000, 4);
+  };
+  put<uint32_t>(path_host(1, 2, 2), kRegionBar2, 0x1000, 0x22222222);
+  EXPECT_EQ(read(2), 0x22222222u);
+  EXPECT_EQ(read(1), 0u) << "another adapter, other memory";
+  const auto writes = [&](size_t path) {
+    return fabric->traffic(fabric->adapter(0, 1, path - 1))
+        .traffic[static_cast<size_t>(Target::Memory)]
+        .writes;
+  };
+  EXPECT_EQ(writes(1), 0u);
+  EXPECT_EQ(writes(2), 1u);
+
+  fabric->set_link(0, 1, false, 1);
+  EXPECT_EQ(read(2), kOnes);
+  EXPECT_EQ(read(1), 0u);
+}
+
 TEST_F(LinkTest, DownAndUpAreEventsOnBothSides) {
   load_drivers();
   fabric->set_link(0, 1, false);
@@ -117,8 +148,30 @@ TEST_F(LinkTest, AFlapIsSeenAsDownThenUp) {
   fabric->set_link(0, 1, false);
   fabric->set_link(0, 1, true);
   EXPECT_EQ(take_event(*a), kDown);
-  EXPECT_EQ(take_event(*a), kUp);
   EXPECT_EQ(take_event(*a), 0u);
+  EXPECT_FALSE(fabric->link(0, 1).up) << "the other driver does not know yet";
+  EXPECT_EQ(take_event(*b), kDown);
+  EXPECT_TRUE(fabric->link(0, 1).up);
+  EXPECT_EQ(take_event(*a), kUp);
+  EXPECT_EQ(take_event(*b), kUp);
+  EXPECT_EQ(take_event(*a), 0u);
+}
+
+TEST_F(LinkTest, ADriverThatDoesNotListenHoldsNobodyUp) {
+  load_drivers();
+  put<uint32_t>(*b, kRegionBar0, reg::kInterruptMask, kDown);
+  fabric->set_link(0, 1, false);
+  fabric->set_link(0, 1, true);
+  EXPECT_EQ(take_event(*a), kDown);
+  EXPECT_TRUE(fabric->link(0, 1).up);
+  fabric->set_link(0, 1, false);
+  put<uint32_t>(*b, kRegionBar0, reg::kInterruptMask, 0);
+  EXPECT_EQ(take_event(*a), kUp);
+  EXPECT_EQ(take_event(*a), kDown);
+  fabric->set_link(0, 1, true);
+  EXPECT_FALSE(fabric->link(0, 1).up);
+  set_ready(*b, false);
+  EXPECT_TRUE(fabric->link(0, 1).up) << "its driver is gone";
 }
 
 TEST_F(LinkTest, WhileItIsDownNothingCrosses) {
@@ -131,6 +184,7 @@ TEST_F(LinkTest, WhileItIsDownNothingCrosses) {
   EXPECT_EQ(get(*b, kRegionBar0, reg::kDoorbellStatus, 2), 0u);
   EXPECT_EQ(lost_reads(1, 2, Loss::LinkDown), 1u);
   EXPECT_EQ(lost_writes(1, 2, Loss::LinkDown), 1u);
+  for (Host* host : {a, b}) EXPECT_EQ(take_event(*host), kDown);
   fabric->set_link(0, 1, true);
   EXPECT_EQ(get(*a, kRegionBar2, 0, 4), 0u) << "translations stay";
 }

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr size_t kBacklog = 256 * 1024;
-constexpr auto kHelloEvery = 500ms;
+constexpr auto kHelloEvery = 100ms;
 
 Error refused(const Refusal& refusal) {
   ErrorClass kind = ErrorClass::Failure;

@@ -16,9 +16,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr uint64_t kTsc = 2596100;
+
 std::vector<std::string> command(const Options& options, int host,
                                  const std::vector<PlacedDevice>& devices = {}) {
-  return qemu_command(options, host, {"/image/qemu", "/image/vmlinuz", "/lab/initrd"},
+  return qemu_command(options, host, {"/image/qemu", "/image/vmlinuz", "/lab/initrd"}, kTsc,
                       Layout("/run/lab"), devices);
 }
 
@@ -69,10 +71,26 @@ TEST(QemuCommand, TheIommuStandsBeforeEveryOtherDevice) {
   }
 }
 
+TEST(QemuCommand, EveryPathToAHostIsAnAdapterAndTheRogueHasOne) {
+  Options options;
+  options.paths = 2;
+  options.rogue = true;
+  const auto words = qemu_command(options, 1, {"q", "k", "i"}, kTsc, Layout("/run/l"), {});
+  const auto adapter = [&](const char* addr, const char* socket) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.find(addr) != std::string::npos && word.find(socket) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(adapter(R"("addr":"4.0")", "/host1-host2.sock"));
+  EXPECT_TRUE(adapter(R"("addr":"5.0")", "/host1-host2.2.sock"));
+  EXPECT_TRUE(adapter(R"("addr":"6.0")", "/host1-host3.sock"));
+  EXPECT_FALSE(adapter(R"("addr":"7.0")", ""));
+}
+
 TEST(QemuCommand, CommasInPathsAreDoubled) {
   Options options;
   options.hosts = 1;
-  const auto words = qemu_command(options, 1, {"q", "k", "i"}, Layout("/run/a,b"), {});
+  const auto words = qemu_command(options, 1, {"q", "k", "i"}, kTsc, Layout("/run/a,b"), {});
   EXPECT_THAT(words, Contains("file=/run/a,,b/host1.root.qcow2,if=none,id=root,format=qcow2,"
                               "cache=unsafe,discard=unmap"));
 }
@@ -83,6 +101,8 @@ TEST(AdapterSlots, FollowThePeers) {
   EXPECT_EQ(adapter_slot(2, 3), 5);
   EXPECT_EQ(adapter_slot(3, 1), 4);
   EXPECT_EQ(adapter_slot(3, 2), 5);
+  EXPECT_EQ(adapter_slot(1, 2, 2, 2), 5);
+  EXPECT_EQ(adapter_slot(2, 3, 1, 2), 6);
   EXPECT_EQ(adapter_slot(1, kMaxHosts), 15);
   EXPECT_EQ(adapter_slot(kMaxHosts, kMaxHosts - 1), 15);
 }

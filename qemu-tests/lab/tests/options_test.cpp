@@ -115,6 +115,13 @@ TEST(LabOptions, AreCheckedAsAWhole) {
   };
   EXPECT_EQ(with([](Options& o) { o.hosts = 0; }), "--hosts 0: a lab has 1 to 13 hosts");
   EXPECT_EQ(with([](Options& o) { o.hosts = 14; }), "--hosts 14: a lab has 1 to 13 hosts");
+  EXPECT_EQ(with([](Options& o) {
+              o.hosts = 7;
+              o.paths = 2;
+              o.rogue = true;
+            }),
+            "--paths 2: 1 to 4, and a host has room for 12 adapters, the rogue's included");
+  EXPECT_EQ(with([](Options& o) { o.paths = 0; }).substr(0, 9), "--paths 0");
   EXPECT_EQ(with([](Options& o) { o.kernel = "6.1"; }),
             "--kernel '6.1': it is 6.12, 6.12-debug or 7.2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_memory("host3:1024")); }),

@@ -63,6 +63,13 @@ TEST(Stat, TheStartTimeIsBehindAnyName) {
     EXPECT_FALSE(parse_start_time(bad)) << bad;
 }
 
+TEST(Stat, AZombieWithThreadsHasNotEnded) {
+  const std::string before = "12 (qemu) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 ";
+  EXPECT_TRUE(has_ended(before + "1 0 4711"));
+  EXPECT_FALSE(has_ended(before + "2 0 4711"));
+  EXPECT_FALSE(has_ended("12 (qemu) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 1 0 4711"));
+}
+
 TEST(PidFile, HasPidAndStartTime) {
   EXPECT_EQ(parse_pid_file("12 4711\n"), (ProcessId{12, 4711}));
   for (const char* bad : {"", "x", "12", "12 ", "12 x", " 12 1"})

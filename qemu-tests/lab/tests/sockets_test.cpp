@@ -128,23 +128,23 @@ TEST(QmpTest, OneProgramAtATime) {
 }
 
 constexpr const char* kCounters = R"({"ok": true, "paths": [
-  {"from": "host1", "to": "host2",
+  {"from": "host1", "to": "host2", "path": 1,
    "memory": {"reads": 8, "writes": 514, "read_bytes": 64, "write_bytes": 4112},
    "bar": {"reads": 0, "writes": 0, "read_bytes": 0, "write_bytes": 0},
    "interrupt": {"reads": 0, "writes": 3, "read_bytes": 0, "write_bytes": 12},
    "all_ones_reads": {"cycle": 0, "timeout": 0, "overflow": 0, "link_down": 2, "unmapped": 1},
    "dropped_writes": {"cycle": 0, "timeout": 0, "overflow": 0, "link_down": 0, "unmapped": 0}},
-  {"from": "host2", "to": "host1",
+  {"from": "host2", "to": "host1", "path": 1,
    "memory": {"reads": 0, "writes": 0, "read_bytes": 0, "write_bytes": 0},
    "bar": {"reads": 24, "writes": 205, "read_bytes": 96, "write_bytes": 820},
    "interrupt": {"reads": 0, "writes": 0, "read_bytes": 0, "write_bytes": 0},
    "all_ones_reads": {"cycle": 0, "timeout": 0, "overflow": 0, "link_down": 0, "unmapped": 0},
    "dropped_writes": {"cycle": 0, "timeout": 0, "overflow": 0, "link_down": 0, "unmapped": 7}}],
  "adapters": [
-  {"host": "host1", "peer": "host2", "registers": 400, "scratchpads": 12, "doorbells": 3,
+  {"host": "host1", "peer": "host2", "path": 1, "registers": 400, "scratchpads": 12, "doorbells": 3,
    "interrupts_raised": 5, "dma_map_messages": 33, "dma_unmap_messages": 2, "posted_depth": 0,
    "posted_peak": 4},
-  {"host": "host2", "peer": "host1", "registers": 401, "scratchpads": 11, "doorbells": 5,
+  {"host": "host2", "peer": "host1", "path": 1, "registers": 401, "scratchpads": 11, "doorbells": 5,
    "interrupts_raised": 3, "dma_map_messages": 30, "dma_unmap_messages": 1, "posted_depth": 0,
    "posted_peak": 9}]})";
 
@@ -164,6 +164,7 @@ TEST(FabricTest, CountersAreReadAndPrinted) {
   EXPECT_EQ(path.all_ones_reads, 3U);
   EXPECT_EQ(counters->path(2, 1).dropped_writes, 7U);
   EXPECT_EQ(counters->path(1, 3).memory.reads, 0U);
+  EXPECT_EQ(counters->path(1, 2, 2).memory.reads, 0U);
   EXPECT_FALSE(counters->json.contains("ok"));
   expect_golden("counters.txt", counters_text(*counters));
 }

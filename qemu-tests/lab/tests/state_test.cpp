@@ -24,6 +24,7 @@ State sample() {
   state.name = "x";
   state.kernel = "6.12";
   state.iommu = Iommu::Amd;
+  state.paths = 2;
   state.bin = "/build/bin";
   state.hosts.push_back({1536,
                          {"qemu", "-m", "1536M"},
@@ -43,7 +44,7 @@ TEST(LabState, WhatItCannotBeIsRefused) {
     nlohmann::json bad = good;
     bad.erase(key);
     EXPECT_FALSE(state_from_json(bad)) << key;
-    bad[key] = 7;
+    bad[key] = nlohmann::json::array({nullptr});
     EXPECT_FALSE(state_from_json(bad)) << key;
   }
   nlohmann::json bad = good;

@@ -166,14 +166,13 @@ TEST_F(ClientTest, ADumpThatChangedIsAskedForAgain) {
   EXPECT_EQ(log_.requests.size(), 3u);
 }
 
-TEST_F(ClientTest, ADumpThatNeverSettlesIsGivenUp) {
+TEST_F(ClientTest, ADumpThatNeverSettlesIsTakenAsItIs) {
   std::deque<Bytes> datagrams;
   for (uint32_t sequence = 2; sequence < 40; ++sequence)
     datagrams.push_back(message(NLMSG_DONE, NLM_F_MULTI | NLM_F_DUMP_INTR, sequence, Bytes(4)));
   auto c = client(datagrams);
-  const auto functions = c->functions();
-  ASSERT_FALSE(functions);
-  EXPECT_THAT(functions.error().message, HasSubstr("try again"));
+  EXPECT_TRUE(c->functions());
+  EXPECT_EQ(log_.requests.size(), 1u + 3u);
 }
 
 TEST_F(ClientTest, AnErrorAtTheEndOfADumpCounts) {
@@ -248,6 +247,14 @@ TEST_F(ClientTest, BorrowSendsIdFrontendAndOwner) {
   EXPECT_EQ(head->nlmsg_flags, NLM_F_REQUEST | NLM_F_ACK);
 }
 
+TEST_F(ClientTest, AnAdapterIsNamedOnlyIfThereIsOne) {
+  auto c = client({acknowledge(2), acknowledge(3)});
+  ASSERT_TRUE(c->connect(8));
+  ASSERT_TRUE(c->connect(8, "0000:00:05.0"));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_ADAPTER), "absent");
+  EXPECT_EQ(text_in_request(2, PCILEND_A_ADAPTER), "0000:00:05.0");
+}
+
 TEST_F(ClientTest, ReturnWithoutOwnerNamesNone) {
   auto c = client({acknowledge(2)});
   ASSERT_TRUE(c->give_back(FunctionId{0x40001}, ""));
@@ -268,6 +275,13 @@ TEST_F(ClientTest, AddSaysWhatTheFunctionIsFromTheStart) {
   EXPECT_EQ(text_in_request(1, PCILEND_A_LABEL), "lab");
   EXPECT_EQ(text_in_request(1, PCILEND_A_ID), "\x01");
   EXPECT_EQ(text_in_request(1, PCILEND_A_NODES), "\x08");
+}
+
+TEST_F(ClientTest, AChangeThatCantBeReadBackIsDone) {
+  auto c = client({acknowledge(2), acknowledge(3, ENOMEM)});
+  const auto added = c->add(PciAddress{0, 0, 5, 0}, {});
+  ASSERT_FALSE(added);
+  EXPECT_EQ(added.error().message, "it is done, but can't be shown: Cannot allocate memory");
 }
 
 TEST_F(ClientTest, NobodyIsNotEverybody) {
@@ -352,7 +366,12 @@ TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
       .u32(PCILEND_FUNCTION_A_RESERVED_MS, 5000)
       .u32(PCILEND_FUNCTION_A_LEASE_MS, 10000)
       .u32(PCILEND_FUNCTION_A_RECALL_MS, 30000)
-      .u32(PCILEND_FUNCTION_A_GROUP, 14);
+      .u32(PCILEND_FUNCTION_A_GROUP, 14)
+      .nest(PCILEND_FUNCTION_A_MEMBER, Attributes()
+                                           .text(PCILEND_MEMBER_A_BDF, "0000:00:05.1")
+                                           .u32(PCILEND_MEMBER_A_ID, 0x40002)
+                                           .u32(PCILEND_MEMBER_A_STATE, PCILEND_FUNCTION_ADDED))
+      .nest(PCILEND_FUNCTION_A_MEMBER, Attributes().text(PCILEND_MEMBER_A_BDF, "0000:00:05.2"));
   auto c = client(
       {join({reply(2, PCILEND_CMD_FUNCTION_GET, Attributes().nest(PCILEND_A_FUNCTION, function)),
              acknowledge(2)})});
@@ -364,6 +383,11 @@ TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
   EXPECT_EQ(f->lease_ms, 10000u);
   EXPECT_EQ(f->recall_ms, 30000u);
   EXPECT_EQ(f->group, 14u);
+  ASSERT_EQ(f->members.size(), 2u);
+  EXPECT_EQ(f->members[0].bdf, "0000:00:05.1");
+  EXPECT_EQ(f->members[0].id, FunctionId{0x40002});
+  EXPECT_EQ(f->members[0].state, PCILEND_FUNCTION_ADDED);
+  EXPECT_EQ(f->members[1].id, std::nullopt);
 }
 
 TEST_F(ClientTest, CountersAndConfigAreDecoded) {

@@ -65,11 +65,14 @@ class FakeClient final : public Client {
     kernel_.on_look();
     return kernel_.functions;
   }
-  Result<Function> function(FunctionId id) override { return copy(kernel_.find(id)); }
+  Result<Function> function(FunctionId id) override {
+    kernel_.on_look();
+    return copy(kernel_.find(id));
+  }
   Result<Function> function(const PciAddress& local) override { return copy(kernel_.find(local)); }
 
-  Result<> connect(uint32_t node) override {
-    PCILEND_TRY(enter(fmt::format("connect {}", node)));
+  Result<> connect(uint32_t node, const std::string& adapter) override {
+    PCILEND_TRY(enter(fmt::format("connect {}{}", node, adapter.empty() ? "" : " at " + adapter)));
     kernel_.connected.insert(node);
     return {};
   }
@@ -165,9 +168,10 @@ class FakeClient final : public Client {
     f->label = text;
     return {};
   }
-  Result<Function> borrow(FunctionId id, std::string_view frontend,
-                          std::string_view owner) override {
-    PCILEND_TRY(enter(fmt::format("borrow {} {} {}", to_string(id), frontend, owner)));
+  Result<Function> borrow(FunctionId id, std::string_view frontend, std::string_view owner,
+                          const std::string& adapter) override {
+    PCILEND_TRY(enter(fmt::format("borrow {} {} {}{}", to_string(id), frontend, owner,
+                                  adapter.empty() ? "" : " over " + adapter)));
     Function* f = kernel_.find(id);
     if (!f) return missing();
     if (f->state != PCILEND_FUNCTION_AVAILABLE && f->owner != owner)
@@ -177,6 +181,8 @@ class FakeClient final : public Client {
     f->lease = 1;
     f->frontend = frontend;
     f->owner = owner;
+    f->adapter = adapter;
+    f->virtual_address = "1e000:00:00.0";
     return *f;
   }
   Result<> give_back(FunctionId id, std::string_view owner) override {
@@ -191,6 +197,7 @@ class FakeClient final : public Client {
     f->lease.reset();
     f->frontend.clear();
     f->owner.clear();
+    f->virtual_address.clear();
     return {};
   }
 

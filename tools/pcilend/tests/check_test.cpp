@@ -21,6 +21,7 @@ class CheckTest : public HostTest {
     HostTest::SetUp();
     fs::create_directories(root_ / "sys/module/pcilend");
     fs::create_directories(root_ / "sys/module/pcilend_mdev");
+    fs::create_directories(root_ / "sys/module/pcilend_shadow");
     fs::create_directories(root_ / "sys/class/iommu/dmar0");
     write("sys/module/pcilend/parameters/unsafe_interrupts", "N\n");
     write("proc/sys/kernel/osrelease", "6.12.1\n");
@@ -99,6 +100,18 @@ TEST_F(CheckTest, WithoutTheModuleThePlatformIsCheckedStill) {
   EXPECT_THAT(found, HasSubstr("iommu=pt"));
 }
 
+TEST_F(CheckTest, WhatIsDirectByChoiceIsNotWrong) {
+  fs::remove_all(root_ / "sys/class/iommu/dmar0");
+  write("sys/kernel/iommu_groups/3/type", "identity\n");
+  EXPECT_THAT(wrong(), HasSubstr("or load pcilend with direct=1"));
+  fs::remove(root_ / (kDevice + "0000:00:04.0/iommu_group"));
+  EXPECT_THAT(wrong(), HasSubstr("or load pcilend with direct=1"));
+  write("sys/module/pcilend/parameters/direct", "Y\n");
+  const Outcome result = run({"check"});
+  EXPECT_EQ(result.status, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("its peer reaches all memory and all interrupts"));
+}
+
 TEST_F(CheckTest, AdaptersNeedADriverAClientAndAnIommu) {
   install("0000:00:06.0");
   write(kDevice + "0000:00:06.0/modalias", "pci:v00001022d0000148Bsv00001022sd0000bc06sc80i00\n");
@@ -155,6 +168,19 @@ TEST_F(CheckTest, QuarantineNamesItsCure) {
   EXPECT_THAT(wrong(), HasSubstr("it does not answer: pcilend release-quarantine 0000:00:05.0"));
 }
 
+TEST_F(CheckTest, ASetIsLentAsAWhole) {
+  kernel_.functions[0].members = {{"0000:00:05.1", FunctionId{0x80003}, PCILEND_FUNCTION_ADDED},
+                                  {"0000:00:05.2", FunctionId{0x80004}, PCILEND_FUNCTION_BORROWED}};
+  kernel_.functions[0].state = PCILEND_FUNCTION_AVAILABLE;
+  const std::string found = wrong();
+  EXPECT_THAT(found,
+              HasSubstr("can't be borrowed before 0000:00:05.1 of its IOMMU group is available: "
+                        "pcilend available 0000:00:05.1"));
+  EXPECT_THAT(found, Not(HasSubstr("0000:00:05.2")));
+  kernel_.functions[0].members[0].state = PCILEND_FUNCTION_AVAILABLE;
+  EXPECT_EQ(run({"check"}).status, 0);
+}
+
 TEST_F(CheckTest, VirtualMachinesNeedFrontendAndHook) {
   fs::remove_all(root_ / "sys/module/pcilend_mdev");
   EXPECT_EQ(run({"check"}).status, 0) << "nothing is offered to this host";
@@ -165,9 +191,34 @@ TEST_F(CheckTest, VirtualMachinesNeedFrontendAndHook) {
   EXPECT_THAT(found, HasSubstr("/etc/libvirt/hooks/qemu.d/pcilend"));
 }
 
+TEST_F(CheckTest, DriversOfThisHostNeedTheirFrontend) {
+  fs::remove_all(root_ / "sys/module/pcilend_shadow");
+  EXPECT_EQ(run({"check"}).status, 0) << "nothing is offered to this host";
+  kernel_.links[0].peer_connected = true;
+  EXPECT_THAT(wrong(), HasSubstr("modprobe pcilend_shadow"));
+}
+
 TEST_F(CheckTest, UnsafeInterruptsAreSaid) {
   write("sys/module/pcilend/parameters/unsafe_interrupts", "Y\n");
   EXPECT_THAT(wrong(), HasSubstr("load pcilend without unsafe_interrupts"));
+}
+
+TEST_F(CheckTest, RouteOfDma) {
+  EXPECT_THAT(run({"check"}).out, HasSubstr("is routed by the root complex, which not every CPU"));
+  write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\n");
+  EXPECT_THAT(run({"check"}).out, HasSubstr("this CPU routes its DMA to adapter 0000:00:04.0"));
+  write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 21\n");
+  EXPECT_THAT(run({"check"}).out, HasSubstr("which not every CPU"));
+}
+
+TEST_F(CheckTest, RouteOfDmaBetweenCpus) {
+  const std::string here = "sys/devices/pci0000:00/0000:00:05.0";
+  const std::string there = "sys/devices/pci0000:80/0000:00:05.0";
+  fs::create_directories((root_ / there).parent_path());
+  fs::rename(root_ / here, root_ / there);
+  symlink(kDevice + "0000:00:05.0", (root_ / there).native());
+  EXPECT_THAT(run({"check"}).out,
+              HasSubstr("its DMA to adapter 0000:00:04.0 goes from pci0000:80 to pci0000:00"));
 }
 
 }  // namespace

@@ -62,6 +62,9 @@ TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
       {{"show"}, "ID"},
       {{"borrow", "40001", "--frontend", "magic"}, "magic"},
       {{"borrow", "40001", "--owner", std::string(64, 'x')}, "63 bytes"},
+      {{"borrow", "40001", "--timeout", "5"}, "give both"},
+      {{"borrow", "40001", "--wait", "--timeout", "0"}, "1 to 3600 seconds"},
+      {{"borrow", "40001", "--wait", "--frontend", "mdev"}, "drivers of this host"},
       {{"vm-xml", "70636c64-1111-8222-8333-00000004000g"}, "UUID"},
       {{"allow", "80001"}, "NODE"},
       {{"allow", "80001", "4", "all"}, "'all' is not a node id"},
@@ -124,6 +127,35 @@ TEST_F(CliTest, ConnectTellsTheKernel) {
   EXPECT_THAT(kernel_.log, ElementsAre("connect 4"));
   EXPECT_EQ(run({"disconnect", "4"}).status, 0);
   EXPECT_THAT(kernel_.log, ElementsAre("connect 4", "disconnect 4"));
+}
+
+TEST_F(CliTest, ConnectPinsANodeToAnAdapterWhoeverIsBehindItNow) {
+  expect_refused({"connect", "--adapter", "first", "12"}, ErrorClass::Usage, "--adapter");
+  EXPECT_EQ(run({"connect", "--adapter", "00:05.0", "12"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("connect 12 at 0000:00:05.0"));
+}
+
+TEST_F(CliTest, APinThatEndsLeasesIsRefusedUnlessForced) {
+  Link link;
+  link.adapter = "0000:00:06.0";
+  link.peer = 12;
+  link.leases = 1;
+  kernel_.links.push_back(link);
+  expect_refused({"connect", "--adapter", "00:05.0", "12"}, ErrorClass::State,
+                 "go over adapter 0000:00:06.0");
+  expect_refused({"connect", "--adapter", "00:06.0", "16"}, ErrorClass::State, "to node 12");
+  EXPECT_EQ(run({"connect", "--adapter", "00:05.0", "16"}).status, 0) << "another node's";
+  EXPECT_EQ(run({"connect", "--adapter", "00:06.0", "12"}).status, 0) << "where it is";
+  kernel_.links.back().pinned = 12;
+  EXPECT_EQ(run({"connect", "--adapter", "00:05.0", "12"}).status, 0) << "its second pin";
+  kernel_.links.back().pinned.reset();
+  EXPECT_EQ(run({"connect", "--force", "--adapter", "00:05.0", "12"}).status, 0);
+}
+
+TEST_F(CliTest, BorrowGoesOverTheAdapterNamed) {
+  expect_refused({"borrow", "--adapter", "fast", "40001"}, ErrorClass::Usage, "--adapter");
+  EXPECT_EQ(run({"borrow", "--owner", "me", "--adapter", "00:05.0", "40001"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow me over 0000:00:05.0"));
 }
 
 TEST_F(CliTest, ANodeThatNoLinkLeadsToIsRefusedUnlessForced) {
@@ -207,8 +239,50 @@ TEST_F(CliTest, BorrowAndReturn) {
   EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 mdev me", "return 40001 me"));
 }
 
+TEST_F(CliTest, ADriverThatDoesNotBindIsNotWaitedForForever) {
+  const auto start = kernel_.clock;
+  const Outcome result = run({"borrow", "--wait", "--timeout", "5", "40001"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(result.err, HasSubstr("no driver has bound to 1e000:00:00.0 in 5 s"));
+  EXPECT_EQ(kernel_.clock - start, std::chrono::seconds(5));
+  EXPECT_THAT(kernel_.log, ElementsAre(HasSubstr("borrow 40001 shadow")));
+}
+
+TEST_F(CliTest, ADriveWithoutADiskIsAWarning) {
+  kernel_.events = {Wake::Lost};
+  kernel_.on_look = [this] { kernel_.functions[0].driver = "nvme"; };
+  const Outcome result = run({"borrow", "--wait", "40001"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("nvme is bound, but nothing has appeared in 30 s"));
+}
+
+TEST_F(CliTest, ALeaseThatIsLostIsNotWaitedFor) {
+  kernel_.events = {Wake::Lost};
+  kernel_.on_look = [this] { kernel_.functions[0].frontend.clear(); };
+  const Outcome result = run({"borrow", "--wait", "40001"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(result.err, HasSubstr("40001 was lost while its driver was waited for"));
+}
+
+TEST_F(CliTest, ADiskInUseIsNotReturned) {
+  const std::string disk = "sys/devices/pci1e000:00/1e000:00:00.0/nvme/nvme0/nvme0n1";
+  ASSERT_EQ(run({"borrow", "--owner", "me", "40001"}).status, 0);
+  kernel_.log.clear();
+  link("sys/bus/pci/devices/1e000:00:00.0", "sys/devices/pci1e000:00/1e000:00:00.0");
+  link("sys/class/block/nvme0n1", disk);
+  write(disk + "/dev", "259:0\n");
+  write("proc/self/mountinfo", "40 22 259:0 / /data rw - ext4 /dev/nvme0n1 rw\n");
+  expect_refused({"return", "--owner", "me", "40001"}, ErrorClass::State,
+                 "/dev/nvme0n1 is mounted on /data: run 'umount /data', or use --force");
+  const Outcome forced = run({"return", "--force", "40001"});
+  EXPECT_EQ(forced.status, 0);
+  EXPECT_THAT(forced.err, HasSubstr("taken by force: /dev/nvme0n1 is mounted"));
+  EXPECT_THAT(kernel_.log, ElementsAre("return 40001 me"));
+}
+
 TEST_F(CliTest, ReturnByForceTakesItFromAnotherOwner) {
   ASSERT_EQ(run({"borrow", "--owner", "me", "40001"}).status, 0);
+  install("1e000:00:00.0");
   EXPECT_EQ(run({"return", "--force", "40001"}).status, 0);
   EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow me", "return 40001 me"));
 }
@@ -248,6 +322,15 @@ TEST_F(CliTest, Reservations) {
   EXPECT_THAT(kernel_.log,
               ElementsAre("reserve 40001 node 12 60000", "reserve 40001 domain " + domain + " 1000",
                           "reserve 40001 0"));
+}
+
+TEST_F(CliTest, WhatIsDoneButCantBeShownIsSaid) {
+  kernel_.on_look = [this] {
+    if (!kernel_.log.empty()) kernel_.functions.clear();
+  };
+  const Outcome reserved = run({"reserve", "40001", "--for", "12", "--ttl", "60"});
+  EXPECT_NE(reserved.status, 0);
+  EXPECT_THAT(reserved.err, HasSubstr("40001: it is done, but can't be shown: "));
 }
 
 TEST_F(CliTest, QuarantineIsReleasedByName) {

@@ -29,6 +29,8 @@ class GoldenTest : public HostTest {
     lent.lease_ms = 10000;
     lent.recall_ms = 11500;
     lent.group = 14;
+    lent.members = {{"0000:00:05.1", FunctionId{0x80003}, PCILEND_FUNCTION_AVAILABLE},
+                    {"0000:00:05.2", std::nullopt, PCILEND_FUNCTION_LOCAL}};
     lent.bars = {{0, 0x20000, 0}, {2, 0x20, kBarIo}, {3, 0x4000, 0}, {6, 0x40000, 0}};
 
     Function in_guest = nvme(0x40002, PCILEND_FUNCTION_BORROWED);
@@ -37,9 +39,19 @@ class GoldenTest : public HostTest {
     in_guest.frontend = "mdev";
     in_guest.owner = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
     in_guest.virtual_address = "1e000:00:00.0";
+    in_guest.adapter = "0000:00:04.0";
+    in_guest.paths = {"0000:00:04.0", "0000:00:06.0"};
     in_guest.guest_bytes = 256u << 20;
     in_guest.guest_map_us = 512345;
     in_guest.bars = {{0, 0x4000, kBarMem64}, {4, 0x123456789000, kBarMem64 | kBarPrefetch}};
+
+    Function here = nvme(0x40004, PCILEND_FUNCTION_BORROWED);
+    here.borrower = 8;
+    here.lease = 3;
+    here.frontend = "shadow";
+    here.owner = "user root";
+    here.virtual_address = "1e001:00:00.0";
+    here.driver = "nvme";
 
     Function elsewhere = nvme(0x40003, PCILEND_FUNCTION_BORROWED);
     elsewhere.borrower = 12;
@@ -55,6 +67,7 @@ class GoldenTest : public HostTest {
     nameless.class_revision = 0xff000001;
     kernel_.functions = {nvme(0x40001, PCILEND_FUNCTION_AVAILABLE),
                          in_guest,
+                         here,
                          elsewhere,
                          lent,
                          reserved,
@@ -83,6 +96,8 @@ class GoldenTest : public HostTest {
     up.hole = 0xc0000000;
     up.peer_hole = 0x80000000;
     up.downs = 1;
+    up.pinned = 4;
+    up.leases = 2;
     Link refused;
     refused.degraded = {"no VM above 1 GiB: enlarge the adapter's BAR 2"};
     refused.index = 1;
@@ -93,6 +108,7 @@ class GoldenTest : public HostTest {
     Link down;
     down.index = 2;
     down.adapter = "0000:00:07.0";
+    down.direct = true;
     kernel_.links = {up, refused, down};
   }
 
@@ -114,6 +130,25 @@ class GoldenTest : public HostTest {
     put(0x100, {0x03, 0x00, 0x01, 0x14, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88});
     put(0x140, {0x42, 0x00, 0x01, 0x00});
     return config;
+  }
+
+  // What nvme makes of a function that is borrowed as 1e000:00:00.0.
+  void make_drive() {
+    kernel_.on_look = [this] {
+      if (Function* const f = kernel_.find(FunctionId{0x40001}); f->borrower) f->driver = "nvme";
+    };
+    Event event;
+    event.kind = PCILEND_EVENT_FUNCTION;
+    event.function = nvme(0x40001, PCILEND_FUNCTION_BORROWED);
+    kernel_.events = {event};
+    const std::string device = "sys/devices/pci0000:00/0000:00:04.0/pci1e000:00/1e000:00:00.0";
+    link("sys/bus/pci/devices/1e000:00:00.0", device);
+    link("sys/class/nvme/nvme1", device + "/nvme/nvme1");
+    link("sys/class/block/nvme1n1", device + "/nvme/nvme1/nvme1n1");
+    write(device + "/nvme/nvme1/nvme1n1/size", "2097152\n");
+    link("sys/class/block/nvme1n1p1", device + "/nvme/nvme1/nvme1n1/nvme1n1p1");
+    write(device + "/nvme/nvme1/nvme1n1/nvme1n1p1/partition", "1\n");
+    link("sys/class/net/enp122880s0", device + "/net/enp122880s0");
   }
 
   std::deque<std::variant<Event, Wake>> changes() {
@@ -172,7 +207,15 @@ TEST_F(GoldenTest, ListWithoutHeadings) {
   expect_golden("list-noheadings.txt", {"list", "-n", "-o", "id,bdf"});
 }
 TEST_F(GoldenTest, Show) {
-  expect_golden("show.txt", {"show", "40002", "80001", "c0001"});
+  expect_golden("show.txt", {"show", "40002", "40004", "80001", "c0001"});
+}
+TEST_F(GoldenTest, BorrowAndWait) {
+  make_drive();
+  expect_golden("borrow-wait.txt", {"borrow", "--wait", "40001"});
+}
+TEST_F(GoldenTest, BorrowAndWaitJson) {
+  make_drive();
+  expect_golden("borrow-wait.json", {"borrow", "--wait", "--json", "40001"});
 }
 TEST_F(GoldenTest, ShowJson) {
   expect_golden("show.json", {"show", "--json", "40002"});
@@ -214,7 +257,8 @@ TEST_F(GoldenTest, Lspci) {
 TEST_F(GoldenTest, LspciOfAllThatCanBeRead) {
   auto config = nic_config();
   config.resize(256);
-  kernel_.emulated_configs = {{0x80001, config}, {0x80002, config}, {0x40002, config}};
+  kernel_.emulated_configs = {
+      {0x80001, config}, {0x80002, config}, {0x40002, config}, {0x40004, config}};
   expect_golden("lspci-hex.txt", {"lspci", "--emulated", "-x"});
 }
 TEST_F(GoldenTest, LspciJson) {

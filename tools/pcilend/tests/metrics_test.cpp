@@ -32,6 +32,7 @@ MetricsAnswer sample() {
   borrowed.borrower = 8;
   metrics.functions = {lent, borrowed};
   metrics.counters.relayed = 17;
+  metrics.counters.strangers = 18;
   return metrics;
 }
 

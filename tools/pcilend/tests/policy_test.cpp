@@ -47,6 +47,7 @@ class PolicyTest : public HostTest {
 
   static constexpr const char* kConfig = R"({
     "connections": [4],
+    "pins": [{"adapter": "0000:00:09.0", "node": 12}],
     "functions": [
       {"bdf": "0000:00:05.0", "device": "1b36:0010", "state": "available", "id": "80007",
        "label": "lab", "allow": [4]},
@@ -66,7 +67,8 @@ TEST_F(PolicyTest, RestoreSaysWhatItDidAndWhatFailed) {
             "pcilend: warning: failed to find 0000:00:07.0: there is no PCI function at this "
             "address (/etc/pcilend/10-lab.json: functions[1])\n");
   expect_golden("restore.json", result);
-  EXPECT_THAT(kernel_.log, ElementsAre("connect 4", "add 0000:00:05.0 as 80007 label lab allow 4",
+  EXPECT_THAT(kernel_.log, ElementsAre("connect 12 at 0000:00:09.0", "connect 4",
+                                       "add 0000:00:05.0 as 80007 label lab allow 4",
                                        "add 0000:00:06.0 as 80001", "available 0000:00:05.0"));
 }
 

@@ -32,6 +32,7 @@ TEST(Config, EveryKeyIsRead) {
   const auto config = parse_config("x.json", R"({
     "$schema": "pcilend.schema.json",
     "connections": [12, 8, 12],
+    "pins": [{"adapter": "3b:00.0", "node": 8}],
     "functions": [
       {"uuid": "70636C64-1111-8222-8333-000000040001", "bdf": "00:10.0", "device": "1B36:0010",
        "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true},
@@ -44,6 +45,10 @@ TEST(Config, EveryKeyIsRead) {
     }})");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(config->connections, ElementsAre(8, 12));
+  ASSERT_EQ(config->pins.size(), 1u);
+  EXPECT_EQ(to_string(config->pins[0].adapter), "0000:3b:00.0");
+  EXPECT_EQ(config->pins[0].node, 8u);
+  EXPECT_EQ(config->pins[0].place, "x.json: pins[0]");
   ASSERT_EQ(config->functions.size(), 2u);
   const FunctionEntry& f = config->functions[0];
   EXPECT_EQ(to_string(*f.uuid), "70636c64-1111-8222-8333-000000040001");
@@ -66,16 +71,28 @@ TEST(Config, EveryKeyIsRead) {
 
 TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"[]", "x.json: [] is not an object with keys $schema, connections, functions, filters"},
+      {"[]",
+       "x.json: [] is not an object with keys $schema, connections, pins, functions, filters"},
       {R"({"function": []})", "x.json: no key 'function': did you mean 'functions'?"},
       {R"({"peers": []})",
-       "x.json: no key 'peers': there are $schema, connections, functions, filters"},
+       "x.json: no key 'peers': there are $schema, connections, pins, functions, filters"},
       {R"({"$schema": 1})", "x.json: $schema: 1 is not text in quotes"},
       {R"({"connections": 8})", "x.json: connections: 8 is not a list of node ids"},
       {R"({"connections": ["8"]})", "x.json: connections[0]: '8' is not a node id"},
       {R"({"connections": [8, 65536]})",
        "x.json: connections[1]: 65536 is not a node id: a number from 1 to 65535"},
       {R"({"connections": [-1]})", "x.json: connections[0]: -1 is not a node id"},
+      {R"({"pins": [{"node": 8}]})",
+       "x.json: pins[0]: no 'adapter': say which, as 'pcilend link' prints it"},
+      {R"({"pins": [{"adapter": "00:04.0"}]})",
+       "x.json: pins[0]: no 'node': say which one is behind the adapter"},
+      {R"({"pins": [{"adapter": "00:04.0", "node": 0}]})",
+       "x.json: pins[0].node: 0 is not a node id: a number from 1 to 65535"},
+      {R"({"pins": [{"adapter": "04", "node": 8}]})",
+       "x.json: pins[0].adapter: '04' is not a PCI address: write it as lspci does (00:05.0 or "
+       "0000:00:05.0)"},
+      {R"({"pins": [{"adapter": "00:04.0", "node": 8}, {"adapter": "0000:00:04.0", "node": 12}]})",
+       "x.json: pins[1]: the same adapter as x.json: pins[0]: remove one"},
       {R"({"functions": {}})", "x.json: functions: {} is not a list of functions"},
       {R"({"functions": [1]})",
        "x.json: functions[0]: 1 is not an object with keys uuid, bdf, device, id, state, label, "
@@ -105,6 +122,9 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
       {R"({"functions": [{"device": "1b36:001g"}]})",
        "x.json: functions[0].device: '1b36:001g' is not VENDOR:DEVICE in hex, as 'lspci -n' prints "
        "them"},
+      {R"({"functions": [{"device": "1b3\ne6:0010"}]})",
+       "x.json: functions[0].device: '1b3?e6:0010' is not VENDOR:DEVICE in hex, as 'lspci -n' "
+       "prints them"},
       {function(R"("id": "4")"),
        "x.json: functions[0].id: '4' is not a function id: ids are hex as 'pcilend list' prints "
        "them (40001)"},
@@ -221,6 +241,7 @@ TEST_F(Files, IdsAreUniqueOverAllFiles) {
 TEST_F(Files, WhatIsWrittenReadsBack) {
   Config config;
   config.connections = {8};
+  config.pins = {{PciAddress{0, 0, 4, 0}, 8, ""}};
   config.functions.push_back({parse_uuid("70636c64-1111-8222-8333-000000040001").value(),
                               PciAddress{0, 0, 16, 0}, DeviceIds{0x1b36, 0x10}, FunctionId{0x40001},
                               true, "lab", Audience{false, {8}}, true, ""});

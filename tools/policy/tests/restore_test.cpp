@@ -119,6 +119,30 @@ TEST_F(RestoreTest, MakesEverythingAsSavedAndThenNothing) {
   }
 }
 
+TEST_F(RestoreTest, APinnedNodeIsConnectedByItsPinsOnly) {
+  Config config;
+  config.connections = {4, 12};
+  config.pins = {{at("0000:00:04.0"), 4, "saved.json: pins[0]"},
+                 {at("0000:00:05.0"), 4, "saved.json: pins[1]"}};
+  kernel_.links[0].adapter = "0000:00:04.0";
+  kernel_.links[0].connected = true;
+  EXPECT_THAT(restored(config),
+              ElementsAre("connect 4 at 0000:00:04.0", "connect 4 at 0000:00:05.0", "connect 12"));
+  EXPECT_EQ(steps_[1].place, "saved.json: pins[1]");
+  kernel_.links[0].pinned = 4;
+  EXPECT_THAT(restored(config), ElementsAre("connect 4 at 0000:00:05.0", "connect 12"));
+
+  kernel_.links.clear();
+  kernel_.refuse = [](const std::string& entry) -> Result<> {
+    if (entry.find(" at ") != std::string::npos)
+      return fail(ErrorClass::NotFound, "no NTB adapter at that address");
+    return {};
+  };
+  EXPECT_THAT(restored(config), ElementsAre("connect 12")) << "not without its pins";
+  EXPECT_THAT(reasons(Outcome::Failed), ElementsAre("connect : no NTB adapter at that address",
+                                                    "connect : no NTB adapter at that address"));
+}
+
 TEST_F(RestoreTest, ADryRunChangesNothing) {
   Config config;
   config.connections = {4};
@@ -329,7 +353,11 @@ TEST_F(RestoreTest, WhatIsSavedIsWhatIsRestored) {
   Link down;
   Link other;
   other.peer = 16;
-  kernel_.links.insert(kernel_.links.end(), {down, other});
+  Link pinned;  // its node is not there now
+  pinned.adapter = "0000:00:05.0";
+  pinned.pinned = 20;
+  kernel_.links.insert(kernel_.links.end(), {down, other, pinned});
+  config.pins = {{at("0000:00:05.0"), 4, ""}, {at("0000:00:09.0"), 24, ""}};
   kernel_.functions[0].state = PCILEND_FUNCTION_BORROWED;
   Function remote;
   remote.lender = 4;
@@ -338,13 +366,14 @@ TEST_F(RestoreTest, WhatIsSavedIsWhatIsRestored) {
   FakeClient client(kernel_);
   const auto state = present_state(client, config);
   ASSERT_TRUE(state) << state.error().message;
-  EXPECT_THAT(state->connections, ElementsAre(4, 12)) << "node 16 is there, and not connected";
+  EXPECT_THAT(state->connections, ElementsAre(4, 12, 20)) << "16 is there, and not connected";
   EXPECT_EQ(format_config(*state), golden("state.json", format_config(*state)));
 
   kernel_.functions.clear();
-  EXPECT_THAT(restored(*state),
-              ElementsAre("connect 12", "add 0000:00:11.0 as 80001 label lab",
-                          "add 0000:00:10.0 as 80002 allow 4,12", "available 0000:00:11.0"));
+  EXPECT_THAT(
+      restored(*state),
+      ElementsAre("connect 24 at 0000:00:09.0", "connect 12", "add 0000:00:11.0 as 80001 label lab",
+                  "add 0000:00:10.0 as 80002 allow 4,12", "available 0000:00:11.0"));
 }
 
 }  // namespace

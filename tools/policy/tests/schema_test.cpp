@@ -33,6 +33,7 @@ TEST(Schema, HasTheKeysThatAreRead) {
   EXPECT_THAT(keys(schema), UnorderedElementsAreArray(expected.file));
   EXPECT_THAT(keys(schema["properties"]["filters"]), UnorderedElementsAreArray(expected.filters));
   const json& definitions = schema["$defs"];
+  EXPECT_THAT(keys(definitions["pin"]), UnorderedElementsAreArray(expected.pin));
   EXPECT_THAT(keys(definitions["function"]), UnorderedElementsAreArray(expected.function));
   EXPECT_THAT(keys(definitions["filter"]), UnorderedElementsAreArray(expected.filter));
   EXPECT_EQ(definitions["function"]["properties"]["state"]["enum"], json(expected.states));
@@ -45,9 +46,9 @@ TEST(Schema, PatternsFit) {
   };
   const json& of = definitions["function"]["properties"];
   EXPECT_TRUE(fits(of["uuid"], "70636c64-1111-8222-8333-000000040001"));
-  EXPECT_TRUE(fits(of["bdf"], "0000:00:1f.7"));
-  EXPECT_TRUE(fits(of["bdf"], "00:10.0"));
-  EXPECT_FALSE(fits(of["bdf"], "00:20.0"));
+  EXPECT_TRUE(fits(definitions["address"], "0000:00:1f.7"));
+  EXPECT_TRUE(fits(definitions["address"], "00:10.0"));
+  EXPECT_FALSE(fits(definitions["address"], "00:20.0"));
   EXPECT_TRUE(fits(of["device"], "1b36:0010"));
   EXPECT_TRUE(fits(of["id"], "40001"));
   EXPECT_TRUE(fits(definitions["label"], "rack 7"));
@@ -56,8 +57,8 @@ TEST(Schema, PatternsFit) {
 TEST(Documentation, NamesEveryKeyAndItsExampleIsRead) {
   const std::string page = file_text("docs/configuration.md");
   const SchemaKeys expected = schema_keys();
-  for (const auto* list :
-       {&expected.file, &expected.function, &expected.filters, &expected.filter, &expected.states})
+  for (const auto* list : {&expected.file, &expected.pin, &expected.function, &expected.filters,
+                           &expected.filter, &expected.states})
     for (const auto key : *list)
       EXPECT_NE(page.find(fmt::format("`{}`", key)), std::string::npos) << key;
   const size_t start = page.find("```json\n") + 8;

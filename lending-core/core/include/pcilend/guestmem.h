@@ -67,7 +67,6 @@ struct pcilend_guest_segment {
 	u64 iova;		/* where start is in the aperture */
 	u64 slot;		/* what slot_get() gave, and asked for */
 	u64 slot_size;
-	bool mirrored;		/* set by the caller: the lender maps it too */
 };
 
 struct pcilend_guestmem_ops {
@@ -146,6 +145,9 @@ void pcilend_guestmem_drop_segments(struct pcilend_guestmem *memory);
  * register access.
  */
 bool pcilend_guestmem_clean(const struct pcilend_guestmem *memory);
+
+/* Where @gpa, which is in a segment, is in the aperture. */
+u64 pcilend_guestmem_iova(const struct pcilend_guestmem *memory, u64 gpa);
 
 /* True if passes found nothing new, and what was unmapped came back or stayed away for long. */
 bool pcilend_guestmem_stable(const struct pcilend_guestmem *memory);

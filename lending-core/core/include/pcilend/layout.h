@@ -57,6 +57,8 @@ struct pcilend_layout_host {
 	struct pcilend_layout_window window[PCILEND_LAYOUT_WINDOWS];
 	u64 hole;	/* start of the lowest PCI hole (MMIO below 4 GiB); 0: not known */
 	u64 iova_end;	/* first address the NTB's IOMMU domain can't translate; 0: none */
+	u64 memory_end;	/* of a host without an IOMMU, whose DMA area is its memory: all of that */
+			/* must be in the area, and there are no slots. 0: there is an IOMMU */
 };
 
 struct pcilend_layout_region {
@@ -108,6 +110,16 @@ struct pcilend_layout {
 int pcilend_layout_plan(const struct pcilend_layout_host *self,
 			const struct pcilend_layout_host *peer, struct pcilend_layout *layout,
 			char *why, size_t why_bytes);
+
+/**
+ * pcilend_layout_reached - can the peer use all of an aperture that was planned?
+ * @peer: windows as it sees them, and its PCI hole; all known
+ * @why: on refusal, a sentence that says what is out of reach and by how much
+ *
+ * Return: 0; -ERANGE if the aperture has to be planned anew, with @peer.
+ */
+int pcilend_layout_reached(const struct pcilend_layout *layout,
+			   const struct pcilend_layout_host *peer, char *why, size_t why_bytes);
 
 /* What one PCILEND_DEGRADED_* bit means to people, and the cure; a constant sentence. */
 const char *pcilend_layout_degraded_text(u32 bit);

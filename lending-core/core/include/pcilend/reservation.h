@@ -33,7 +33,7 @@ struct pcilend_reservation {
 struct pcilend_reserve {
 	u32 node;		/* whom for; 0: not a node */
 	u8 uuid[16];		/* whom for; zeroes: not a domain. Neither: end the reservation */
-	u32 ttl_ms;		/* PCILEND_RESERVE_MS_MIN to PCILEND_RESERVE_MS_MAX, unless it ends */
+	u32 ttl_ms;		/* PCILEND_RESERVE_MS_MIN to _MAX, unless it ends */
 	u32 asker;		/* node; 0: this host's administrator */
 	bool holds_lease;	/* the asker */
 	bool available;		/* the function */

@@ -30,7 +30,8 @@ enum pcilend_spad {
 					/* taken into use, as all state begins anew then */
 	PCILEND_SPAD_BOOT_HIGH = 2,
 	PCILEND_SPAD_NODE = 3,		/* node id, 1 to 65535 */
-	PCILEND_SPAD_AREA_PAGE = 4,	/* offset of the control area in window 0, in 4 KiB pages */
+	PCILEND_SPAD_AREA_PAGE = 4,	/* where the control area is: bits 31 to 28 the window, */
+					/* the rest the offset in it, in 4 KiB pages */
 	PCILEND_SPAD_SEEN_LOW = 5,	/* low half of the boot id of the peer that is mapped: */
 					/* both sides are up when each has seen the other */
 	PCILEND_SPADS = 6,
@@ -78,7 +79,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_LOST = 3,		/* struct pcilend_msg_lease: the lease is over */
 	PCILEND_MSG_CONNECTED = 4,	/* struct pcilend_msg_connected */
 	PCILEND_MSG_RECALL = 5,		/* struct pcilend_msg_recall: please return it */
-	PCILEND_MSG_WAS_RESET = 6,	/* struct pcilend_msg_lease: reset without being asked to, */
+	PCILEND_MSG_WAS_RESET = 6,	/* struct pcilend_msg_lease: reset without being asked, */
 					/* after a loss of the link; bus mastering is off */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
@@ -95,6 +96,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_CONFIG_WRITE = 23,	/* struct pcilend_msg_config with data */
 	PCILEND_MSG_SYNC = 24,		/* no payload: asks for all PCILEND_MSG_FUNCTION notices */
 	PCILEND_MSG_RESERVE = 25,	/* struct pcilend_msg_reserve */
+	PCILEND_MSG_HELLO = 26,		/* struct pcilend_msg_hello: before all others, both ways */
+	PCILEND_MSG_VOUCH = 27,		/* struct pcilend_msg_vouch: is that link yours too? */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -113,9 +116,15 @@ enum pcilend_status {
 	PCILEND_STATUS_QUARANTINED = 9,	/* -EUCLEAN */
 	PCILEND_STATUS_OVERLOAD = 10,	/* -EBUSY: too many requests at once */
 	PCILEND_STATUS_RESERVED = 11,	/* -EACCES: reserved for somebody else */
+	PCILEND_STATUS_SET_INCOMPLETE = 12, /* -EXDEV: others of its set are not available */
+	PCILEND_STATUS_SET_TAKEN = 13,	/* -EUSERS: others of its set are lent to somebody else, */
+					/* or map something else there */
+	PCILEND_STATUS_STRANGER = 14,	/* -ENOTUNIQ: that is not this node */
+	PCILEND_STATUS_SET_ELSEWHERE = 15, /* -EMLINK: others of its set go over another link */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
+#define PCILEND_AREA_WINDOW_SHIFT 28	/* in PCILEND_SPAD_AREA_PAGE */
 
 struct pcilend_msg_header {
 	__le16 type;
@@ -164,6 +173,11 @@ struct pcilend_msg_function {
 	 * domain is not told: its UUID is what the domain is known by.
 	 */
 	__le32 reserved_node;
+	/*
+	 * Functions of this lender with the same number are lent as a set (set.h), and share what
+	 * they map; 0: none but this one.
+	 */
+	__le32 set;
 } __packed;
 
 struct pcilend_msg_id {
@@ -203,13 +217,40 @@ struct pcilend_msg_connected {
 	__le32 connected;	/* 1: the sender offers its functions to the receiver */
 } __packed;
 
+/*
+ * What the sender knows of itself and of the link. Neither side uses the link before it has the
+ * other's, and finds that all of its own aperture that it planned can be reached.
+ */
+struct pcilend_msg_hello {
+	__le32 version;		/* PCILEND_WIRE_VERSION */
+	__le32 needs;		/* features the receiver must know: none yet */
+	__le32 lease_ms;	/* the sender's: PCILEND_LEASE_MS_MIN to _MAX */
+	__le32 interrupt_window; /* the receiver's window behind which the sender's interrupt */
+	__le64 interrupt_offset; /* controller is, and where in it; 1 MiB aligned */
+	__le64 hole;		/* start of the sender's lowest PCI hole; 0: not known */
+	__le64 dma_limit;	/* the sender's DMA area ends here, page aligned */
+	__le32 windows;		/* how many the sender has onto the receiver */
+	__le32 reserved;
+	__le64 window[PCILEND_WIRE_WINDOWS];	/* bytes that it sees through each */
+} __packed;
+
+/*
+ * A peer shows the receiver's node id on another link of the sender's. Is it the receiver? Then the
+ * two see the same boot ids there. Either side may ask before it trusts that link, and answers
+ * before it does.
+ */
+struct pcilend_msg_vouch {
+	__le64 asker;		/* boot id that the sender shows there, not 0 */
+	__le64 asked;		/* and that it sees there, not 0 */
+} __packed;
+
 struct pcilend_msg_borrow {
 	__le32 id;
 	__le32 lease_ms;	/* PCILEND_LEASE_MS_MIN to _MAX */
 	__u8 owner[16];		/* UUID of the domain, or 0 */
 	/*
 	 * Device-side address (1 MiB aligned, below 4 GiB) at which the lender shall let the
-	 * function reach the borrower's interrupt controller, 0xfee00000 behind window 0.
+	 * function reach the borrower's interrupt controller, which is where HELLO said.
 	 * 0: no interrupts; never 0xfee00000, the lender's own.
 	 */
 	__le64 interrupt_alias;
@@ -262,10 +303,12 @@ struct pcilend_msg_config {
 
 static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
 static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
-static_assert(sizeof(struct pcilend_msg_function) == 208, "function notice");
+static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
+static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
+static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");
 
 /*
  * pcilend_wire_check - is this message one that the protocol allows?

@@ -50,14 +50,14 @@ enum pcilend_cmd {
 	PCILEND_CMD_UNSPEC = 0,
 	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
 	PCILEND_CMD_LINK_GET = 2,	/* dump: -> LINK */
-	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID: offer functions to that node */
+	PCILEND_CMD_CONNECT = 3,	/* admin: NODE_ID, ADAPTER (optional): offer functions */
 	PCILEND_CMD_DISCONNECT = 4,	/* admin: NODE_ID; -EBUSY while it borrows */
 	PCILEND_CMD_FUNCTION_GET = 5,	/* dump, or do with ID or BDF: -> FUNCTION */
 	PCILEND_CMD_ADD = 6,		/* admin: BDF; may have ID, LABEL, NODES -> FUNCTION */
 	PCILEND_CMD_REMOVE = 7,		/* admin: BDF */
 	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
-	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF, FORCE; -EBUSY while borrowed, unless forced */
-	PCILEND_CMD_BORROW = 10,	/* admin: ID, FRONTEND, OWNER -> FUNCTION */
+	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF, FORCE; else -EBUSY while borrowed */
+	PCILEND_CMD_BORROW = 10, /* admin: ID, FRONTEND, OWNER, ADAPTER (optional) -> FUNCTION */
 	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (may be left out); 0 if not borrowed */
 	PCILEND_CMD_EVENT = 12,		/* multicast: EVENT and what it says */
 	PCILEND_CMD_ALLOW = 13,		/* admin: BDF, NODES (left out: all connected nodes) */
@@ -98,6 +98,7 @@ enum pcilend_attr {
 	PCILEND_A_CONFIG = 20,		/* binary: 256 or 4096 bytes of configuration space */
 	PCILEND_A_COUNTERS = 21,	/* nest of pcilend_counter_attr */
 	PCILEND_A_AUDIT = 22,		/* nest of pcilend_audit_attr */
+	PCILEND_A_ADAPTER = 23,		/* string: PCI address of an NTB of this host */
 	__PCILEND_A_MAX,
 };
 
@@ -128,6 +129,9 @@ enum pcilend_link_attr {
 	PCILEND_LINK_A_HOLE = 21,	/* u64: start of this host's lowest PCI hole */
 	PCILEND_LINK_A_PEER_HOLE = 22,	/* u64: the peer's; absent until it told */
 	PCILEND_LINK_A_DOWNS = 23,	/* u64: times the link was lost */
+	PCILEND_LINK_A_PINNED = 24,	/* u32: the only node that is let in; absent: any */
+	PCILEND_LINK_A_LEASES = 25,	/* u32: functions borrowed and lent over it */
+	PCILEND_LINK_A_DIRECT = 26,	/* flag: no IOMMU; the peer reaches all memory here */
 	__PCILEND_LINK_A_MAX,
 };
 
@@ -180,7 +184,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_VIRTUAL = 15, /* string: PCI address of the virtual function here */
 	PCILEND_FUNCTION_A_REASON = 16,	/* string: why quarantined */
 	PCILEND_FUNCTION_A_BAR = 17,	/* multi: nest of pcilend_bar_attr */
-	PCILEND_FUNCTION_A_DRIVER = 18,	/* string: driver bound on the lender */
+	PCILEND_FUNCTION_A_DRIVER = 18,	/* string: driver bound on this host */
 	PCILEND_FUNCTION_A_GUEST_BYTES = 19, /* u64: guest memory mapped for it (borrower) */
 	PCILEND_FUNCTION_A_GUEST_MAP_US = 20, /* u64: time the last mapping took (borrower) */
 	PCILEND_FUNCTION_A_RESETS = 21,	/* u32: resets since added (lender) */
@@ -193,7 +197,10 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_RESERVED_MS = 28, /* u32: how long it is still reserved (lender) */
 	PCILEND_FUNCTION_A_LEASE_MS = 29, /* u32: silence that ends the lease (lender) */
 	PCILEND_FUNCTION_A_RECALL_MS = 30, /* u32: time left until it is taken back */
-	PCILEND_FUNCTION_A_GROUP = 31,	/* u32: IOMMU group (lender) */
+	PCILEND_FUNCTION_A_GROUP = 31,	/* u32: IOMMU group; on others than the lender: of a set */
+	PCILEND_FUNCTION_A_MEMBER = 32,	/* multi: nest of pcilend_member_attr (lender) */
+	PCILEND_FUNCTION_A_ADAPTER = 33, /* string: NTB that the lease goes over; absent without */
+	PCILEND_FUNCTION_A_PATH = 34,	/* string, multi: NTBs it can be borrowed over (borrower) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
@@ -210,6 +217,17 @@ enum pcilend_bar_attr {
 
 #define PCILEND_BAR_A_MAX (__PCILEND_BAR_A_MAX - 1)
 
+/* Another function of a function's IOMMU group. */
+enum pcilend_member_attr {
+	PCILEND_MEMBER_A_UNSPEC = 0,
+	PCILEND_MEMBER_A_BDF = 1,	/* string */
+	PCILEND_MEMBER_A_ID = 2,	/* u32; absent unless added */
+	PCILEND_MEMBER_A_STATE = 3,	/* u32: enum pcilend_function_state */
+	__PCILEND_MEMBER_A_MAX,
+};
+
+#define PCILEND_MEMBER_A_MAX (__PCILEND_MEMBER_A_MAX - 1)
+
 /* Counts since pcilend was loaded. */
 enum pcilend_counter_attr {
 	PCILEND_COUNTER_A_UNSPEC = 0,
@@ -219,12 +237,13 @@ enum pcilend_counter_attr {
 	PCILEND_COUNTER_A_REVOKED = 4,	/* u64: leases that this host took back */
 	PCILEND_COUNTER_A_REFUSED = 5,	/* u64: requests of borrowers that were refused */
 	PCILEND_COUNTER_A_RESETS = 6,	/* u64: resets of local functions */
-	PCILEND_COUNTER_A_RESET_FAILURES = 7, /* u64: resets after which a function was quarantined */
+	PCILEND_COUNTER_A_RESET_FAILURES = 7, /* u64: resets that ended in quarantine */
 	PCILEND_COUNTER_A_FAULTS = 8,	/* u64: DMA faults of lent functions */
 	PCILEND_COUNTER_A_BORROWED = 9,	/* u64: functions of peers that this host borrowed */
 	PCILEND_COUNTER_A_LOST = 10,	/* u64: leases of this host that ended without its doing */
 	PCILEND_COUNTER_A_RELAYED = 11,	/* u64: interrupts that this host relayed to borrowers */
 	PCILEND_COUNTER_A_PAD = 12,
+	PCILEND_COUNTER_A_STRANGERS = 13, /* u64: peers refused, as their node is known elsewhere */
 	__PCILEND_COUNTER_A_MAX,
 };
 

@@ -20,6 +20,11 @@ struct AddOptions {
   std::optional<std::vector<uint32_t>> nodes;  // as in Client::allow()
 };
 
+// For what fails after a change: the change is there.
+inline Error after_change(Error error) {
+  return std::move(error).in("it is done, but can't be shown");
+}
+
 // Refusals carry the kernel's own sentence. Changes need CAP_SYS_ADMIN; asking for what is so
 // already succeeds.
 class Client {
@@ -32,7 +37,8 @@ class Client {
   virtual Result<Function> function(FunctionId id) = 0;
   virtual Result<Function> function(const PciAddress& local) = 0;
 
-  virtual Result<> connect(uint32_t node) = 0;
+  // With an adapter (PCI address) the node is pinned to it: it is let in over that only.
+  virtual Result<> connect(uint32_t node, const std::string& adapter = {}) = 0;
   virtual Result<> disconnect(uint32_t node) = 0;
   virtual Result<Function> add(const PciAddress& local, const AddOptions& options = {}) = 0;
   virtual Result<> remove(const PciAddress& local) = 0;
@@ -48,9 +54,10 @@ class Client {
   virtual Result<> allow(const PciAddress& local,
                          const std::optional<std::vector<uint32_t>>& nodes) = 0;
   virtual Result<> label(const PciAddress& local, std::string_view text) = 0;
-  // `frontend`: "mdev" or "shadow"; `owner`: at most 63 bytes, who uses it.
-  virtual Result<Function> borrow(FunctionId id, std::string_view frontend,
-                                  std::string_view owner) = 0;
+  // `frontend`: "mdev" or "shadow"; `owner`: at most 63 bytes, who uses it; `adapter`: the path
+  // (PCI address), else the best one.
+  virtual Result<Function> borrow(FunctionId id, std::string_view frontend, std::string_view owner,
+                                  const std::string& adapter = {}) = 0;
   // With an owner, only that owner's lease is ended. Succeeds if nothing is borrowed.
   virtual Result<> give_back(FunctionId id, std::string_view owner) = 0;
 

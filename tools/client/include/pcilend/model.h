@@ -62,7 +62,10 @@ struct Link {
   std::vector<std::string> degraded;  // what the windows are too small for, and the cure
   std::optional<uint64_t> hole;       // start of this host's lowest PCI hole
   std::optional<uint64_t> peer_hole;
-  uint64_t downs = 0;  // times the link was lost
+  uint64_t downs = 0;              // times the link was lost
+  std::optional<uint32_t> pinned;  // the only node that is let in
+  std::optional<uint32_t> leases;  // functions borrowed and lent over it
+  bool direct = false;             // no IOMMU: the peer reaches all memory of this host
 };
 
 struct Bar {
@@ -75,6 +78,13 @@ struct Bar {
 inline constexpr uint32_t kBarMem64 = 0x01;
 inline constexpr uint32_t kBarPrefetch = 0x02;
 inline constexpr uint32_t kBarIo = 0x04;
+
+// Another function of a function's IOMMU group.
+struct Member {
+  std::string bdf;
+  std::optional<FunctionId> id;  // absent unless added
+  uint32_t state = PCILEND_FUNCTION_LOCAL;
+};
 
 // A PCIe function that this host, or a peer, lends.
 struct Function {
@@ -107,7 +117,10 @@ struct Function {
   std::optional<uint32_t> reserved_ms;  // for how long still; on the lender
   std::optional<uint32_t> lease_ms;     // silence that ends the lease; on the lender
   std::optional<uint32_t> recall_ms;    // until its lender takes it back
-  std::optional<uint32_t> group;        // IOMMU group; on the lender
+  std::optional<uint32_t> group;        // IOMMU group; on others only if lent as a set
+  std::vector<Member> members;          // the others in it; on the lender
+  std::string adapter;                  // NTB that the lease goes over; empty without one
+  std::vector<std::string> paths;       // NTBs it can be reached over; on the borrower
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.
@@ -126,10 +139,11 @@ struct Counters {
   uint64_t refused = 0;  // requests of borrowers
   uint64_t resets = 0;
   uint64_t reset_failures = 0;
-  uint64_t faults = 0;    // DMA faults of lent functions
-  uint64_t borrowed = 0;  // by this host
-  uint64_t lost = 0;      // leases of this host that ended without its doing
-  uint64_t relayed = 0;   // interrupts
+  uint64_t faults = 0;     // DMA faults of lent functions
+  uint64_t borrowed = 0;   // by this host
+  uint64_t lost = 0;       // leases of this host that ended without its doing
+  uint64_t relayed = 0;    // interrupts
+  uint64_t strangers = 0;  // peers refused, as their node is known elsewhere
 };
 
 // Who changed what, or was refused.

@@ -23,6 +23,13 @@ struct Audience {
   bool operator==(const Audience&) const = default;
 };
 
+// A node that is let in over this adapter, and no other node is.
+struct Pin {
+  PciAddress adapter;
+  uint32_t node = 0;
+  std::string place;  // "/etc/pcilend/saved.json: pins[0]"
+};
+
 struct DeviceIds {
   uint16_t vendor = 0;
   uint16_t device = 0;
@@ -63,6 +70,7 @@ struct Filter {
 
 struct Config {
   std::vector<uint32_t> connections;  // node ids, ascending
+  std::vector<Pin> pins;              // one for each adapter; their nodes are connected, too
   std::vector<FunctionEntry> functions;
   std::vector<Filter> filters;
 };
@@ -70,8 +78,8 @@ struct Config {
 // Reads one file's text; `name` stands in errors. Every value is checked.
 Result<Config> parse_config(const std::string& name, std::string_view text);
 
-// Reads all files, by name. A function that an earlier file has too is replaced, lists grow. An
-// error in one file is an error of the whole.
+// Reads all files, by name. A function or pin that an earlier file has too is replaced, lists grow.
+// An error in one file is an error of the whole.
 Result<Config> load_config(const Environment& environment);
 
 // The text of a file that parses to this. Places are not written.
@@ -82,7 +90,7 @@ Result<> write_config(const Environment& environment, std::string_view file, con
 
 // What files may have, as in pcilend.schema.json.
 struct SchemaKeys {
-  std::vector<std::string_view> file, function, filters, filter, states;
+  std::vector<std::string_view> file, pin, function, filters, filter, states;
 };
 SchemaKeys schema_keys();
 

@@ -31,7 +31,8 @@ std::string_view name_of(Outcome outcome);
 
 struct Step {
   Action action = Action::Find;
-  uint32_t node = 0;  // Connect
+  uint32_t node = 0;                  // Connect
+  std::optional<PciAddress> adapter;  // Connect, and pin it to this
   std::optional<PciAddress> address;
   std::optional<Uuid> uuid;      // Find, of an entry that names one
   std::optional<FunctionId> id;  // Add
@@ -54,8 +55,9 @@ struct RestoreOptions {
 Result<std::vector<Step>> restore(const Host& host, const Config& config,
                                   const RestoreOptions& options);
 
-// The present connections and functions. What the kernel does not tell is taken from `configured`:
-// which functions may be taken by force, and connections of nodes that no link leads to now.
+// The present connections, pins and functions. What the kernel does not tell is taken from
+// `configured`: which functions may be taken by force, connections of nodes that no link leads to
+// now, and pins to adapters that are not there.
 Result<Config> present_state(Client& client, const Config& configured);
 
 }  // namespace pcilend::policy

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Scenarios for the debug kernel only (make test-debug).
+#include "allocation_faults.h"
+
+#include <algorithm>
+
+#include "two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+// More allocations than any command makes.
+constexpr int kMost = 200;
+
+// What a host knows of functions: "40001 available", a line each.
+Result<std::string> states(const lab::Host& host) {
+  const auto list = host.json("pcilend list --json");
+  if (!list) return tl::unexpected(list.error());
+  std::string text;
+  for (const auto& function : list->at("functions"))
+    text += fmt::format("{} {}\n", function.at("id").get<std::string>(),
+                        function.at("state").get<std::string>());
+  return text;
+}
+
+// Fails each allocation of `program` in turn, until it runs without meeting one. A failure is one
+// line and changes nothing, or says that it did; what was done in spite of it is undone.
+void fail_each(const lab::Host& host, const AllocationFaults& faults, const std::string& program,
+               const std::string& undo) {
+  const auto before = states(host);
+  ASSERT_OK(before);
+  for (int nth = 1; nth <= kMost; ++nth) {
+    const auto output = faults.run(program, nth);
+    ASSERT_OK(output);
+    const auto failed = faults.failed();
+    ASSERT_OK(failed);
+    if (*failed == 0) {
+      EXPECT_EQ(output->code, 0) << program << ": " << output->err;
+      EXPECT_GT(nth, 1) << program << " allocates nothing";
+      return;
+    }
+    if (output->code != 0)
+      EXPECT_EQ(std::count(output->err.begin(), output->err.end(), '\n'), 1) << output->err;
+    if (output->code == 0 || output->err.find("it is done") != std::string::npos)
+      ASSERT_OK(host.run(undo));
+    const auto after = states(host);
+    ASSERT_OK(after);
+    EXPECT_EQ(*after, *before) << program << " when allocation " << nth << " fails";
+  }
+  FAIL() << program << " makes more than " << kMost << " allocations";
+}
+
+/*
+ *   host1 (lender)                            host2 (borrower)
+ *   connect, add, available, unavailable,     borrow, return
+ *   remove: each with each of its allocations failing once, then without
+ */
+TEST_F(TwoHosts, DebugKernelCommandsSurviveWithoutMemory) {
+  const std::string address = *lender().address(0);
+  const std::string peer = std::to_string(borrower().node());
+  {
+    const auto faults = AllocationFaults::in(lender(), "pcilend");
+    ASSERT_OK(faults);
+    fail_each(lender(), *faults, "pcilend connect " + peer, "pcilend disconnect " + peer);
+    fail_each(lender(), *faults, "pcilend add " + address, "pcilend remove " + address);
+    fail_each(lender(), *faults, "pcilend available " + address, "pcilend unavailable " + address);
+    fail_each(lender(), *faults, "pcilend unavailable " + address, "pcilend available " + address);
+    fail_each(lender(), *faults, "pcilend remove " + address, "pcilend add " + address);
+  }
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  {
+    const auto faults = AllocationFaults::in(borrower(), "pcilend");
+    ASSERT_OK(faults);
+    fail_each(borrower(), *faults, "pcilend borrow " + job().id(), "pcilend return " + job().id());
+    fail_each(borrower(), *faults, "pcilend return " + job().id(), "pcilend borrow " + job().id());
+  }
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  ASSERT_OK(job().guest().run("dd if=/dev/nvme0n1 of=/dev/null bs=16k count=4 iflag=direct"));
+  ASSERT_OK(job().guest().shut_down());
+}
+
+/*
+ *   host1 (lender)          host2 (borrower)
+ *   pcilend.ko ════════════ pcilend.ko, pcilend_mdev.ko: allocations fail anywhere, in workers
+ *                           too, while a function is borrowed, used by a guest, and returned
+ */
+TEST_F(TwoHosts, DebugKernelLendingSurvivesWithoutMemory) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const struct {
+    lab::Host& host;
+    const char* module;
+    bool guest;
+  } places[] = {
+      {lender(), "pcilend", false},
+      {borrower(), "pcilend", false},
+      {borrower(), "pcilend_mdev", true},
+  };
+  int all = 0;
+  for (const auto& place : places) {
+    const auto faults = AllocationFaults::in(place.host, place.module);
+    ASSERT_OK(faults);
+    for (const int nth : {1, 2, 3, 5, 8, 13, 21}) {
+      ASSERT_OK(faults->every(nth, 1));
+      if (place.guest) {
+        auto guest = job().another_guest(fmt::format("short{}", nth));
+        ASSERT_OK(guest);
+        ASSERT_OK(guest->define());
+        if (guest->start()) ASSERT_OK(guest->destroy());
+        ASSERT_OK(guest->undefine());
+      } else {
+        const auto borrowed = borrower().exec("pcilend borrow " + job().id());
+        ASSERT_OK(borrowed);
+        if (borrowed->code == 0) ASSERT_OK(borrower().exec("pcilend return " + job().id()));
+      }
+      const auto failed = faults->failed();
+      ASSERT_OK(failed);
+      all += *failed;
+      // What a failure interrupted is finished or undone, without anyone's help.
+      const auto kept = borrower().exec("pcilend return --force " + job().id());
+      ASSERT_OK(kept);
+      ASSERT_OK(job().await_state(borrower(), "available"));
+      ASSERT_OK(job().await_state(lender(), "available"));
+    }
+  }
+  EXPECT_GT(all, 10) << "allocations that failed";
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  ASSERT_OK(job().guest().run("dd if=/dev/nvme0n1 of=/dev/null bs=16k count=4 iflag=direct"));
+  ASSERT_OK(job().guest().shut_down());
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

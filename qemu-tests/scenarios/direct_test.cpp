@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+/*
+ *   host1 (lender, node 4)              host2 (borrower, node 8)
+ *   nvme ── IOMMU ── NTB ══════════════ NTB ── its memory, no IOMMU
+ */
+class Direct : public TwoHosts {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "direct";
+    options.kernel_arguments[2] = {"intel_iommu=off", "pcilend.direct=1"};
+    ASSERT_OK(options.add_device("host1:nvme,serial=direct,drive-size=64M"));
+    ASSERT_OK(options.add_device("host2:nvme,serial=own,drive-size=16M"));
+    auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
+      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
+    });
+    ASSERT_TRUE(lab) << lab.error().message;
+    lab_.emplace(std::move(*lab));
+  }
+
+  [[nodiscard]] static Result<nlohmann::json> link_of(const lab::Host& host) {
+    const auto links = host.json("pcilend link --json");
+    if (!links) return tl::unexpected(links.error());
+    return links->at("links").at(0);
+  }
+
+  // What check says of a subject.
+  [[nodiscard]] static Result<nlohmann::json> finding(const lab::Host& host,
+                                                      const std::string& subject) {
+    const auto checked = host.exec("pcilend check --json");
+    if (!checked) return tl::unexpected(checked.error());
+    const auto json = nlohmann::json::parse(checked->out, nullptr, false);
+    if (json.is_object())
+      for (const auto& one : json.at("check").at("findings"))
+        if (one.at("subject").get<std::string>().starts_with(subject) &&
+            one.at("text").get<std::string>().find("IOMMU") != std::string::npos)
+          return one;
+    return fail(ErrorClass::NotFound, "check says nothing of {}: {}", subject, checked->out);
+  }
+
+  Result<> reload_pcilend(const lab::Host& host, const std::string& parameters) {
+    PCILEND_TRY(host.run("rmmod pcilend_mdev pcilend_shadow pcilend"));
+    PCILEND_TRY(host.run(fmt::format("modprobe pcilend node={} {}", host.node(), parameters)));
+    PCILEND_TRY(host.run("modprobe -a pcilend_shadow pcilend_mdev"));
+    return {};
+  }
+};
+
+/*
+ *   host1                               host2, without IOMMU
+ *   nvme ══════════════════════════════ nvme driver of the host: its memory as it is; no VMs
+ */
+TEST_F(Direct, ABorrowerWithoutIommu) {
+  const auto link = link_of(borrower());
+  ASSERT_OK(link);
+  EXPECT_EQ(link->at("state"), "up");
+  EXPECT_EQ(link->at("direct"), true);
+  const auto other = link_of(lender());
+  ASSERT_OK(other);
+  EXPECT_EQ(other->at("direct"), false);
+  const auto noted = finding(borrower(), "adapter");
+  ASSERT_OK(noted);
+  EXPECT_EQ(noted->at("level"), "note") << noted->dump();
+
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto refused = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_NE(refused->err.find("VMs can't borrow over an adapter without an IOMMU"),
+            std::string::npos)
+      << refused->err;
+
+  const auto drive = job().borrow();
+  ASSERT_OK(drive);
+  EXPECT_OK(borrower().run(
+      fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
+                  "--size=512k --verify=crc32c --verify_fatal=1",
+                  drive->disk),
+      {{}, 5min}));
+  const auto sum = borrower().run(
+      fmt::format("head -c 512K /dev/urandom >/tmp/data && "
+                  "dd if=/tmp/data of={} bs=16k oflag=direct 2>/dev/null && sha256sum </tmp/data",
+                  drive->disk));
+  ASSERT_OK(sum);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(lender().run("pcilend unavailable " + job().id()));
+  const auto disk = job().lender_disk();
+  ASSERT_OK(disk);
+  const auto same = lender().run(
+      fmt::format("dd if={} bs=16k count=32 iflag=direct 2>/dev/null | sha256sum", *disk));
+  ASSERT_OK(same);
+  EXPECT_EQ(*same, *sum);
+}
+
+/*
+ *   host2: no IOMMU, and nobody has said that this is wanted
+ */
+TEST_F(Direct, WithoutIommuOnlyByChoice) {
+  ASSERT_OK(reload_pcilend(borrower(), "direct=0"));
+  const auto link = link_of(borrower());
+  ASSERT_OK(link);
+  EXPECT_EQ(link->at("state"), "refused");
+  EXPECT_NE(link->at("reason").get<std::string>().find("boot with intel_iommu=on"),
+            std::string::npos)
+      << link->dump();
+  const auto wrong = finding(borrower(), "adapter");
+  ASSERT_OK(wrong);
+  EXPECT_EQ(wrong->at("level"), "wrong") << wrong->dump();
+  EXPECT_NE(wrong->at("cure").get<std::string>().find("direct=1"), std::string::npos);
+
+  ASSERT_OK(reload_pcilend(borrower(), "direct=1"));
+  EXPECT_NE(borrower().log().find("reach all memory and all interrupts of this host"),
+            std::string::npos);
+  EXPECT_OK(lab::eventually("the link is up again", lab::kPatience, [&] {
+    const auto again = link_of(lender());
+    return again && again->at("state") == "up";
+  }));
+}
+
+/*
+ *   host2: no IOMMU; functions of it are lent behind one only
+ */
+TEST_F(Direct, NothingIsLentWithoutIommu) {
+  const auto own = borrower().address(0);
+  ASSERT_OK(own);
+  const std::string& address = *own;
+  const auto checked = borrower().exec("pcilend check " + address);
+  ASSERT_OK(checked);
+  EXPECT_NE(checked->code, 0);
+  EXPECT_NE(checked->out.find("it is not behind an IOMMU: enable VT-d"), std::string::npos)
+      << checked->out << checked->err;
+  ASSERT_OK(borrower().run("pcilend add " + address));
+  const auto refused = borrower().exec("pcilend available " + address);
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_NE(refused->err.find("it is not behind an IOMMU: enable VT-d"), std::string::npos)
+      << refused->err;
+  EXPECT_OK(borrower().run("pcilend remove " + address));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

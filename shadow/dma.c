@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DMA operations of a virtual function: those of the NTB, through which all its DMA comes. What is
+ * mapped for the NTB has an address in the DMA area of the aperture, and the lender has that area
+ * at the same addresses in the function's own IOMMU domain. So an address of the NTB is one of the
+ * function, the IOMMU makes scattered pages contiguous, and nobody is told of a mapping.
+ */
+
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/scatterlist.h>
+
+#include "compat.h"
+#include "shadow.h"
+
+#ifndef CONFIG_ARCH_HAS_DMA_OPS
+#error "without CONFIG_ARCH_HAS_DMA_OPS drivers' DMA can't be sent through the NTB"
+#endif
+
+/* The parent of a virtual root bus is the NTB: see pcilend_virtual_create(). */
+static struct device *shadow_ntb(struct device *dev)
+{
+	return pci_find_host_bridge(to_pci_dev(dev)->bus)->dev.parent;
+}
+
+static void *shadow_alloc(struct device *dev, size_t size, dma_addr_t *handle, gfp_t gfp,
+			  unsigned long attrs)
+{
+	return dma_alloc_attrs(shadow_ntb(dev), size, handle, gfp, attrs);
+}
+
+static void shadow_free(struct device *dev, size_t size, void *address, dma_addr_t handle,
+			unsigned long attrs)
+{
+	dma_free_attrs(shadow_ntb(dev), size, address, handle, attrs);
+}
+
+static struct page *shadow_alloc_pages(struct device *dev, size_t size, dma_addr_t *handle,
+				       enum dma_data_direction dir, gfp_t gfp)
+{
+	return dma_alloc_pages(shadow_ntb(dev), size, handle, dir, gfp);
+}
+
+static void shadow_free_pages(struct device *dev, size_t size, struct page *page,
+			      dma_addr_t handle, enum dma_data_direction dir)
+{
+	dma_free_pages(shadow_ntb(dev), size, page, handle, dir);
+}
+
+static int shadow_mmap(struct device *dev, struct vm_area_struct *vma, void *address,
+		       dma_addr_t handle, size_t size, unsigned long attrs)
+{
+	return dma_mmap_attrs(shadow_ntb(dev), vma, address, handle, size, attrs);
+}
+
+static int shadow_get_sgtable(struct device *dev, struct sg_table *table, void *address,
+			      dma_addr_t handle, size_t size, unsigned long attrs)
+{
+	return dma_get_sgtable_attrs(shadow_ntb(dev), table, address, handle, size, attrs);
+}
+
+PCILEND_DEFINE_DMA_FORWARD(shadow)
+
+/*
+ * The NTB's IOMMU merges what is adjacent, up to the NTB's own segment limits. For a function with
+ * narrower ones each entry is mapped by itself; aligned by its size, it crosses no boundary.
+ */
+static bool has_narrow_segments(struct device *dev)
+{
+	struct device *ntb = shadow_ntb(dev);
+
+	return dma_get_max_seg_size(dev) < dma_get_max_seg_size(ntb) ||
+	       dma_get_seg_boundary(dev) < dma_get_seg_boundary(ntb);
+}
+
+static void unmap_each(struct device *ntb, struct scatterlist *list, int count,
+		       enum dma_data_direction dir, unsigned long attrs)
+{
+	struct scatterlist *entry;
+	int i;
+
+	for_each_sg(list, entry, count, i)
+		dma_unmap_page_attrs(ntb, sg_dma_address(entry), sg_dma_len(entry), dir, attrs);
+}
+
+static int map_each(struct device *ntb, struct scatterlist *list, int count,
+		    enum dma_data_direction dir, unsigned long attrs)
+{
+	struct scatterlist *entry;
+	int i;
+
+	for_each_sg(list, entry, count, i) {
+		dma_addr_t handle = dma_map_page_attrs(ntb, sg_page(entry), entry->offset,
+						       entry->length, dir, attrs);
+
+		if (dma_mapping_error(ntb, handle)) {
+			unmap_each(ntb, list, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+			return -EIO;
+		}
+		sg_dma_address(entry) = handle;
+		sg_dma_len(entry) = entry->length;
+	}
+	return count;
+}
+
+static int shadow_map_sg(struct device *dev, struct scatterlist *list, int count,
+			 enum dma_data_direction dir, unsigned long attrs)
+{
+	struct device *ntb = shadow_ntb(dev);
+
+	if (has_narrow_segments(dev))
+		return map_each(ntb, list, count, dir, attrs);
+	return dma_map_sg_attrs(ntb, list, count, dir, attrs) ?: -EIO;
+}
+
+static void shadow_unmap_sg(struct device *dev, struct scatterlist *list, int count,
+			    enum dma_data_direction dir, unsigned long attrs)
+{
+	struct device *ntb = shadow_ntb(dev);
+
+	if (has_narrow_segments(dev))
+		unmap_each(ntb, list, count, dir, attrs);
+	else
+		dma_unmap_sg_attrs(ntb, list, count, dir, attrs);
+}
+
+static void shadow_sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
+				enum dma_data_direction dir)
+{
+	dma_sync_single_for_cpu(shadow_ntb(dev), handle, size, dir);
+}
+
+static void shadow_sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
+				   enum dma_data_direction dir)
+{
+	dma_sync_single_for_device(shadow_ntb(dev), handle, size, dir);
+}
+
+static void shadow_sync_sg_for_cpu(struct device *dev, struct scatterlist *list, int count,
+				   enum dma_data_direction dir)
+{
+	struct device *ntb = shadow_ntb(dev);
+	struct scatterlist *entry;
+	int i;
+
+	if (!has_narrow_segments(dev)) {
+		dma_sync_sg_for_cpu(ntb, list, count, dir);
+		return;
+	}
+	for_each_sg(list, entry, count, i)
+		dma_sync_single_for_cpu(ntb, sg_dma_address(entry), entry->length, dir);
+}
+
+static void shadow_sync_sg_for_device(struct device *dev, struct scatterlist *list, int count,
+				      enum dma_data_direction dir)
+{
+	struct device *ntb = shadow_ntb(dev);
+	struct scatterlist *entry;
+	int i;
+
+	if (!has_narrow_segments(dev)) {
+		dma_sync_sg_for_device(ntb, list, count, dir);
+		return;
+	}
+	for_each_sg(list, entry, count, i)
+		dma_sync_single_for_device(ntb, sg_dma_address(entry), entry->length, dir);
+}
+
+/* Addresses may be anywhere in the DMA area: a function that reaches less of it can't be used. */
+static int shadow_dma_supported(struct device *dev, u64 mask)
+{
+	return mask >= shadow_ntb(dev)->bus_dma_limit;
+}
+
+static u64 shadow_required_mask(struct device *dev)
+{
+	return shadow_ntb(dev)->bus_dma_limit;
+}
+
+/* What the NTB's IOMMU maps fast; the same for all that are behind one. */
+static size_t opt_mapping_size = SIZE_MAX;
+
+static size_t shadow_opt_mapping_size(void)
+{
+	return READ_ONCE(opt_mapping_size);
+}
+
+static size_t shadow_max_mapping_size(struct device *dev)
+{
+	return dma_max_mapping_size(shadow_ntb(dev));
+}
+
+static unsigned long shadow_merge_boundary(struct device *dev)
+{
+	return has_narrow_segments(dev) ? 0 : dma_get_merge_boundary(shadow_ntb(dev));
+}
+
+static const struct dma_map_ops shadow_dma_ops = {
+	.alloc = shadow_alloc,
+	.free = shadow_free,
+	.alloc_pages_op = shadow_alloc_pages,
+	.free_pages = shadow_free_pages,
+	.mmap = shadow_mmap,
+	.get_sgtable = shadow_get_sgtable,
+	PCILEND_DMA_FORWARD_OPS(shadow)
+	.map_sg = shadow_map_sg,
+	.unmap_sg = shadow_unmap_sg,
+	.sync_single_for_cpu = shadow_sync_for_cpu,
+	.sync_single_for_device = shadow_sync_for_device,
+	.sync_sg_for_cpu = shadow_sync_sg_for_cpu,
+	.sync_sg_for_device = shadow_sync_sg_for_device,
+	.dma_supported = shadow_dma_supported,
+	.get_required_mask = shadow_required_mask,
+	.opt_mapping_size = shadow_opt_mapping_size,
+	.max_mapping_size = shadow_max_mapping_size,
+	.get_merge_boundary = shadow_merge_boundary,
+};
+
+void shadow_dma_setup(struct pci_dev *pdev)
+{
+	size_t size = dma_opt_mapping_size(shadow_ntb(&pdev->dev));
+
+	if (size < READ_ONCE(opt_mapping_size))
+		WRITE_ONCE(opt_mapping_size, size);
+	set_dma_ops(&pdev->dev, &shadow_dma_ops);
+}

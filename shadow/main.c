@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pcilend_shadow.ko: a borrowed PCI function as a function of this host, for its ordinary driver.
+ *
+ *	# pcilend borrow 40001
+ *	# lspci
+ *	# pcilend return 40001
+ *
+ * pcilend.ko makes the virtual function; this module sends its DMA through the NTB, and tells its
+ * driver when the function was reset or is lost.
+ */
+
+#include <linux/module.h>
+#include <linux/notifier.h>
+#include <linux/pci.h>
+#include <linux/suspend.h>
+
+#include "pcilend/pcilend.h"
+#include "shadow.h"
+
+/* The function's DMA addresses are those of this host's DMA area. */
+static int shadow_prepare(struct pcilend_remote *remote)
+{
+	u64 iova, size;
+
+	pcilend_dma_area(remote, &iova, &size);
+	return pcilend_map(remote, iova, iova, size);
+}
+
+static void shadow_found(struct pcilend_remote *remote, struct pci_dev *pdev)
+{
+	shadow_dma_setup(pdev);
+}
+
+/* As in a surprise removal: config space reads all-ones, and drivers don't wait for answers. */
+static void shadow_lost(struct pcilend_remote *remote, enum pcilend_lost_reason reason)
+{
+	struct pci_dev *pdev = pcilend_remote_virtual(remote);
+
+	if (pdev) {
+		pci_err(pdev, "the lease is over (%s): removed\n",
+			reason == PCILEND_LOST_REVOKED ? "revoked" :
+			reason == PCILEND_LOST_EXPIRED ? "no sign of life from the lender" :
+			"the function is gone");
+		WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
+		pci_dev_put(pdev);
+	}
+	pcilend_return(remote, NULL);
+}
+
+/* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
+static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
+{
+	pci_ers_result_t result;
+
+	device_lock_assert(&pdev->dev);
+	if (!handler || !handler->error_detected)
+		return false;
+	/* What is lost stays so. */
+	cmpxchg(&pdev->error_state, pci_channel_io_normal, pci_channel_io_frozen);
+	result = handler->error_detected(pdev, pci_channel_io_frozen);
+	cmpxchg(&pdev->error_state, pci_channel_io_frozen, pci_channel_io_normal);
+	if (result == PCI_ERS_RESULT_NEED_RESET || result == PCI_ERS_RESULT_CAN_RECOVER)
+		result = handler->slot_reset ? handler->slot_reset(pdev) : PCI_ERS_RESULT_RECOVERED;
+	if (result != PCI_ERS_RESULT_RECOVERED)
+		return false;
+	if (handler->resume)
+		handler->resume(pdev);
+	return true;
+}
+
+static void was_reset(struct pci_dev *pdev)
+{
+	int err;
+
+	device_lock_assert(&pdev->dev);
+	/* Who binds next starts it anew. */
+	if (!pdev->dev.driver)
+		return;
+	pci_restore_msi_state(pdev);
+	err = pcilend_virtual_restart(pdev);
+	if (err)
+		pci_err(pdev, "its bus mastering can't be restored (error %d): reset it\n", err);
+	if (recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
+		pci_warn(pdev, "was reset by its lender, because the link was lost during DMA: its driver has started it anew\n");
+	else
+		pci_err(pdev, "was reset by its lender, because the link was lost during DMA: unbind its driver and bind it again\n");
+}
+
+static void shadow_was_reset(struct pcilend_remote *remote)
+{
+	struct pci_dev *pdev = pcilend_remote_virtual(remote);
+
+	if (!pdev)
+		return;
+	device_lock(&pdev->dev);
+	was_reset(pdev);
+	device_unlock(&pdev->dev);
+	pci_dev_put(pdev);
+}
+
+/* Nothing here knows whether it is in use; who asked, or an administrator, returns it. */
+static void shadow_recalled(struct pcilend_remote *remote)
+{
+	dev_notice(&remote->dev, "its lender wants it back: run 'pcilend return %x'\n", remote->id);
+}
+
+static struct pcilend_frontend shadow_frontend = {
+	.name = "shadow",
+	.owner = THIS_MODULE,
+	.prepare = shadow_prepare,
+	.found = shadow_found,
+	.lost = shadow_lost,
+	.was_reset = shadow_was_reset,
+	.recalled = shadow_recalled,
+};
+
+/* Every borrowed function holds this module. */
+static int pm_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	if ((event != PM_SUSPEND_PREPARE && event != PM_HIBERNATION_PREPARE) ||
+	    !module_refcount(THIS_MODULE))
+		return NOTIFY_DONE;
+	pr_err("pcilend_shadow: no sleep while functions are borrowed: 'pcilend return' them first\n");
+	return notifier_from_errno(-EBUSY);
+}
+
+static struct notifier_block pm_notifier = { .notifier_call = pm_event };
+
+static int __init pcilend_shadow_init(void)
+{
+	int err;
+
+	err = register_pm_notifier(&pm_notifier);
+	if (err)
+		return err;
+	err = pcilend_frontend_register(&shadow_frontend);
+	if (err)
+		unregister_pm_notifier(&pm_notifier);
+	return err;
+}
+
+static void __exit pcilend_shadow_exit(void)
+{
+	pcilend_frontend_unregister(&shadow_frontend);
+	unregister_pm_notifier(&pm_notifier);
+}
+
+module_init(pcilend_shadow_init);
+module_exit(pcilend_shadow_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Borrowed PCI functions for the host's own drivers");
