@@ -42,7 +42,7 @@ Result<> Attribute::read(std::string* text) const {
 
 Result<> Attribute::read(std::span<uint8_t> bytes) const {
   if (payload.size() != bytes.size()) return wrong_length(*this);
-  std::memcpy(bytes.data(), payload.data(), bytes.size());
+  if (!payload.empty()) std::memcpy(bytes.data(), payload.data(), payload.size());
   return {};
 }
 

@@ -403,7 +403,9 @@ TEST_F(ClientTest, CountersAndConfigAreDecoded) {
              acknowledge(3)}),
        join(
            {reply(4, PCILEND_CMD_CONFIG_GET, Attributes().raw(PCILEND_A_CONFIG, space.data(), 255)),
-            acknowledge(4)})});
+            acknowledge(4)}),
+       join({reply(5, PCILEND_CMD_CONFIG_GET, Attributes().flag(PCILEND_A_CONFIG)),
+             acknowledge(5)})});
   const auto counted = c->counters();
   ASSERT_TRUE(counted) << counted.error().message;
   EXPECT_EQ(counted->granted, 10u);
@@ -415,6 +417,7 @@ TEST_F(ClientTest, CountersAndConfigAreDecoded) {
   EXPECT_NE(text_in_request(2, PCILEND_A_EMULATED), "absent");
   EXPECT_FALSE(c->config(FunctionId{0x40001}, false)) << "255 bytes";
   EXPECT_EQ(text_in_request(3, PCILEND_A_EMULATED), "absent");
+  EXPECT_FALSE(c->config(FunctionId{0x40001}, false)) << "no bytes";
 }
 
 TEST_F(ClientTest, TakingBackSaysHow) {
