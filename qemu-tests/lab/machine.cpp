@@ -133,6 +133,8 @@ std::string Machine::obituary() const {
 }
 
 Error Machine::with_console(Error error) const {
+  // Why it ended says more than how that was noticed.
+  if (std::string why = obituary(); !why.empty()) error = {ErrorClass::Unreachable, std::move(why)};
   error.message =
       fmt::format("{} does not come up: {}; its console ({}) ends:{}", name(), error.message,
                   console_path(), last_lines(this_boots_console(), kTail));
@@ -159,7 +161,7 @@ Result<> Machine::wait_until_up(const Deadline& deadline) const {
   const std::string last_port = fmt::format("{}.{}", layout_.agent(number_), kAgentPorts - 1);
   const auto listening = [&] { return !process() || connect_unix(last_port); };
   if (!wait_until(deadline, listening, 5ms) || !process())
-    return tl::unexpected(with_console({ErrorClass::Unreachable, obituary()}));
+    return tl::unexpected(with_console({ErrorClass::Unreachable, "it does not answer"}));
   auto session = open_session(deadline);
   if (!session) return tl::unexpected(with_console(std::move(session).error()));
 

@@ -77,12 +77,10 @@ void append(std::vector<Finding> more, std::vector<Finding>* findings) {
 Result<> check_functions(Session& session, const std::vector<PciAddress>& addresses,
                          const std::vector<std::string>& adapters, std::vector<Finding>* findings) {
   for (const auto& address : addresses) {
-    auto found = check_device(session.environment, address);
     const auto lendable = session.client.check(address);
-    if (!lendable)
-      found.push_back({Level::Wrong, to_string(address), lendable.error().message, ""});
-    if (found.empty()) found.push_back({Level::Ok, to_string(address), "can be lent", ""});
-    append(std::move(found), findings);
+    findings->push_back(
+        lendable ? Finding{Level::Ok, to_string(address), "can be lent", ""}
+                 : Finding{Level::Wrong, to_string(address), lendable.error().message, ""});
     append(check_dma_route(session.environment, address, adapters), findings);
   }
   return {};

@@ -200,28 +200,4 @@ std::vector<Finding> check_frontends(const Environment& environment, bool offere
   return findings;
 }
 
-std::vector<Finding> check_device(const Environment& environment, const PciAddress& address) {
-  std::vector<Finding> findings;
-  const std::string name = to_string(address);
-  const std::string device = fmt::format("{}/{}", kPciDevices, name);
-  if (trimmed(environment.read(device + "/reset_method")).empty())
-    findings.push_back({Level::Wrong, name, "the kernel knows no way to reset it",
-                        "lend another function: one that can't be reset can't change hands"});
-  const std::string group = link_target(environment, device + "/iommu_group");
-  const auto reserved =
-      environment.read(fmt::format("/sys/kernel/iommu_groups/{}/reserved_regions", group));
-  std::istringstream lines(reserved.value_or(""));
-  std::string start;
-  std::string end;
-  std::string type;
-  while (lines >> start >> end >> type) {
-    if (type == "direct")
-      findings.push_back({Level::Wrong, name,
-                          fmt::format("firmware reserved {} to {} for its DMA", start, end),
-                          "switch that use off in the firmware's setup (remote management, legacy "
-                          "USB)"});
-  }
-  return findings;
-}
-
 }  // namespace pcilend

@@ -6,7 +6,6 @@
 
 #include "answer.h"
 #include "pcilend/environment.h"
-#include "pcilend/ids.h"
 
 namespace pcilend {
 
@@ -15,8 +14,5 @@ std::vector<Finding> check_platform(const Environment& environment);
 
 // What this host and its VMs need to borrow; `offered`: peers offer functions to it.
 std::vector<Finding> check_frontends(const Environment& environment, bool offered);
-
-// Reset methods of a function and memory that firmware reserved for it; nothing if all is well.
-std::vector<Finding> check_device(const Environment& environment, const PciAddress& address);
 
 }  // namespace pcilend
