@@ -43,11 +43,9 @@ lab-update: build modules ## puts freshly built programs and modules into the ru
 	@build/bin/pcilend-lab update
 
 test: build modules ## every test; ends with "N passed, N failed"
-	@tools/test/run lab unit fuzz
+	@tools/test/run lab lab-7.2-smoke unit fuzz
 
 test-all: build modules ## every test, with the scenarios on both kernels
-	@qemu-tests/image/build --kernel 7.2
-	@qemu-tests/image/build-modules --kernel 7.2
 	@tools/test/run lab lab-7.2 unit fuzz
 
 test-unit: deps ## unit tests, under sanitizers
