@@ -258,6 +258,22 @@ TEST_F(HookTest, AFailedBorrowRollsTheFirstOneBack) {
   EXPECT_FALSE(fs::exists(record_path(kDomain)));
 }
 
+TEST_F(HookTest, ABorrowThatIsDoneButCannotBeShownIsReturned) {
+  kernel_.refuse = [this](const std::string& entry) -> Result<> {
+    if (!entry.starts_with("borrow ")) return {};
+    Function& f = kernel_.functions[0];
+    f.state = PCILEND_FUNCTION_BORROWED;
+    f.borrower = kernel_.node_value.id;
+    f.owner = kDomain;
+    return tl::unexpected(after_change({ErrorClass::Failure, "Cannot allocate memory"}));
+  };
+  const auto refused = prepare(domain(kDomain, {kFirst}));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("Cannot allocate memory"));
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
 TEST_F(HookTest, AFailedCreateReturnsTheFunction) {
   fs::remove_all(root_ / "sys/bus/pcilend/devices/40001/mdev_supported_types");
   const auto refused = prepare(domain(kDomain, {kFirst}));
