@@ -39,6 +39,9 @@
 #define MDEV_REGION_OFFSET(index) ((u64)(index) << MDEV_REGION_SHIFT)
 #define MDEV_REGION_MASK (MDEV_REGION_OFFSET(1) - 1)
 
+/* Pages of all-ones that a guest which touches all of its BARs can have us allocate. */
+#define MDEV_ONES_PAGES 64
+
 struct mdev_device_state;
 
 /* A remote function, from when the lender offers it until it goes. */
@@ -63,8 +66,10 @@ struct mdev_bar {
 
 struct mdev_bars {
 	struct rw_semaphore lock;
-	bool lost;			/* all-ones are read from now on */
-	struct page *ones;		/* what is mapped then */
+	bool lost;			/* all-ones are read from now on; until it is closed */
+	struct xarray ones;		/* what is mapped then: pages, by their offset as regions */
+	unsigned int ones_count;	/* of those */
+	struct page *spare;		/* for all other offsets */
 	struct mdev_bar bar[MDEV_BARS];
 	unsigned int table_bar;		/* where the MSI-X table is, which only the kernel writes */
 	u64 table_start, table_end;	/* bytes in that BAR; end 0: no table */

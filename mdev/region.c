@@ -2,9 +2,10 @@
 /*
  * VFIO's regions: config space, and BARs through the NTB's memory window.
  *
- * When the lease is lost, mappings are taken away and a page of all-ones appears in their place,
- * one for the whole device. So a guest reads what it reads from a device that was pulled out, and
- * lives on. What it writes then stays in that page, which nobody else sees.
+ * When the lease is lost, mappings are taken away and pages of all-ones appear in their place. So a
+ * guest reads what it reads from a device that was pulled out, and lives on. What it writes then
+ * stays in that page, which nobody else sees; a doorbell that it writes must not be read as the
+ * status of another page.
  */
 
 #include <linux/io.h>
@@ -39,6 +40,51 @@ static void find_table(struct mdev_device_state *state)
 void mdev_regions_init(struct mdev_device_state *state)
 {
 	init_rwsem(&state->bars.lock);
+	xa_init(&state->bars.ones);
+}
+
+static struct page *alloc_ones(void)
+{
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT);
+
+	if (page)
+		memset(page_address(page), 0xff, PAGE_SIZE);
+	return page;
+}
+
+/* What is found at @at once the lease is lost. */
+static struct page *ones_at(struct mdev_bars *bars, u64 at)
+{
+	unsigned long index = at >> PAGE_SHIFT;
+	struct page *page;
+
+	guard(rwsem_write)(&bars->lock);
+	page = xa_load(&bars->ones, index);
+	if (page)
+		return page;
+	if (bars->ones_count == MDEV_ONES_PAGES)
+		return bars->spare;
+	page = alloc_ones();
+	if (!page)
+		return bars->spare;
+	if (xa_err(xa_store(&bars->ones, index, page, GFP_KERNEL_ACCOUNT))) {
+		__free_page(page);
+		return bars->spare;
+	}
+	bars->ones_count++;
+	return page;
+}
+
+static void free_ones(struct mdev_bars *bars)
+{
+	unsigned long index;
+	struct page *page;
+
+	xa_for_each(&bars->ones, index, page)
+		__free_page(page);
+	xa_destroy(&bars->ones);
+	bars->ones_count = 0;
+	__free_page(bars->spare);
 }
 
 int mdev_regions_open(struct mdev_device_state *state)
@@ -47,10 +93,9 @@ int mdev_regions_open(struct mdev_device_state *state)
 	unsigned int i;
 	int err;
 
-	bars->ones = alloc_page(GFP_KERNEL_ACCOUNT);
-	if (!bars->ones)
+	bars->spare = alloc_ones();
+	if (!bars->spare)
 		return -ENOMEM;
-	memset(page_address(bars->ones), 0xff, PAGE_SIZE);
 
 	memset(bars->bar, 0, sizeof(bars->bar));
 	for (i = 0; i < MDEV_BARS; i++) {
@@ -104,7 +149,7 @@ void mdev_regions_revoke(struct mdev_device_state *state)
 	bars->lost = true;
 	unmap_all(bars);
 	up_write(&bars->lock);
-	/* Faults from now on find the page of all-ones. */
+	/* Faults from now on find pages of all-ones. */
 	unmap_mapping_range(state->vdev.inode->i_mapping, 0, MDEV_REGION_OFFSET(MDEV_BARS), true);
 }
 
@@ -112,7 +157,7 @@ void mdev_regions_revoke(struct mdev_device_state *state)
 void mdev_regions_close(struct mdev_device_state *state)
 {
 	unmap_all(&state->bars);
-	__free_page(state->bars.ones);
+	free_ones(&state->bars);
 }
 
 /* VMMs put an emulated table over the real one: that its page may be mapped must be said. */
@@ -303,14 +348,15 @@ static vm_fault_t region_fault(struct vm_fault *vmf)
 	struct mdev_device_state *state = vma->vm_private_data;
 	struct mdev_bars *bars = &state->bars;
 	u64 at = ((u64)vma->vm_pgoff << PAGE_SHIFT) + (vmf->address - vma->vm_start);
-	unsigned long pfn;
+	unsigned long address = vmf->address & PAGE_MASK;
+	phys_addr_t bar = bars->bar[region_index(at)].address;
 
-	guard(rwsem_read)(&bars->lock);
-	if (bars->lost)
-		pfn = page_to_pfn(bars->ones);
-	else
-		pfn = PHYS_PFN(bars->bar[region_index(at)].address + (at & MDEV_REGION_MASK));
-	return vmf_insert_pfn(vma, vmf->address & PAGE_MASK, pfn);
+	scoped_guard(rwsem_read, &bars->lock) {
+		if (!bars->lost)
+			return vmf_insert_pfn(vma, address,
+					      PHYS_PFN(bar + (at & MDEV_REGION_MASK)));
+	}
+	return vmf_insert_pfn(vma, address, page_to_pfn(ones_at(bars, at)));
 }
 
 static const struct vm_operations_struct region_vm_ops = {

@@ -89,22 +89,39 @@ TEST_F(TwoHosts, AGuestThatIsAskedLetsGo) {
   ASSERT_OK(job().guest().destroy());
 }
 
+// In a guest, takes the drive from its driver. Then writes to a doorbell what no status looks like
+// (the first page of them: NVMe 2.0, 3.1.3), and prints each new value of the status (CSTS).
+constexpr const char* kWriteDoorbellReadStatus =
+    "cd $(readlink -f /sys/class/nvme/nvme0/device) && bar=$(head -n 1 resource) && bar=${bar%% *} "
+    "&& at() { printf '0x%x' $((bar + $1)); } && echo ${PWD##*/} >driver/unbind && echo 1 >enable "
+    "&& while [ -e enable ]; do busybox devmem $(at 0x101c) 32 5; "
+    "status=$(busybox devmem $(at 0x1c)); "
+    "[ \"$status\" = \"$last\" ] || echo $status; last=$status; done";
+
 /*
  *   host1 (lender)                  host2 (borrower)
  *   unavailable --grace 3 ────────> guest is paused: it can't let go
- *   taken when the time is over     guest lives on, without the drive
+ *   taken when the time is over     guest lives on, without the drive: its registers are all-ones,
+ *                                   whatever the guest writes to them
  */
 TEST_F(TwoHosts, WhatIsNotReturnedInTimeIsTaken) {
   expect_stopped_accesses();
   ASSERT_OK(job().lend());
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());
+  auto status = job().guest().start(kWriteDoorbellReadStatus);
+  ASSERT_OK(status);
+  ASSERT_OK(lab::eventually("a status is read", lab::kPatience,
+                            [&] { return status->output_so_far() == "0x00000000\n"; }));
   ASSERT_OK(borrower().run("virsh suspend guest"));
   ASSERT_OK(lender().run("pcilend unavailable --grace 3 " + *lender().address(0)));
   ASSERT_OK(job().await_state(lender(), "added"));
   ASSERT_OK(job().await_state(borrower(), "added"));
   ASSERT_OK(borrower().run("virsh resume guest"));
   EXPECT_OK(job().guest().run("true"));
+  const auto read = status->wait();
+  ASSERT_OK(read);
+  EXPECT_TRUE(read->out.starts_with("0x00000000\n0xFFFFFFFF\n")) << read->out;
   ASSERT_OK(job().guest().destroy());
 }
 
