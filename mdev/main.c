@@ -179,8 +179,8 @@ static int virtual_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_disable;
 
 	pci_set_drvdata(pdev, function);
-	guard(mutex)(&function->lock);
-	function->pdev = pdev;
+	scoped_guard(mutex, &function->lock)
+		function->pdev = pdev;
 	return 0;
 
 err_disable:

@@ -102,6 +102,12 @@ out:
 
 #endif
 
+/* What a mapping for @ntb came to. Checked here, as DMA-API debugging wants: drivers check theirs. */
+static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, dma_addr_t handle)
+{
+	return dma_mapping_error(ntb, handle) ? DMA_MAPPING_ERROR : handle;
+}
+
 /*
  * Since 6.18 the DMA API maps physical addresses, memory and MMIO alike (map_phys of struct
  * dma_map_ops); before, pages and resources. PCILEND_DEFINE_DMA_FORWARD(name) defines the
@@ -113,7 +119,9 @@ out:
 static dma_addr_t name##_map_phys(struct device *dev, phys_addr_t phys, size_t size,		\
 				  enum dma_data_direction dir, unsigned long attrs)		\
 {												\
-	return dma_map_phys(name##_ntb(dev), phys, size, dir, attrs);				\
+	struct device *ntb = name##_ntb(dev);							\
+												\
+	return pcilend_dma_mapped(ntb, dma_map_phys(ntb, phys, size, dir, attrs));		\
 }												\
 												\
 static void name##_unmap_phys(struct device *dev, dma_addr_t handle, size_t size,		\
@@ -131,7 +139,9 @@ static dma_addr_t name##_map_page(struct device *dev, struct page *page, unsigne
 				  size_t size, enum dma_data_direction dir,			\
 				  unsigned long attrs)						\
 {												\
-	return dma_map_page_attrs(name##_ntb(dev), page, offset, size, dir, attrs);		\
+	struct device *ntb = name##_ntb(dev);							\
+												\
+	return pcilend_dma_mapped(ntb, dma_map_page_attrs(ntb, page, offset, size, dir, attrs)); \
 }												\
 												\
 static void name##_unmap_page(struct device *dev, dma_addr_t handle, size_t size,		\
@@ -143,7 +153,9 @@ static void name##_unmap_page(struct device *dev, dma_addr_t handle, size_t size
 static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size_t size,	\
 				      enum dma_data_direction dir, unsigned long attrs)		\
 {												\
-	return dma_map_resource(name##_ntb(dev), phys, size, dir, attrs);			\
+	struct device *ntb = name##_ntb(dev);							\
+												\
+	return pcilend_dma_mapped(ntb, dma_map_resource(ntb, phys, size, dir, attrs));		\
 }												\
 												\
 static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t size,		\
