@@ -102,7 +102,7 @@ out:
 
 #endif
 
-/* What a mapping for @ntb came to. Checked here, as DMA-API debugging wants: drivers check theirs. */
+/* What a mapping for @ntb came to; checked, as DMA-API debugging wants it. */
 static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, dma_addr_t handle)
 {
 	return dma_mapping_error(ntb, handle) ? DMA_MAPPING_ERROR : handle;
