@@ -112,6 +112,7 @@ static bool bar_byte(const struct pcilend_vconfig *config, u32 at)
 unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u32 length,
 				   u32 value)
 {
+	enum pcilend_intx_state intx = pcilend_vconfig_intx(config);
 	unsigned int effects = 0;
 	u32 i;
 
@@ -134,6 +135,8 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 		if (test_bit8(config->forward, at) && !msi_byte(config, at))
 			effects |= PCILEND_EFFECT_FORWARD;
 	}
+	if (pcilend_vconfig_intx(config) != intx)
+		effects |= PCILEND_EFFECT_INTX;
 	return effects;
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_write);
@@ -165,6 +168,21 @@ u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned i
 		address |= (u64)get32(config->value, PCI_BASE_ADDRESS_0 + 4 * bar + 4) << 32;
 	return address;
 }
+
+enum pcilend_intx_state pcilend_vconfig_intx(const struct pcilend_vconfig *config)
+{
+	const u8 *value = config->value;
+
+	if (!value[PCI_INTERRUPT_PIN])
+		return PCILEND_INTX_OFF;
+	if (config->msi && get16(value, config->msi + PCI_MSI_FLAGS) & PCI_MSI_FLAGS_ENABLE)
+		return PCILEND_INTX_OFF;
+	if (config->msix && get16(value, config->msix + PCI_MSIX_FLAGS) & PCI_MSIX_FLAGS_ENABLE)
+		return PCILEND_INTX_OFF;
+	return get16(value, PCI_COMMAND) & PCI_COMMAND_INTX_DISABLE ? PCILEND_INTX_MASKED :
+								      PCILEND_INTX_OPEN;
+}
+EXPORT_SYMBOL_GPL(pcilend_vconfig_intx);
 
 bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config)
 {

@@ -11,6 +11,7 @@
 #define STANDARD_BYTES 256u
 #define FIRST_CAPABILITY 0x40u
 #define FIRST_EXTENDED 0x100u
+#define LAST_PIN 4 /* INTD# */
 #define MOST_CAPABILITIES ((STANDARD_BYTES - FIRST_CAPABILITY) / 4)
 
 /* Registers and fields that linux/pci_regs.h does not name, §7.5.3 and §7.9.5. */
@@ -125,6 +126,8 @@ static void set_header(struct pcilend_vconfig *config, const u8 *hw)
 	put16(value, PCI_STATUS, get16(hw, PCI_STATUS) & STATUS_KEPT);
 	put32(value, PCI_CLASS_REVISION, get32(hw, PCI_CLASS_REVISION));
 	put32(value, PCI_SUBSYSTEM_VENDOR_ID, get32(hw, PCI_SUBSYSTEM_VENDOR_ID));
+	if (hw[PCI_INTERRUPT_PIN] <= LAST_PIN)
+		value[PCI_INTERRUPT_PIN] = hw[PCI_INTERRUPT_PIN];
 	put16(value, PCI_MIN_GNT, get16(hw, PCI_MIN_GNT));
 	put16(config->writable, PCI_COMMAND, COMMAND_WRITABLE);
 	config->writable[PCI_CACHE_LINE_SIZE] = 0xff;

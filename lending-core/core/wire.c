@@ -24,6 +24,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "connected", PCILEND_MSG_CONNECTED, sizeof(struct pcilend_msg_connected), 0, false },
 	{ "recall", PCILEND_MSG_RECALL, sizeof(struct pcilend_msg_recall), 0, false },
 	{ "was-reset", PCILEND_MSG_WAS_RESET, sizeof(struct pcilend_msg_lease), 0, false },
+	{ "intx-raised", PCILEND_MSG_INTX_RAISED, sizeof(struct pcilend_msg_lease), 0, false },
 	{ "borrow", PCILEND_MSG_BORROW, sizeof(struct pcilend_msg_borrow),
 	  sizeof(struct pcilend_msg_borrowed), true },
 	{ "return", PCILEND_MSG_RETURN, sizeof(struct pcilend_msg_lease), 0, true },
@@ -38,6 +39,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "reserve", PCILEND_MSG_RESERVE, sizeof(struct pcilend_msg_reserve), 0, true },
 	{ "hello", PCILEND_MSG_HELLO, sizeof(struct pcilend_msg_hello), 0, true },
 	{ "vouch", PCILEND_MSG_VOUCH, sizeof(struct pcilend_msg_vouch), 0, true },
+	{ "intx", PCILEND_MSG_INTX, sizeof(struct pcilend_msg_intx), 0, true },
 };
 
 struct status_kind {
@@ -293,6 +295,7 @@ static const char *check_request(u16 type, const void *payload)
 	const struct pcilend_msg_recall *recall = payload;
 	const struct pcilend_msg_vouch *vouch = payload;
 	const struct pcilend_msg_bus_master *bus_master = payload;
+	const struct pcilend_msg_intx *intx = payload;
 
 	switch (type) {
 	case PCILEND_MSG_FUNCTION:
@@ -315,6 +318,7 @@ static const char *check_request(u16 type, const void *payload)
 	case PCILEND_MSG_BORROW:
 		return check_borrow(payload);
 	case PCILEND_MSG_WAS_RESET:
+	case PCILEND_MSG_INTX_RAISED:
 	case PCILEND_MSG_RETURN:
 	case PCILEND_MSG_RESET:
 		if (lease->reason)
@@ -326,6 +330,10 @@ static const char *check_request(u16 type, const void *payload)
 	case PCILEND_MSG_BUS_MASTER:
 		return check_flag(bus_master->on) ?: check_lease(bus_master->id,
 								  bus_master->lease);
+	case PCILEND_MSG_INTX:
+		if (le32_to_cpu(intx->state) > PCILEND_INTX_OPEN)
+			return "unknown state of a legacy interrupt";
+		return check_lease(intx->id, intx->lease);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);

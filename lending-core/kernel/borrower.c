@@ -524,6 +524,34 @@ static void handle_was_reset(const struct pcilend_msg_lease *msg)
 	remote_put(r);
 }
 
+/* One that nobody waits for, as when the function is being returned, is no news. */
+static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_msg_lease *msg)
+{
+	struct remote *r = remote_find(le32_to_cpu(msg->id));
+
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_HELD && r->lease == le32_to_cpu(msg->lease) && r->link == link &&
+	    r->intx)
+		pcilend_virtual_intx_raised(r->intx);
+	mutex_unlock(&r->lock);
+	remote_put(r);
+}
+
+/* What was told of legacy interrupts over @link may be lost. */
+static void doubt_intx(struct pcilend_link *link)
+{
+	struct remote *r;
+
+	for (r = remote_next(NULL); r; r = remote_next(r)) {
+		mutex_lock(&r->lock);
+		if (r->link == link && r->intx)
+			pcilend_virtual_intx_doubt(r->intx);
+		mutex_unlock(&r->lock);
+	}
+}
+
 static void handle_recall(const struct pcilend_msg_recall *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
@@ -583,6 +611,9 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 		break;
 	case PCILEND_MSG_WAS_RESET:
 		handle_was_reset(payload);
+		break;
+	case PCILEND_MSG_INTX_RAISED:
+		handle_intx_raised(link, payload);
 		break;
 	case PCILEND_MSG_RECALL:
 		handle_recall(payload);
@@ -646,11 +677,13 @@ void pcilend_borrower_notices_lost(struct pcilend_link *link)
 		if (READ_ONCE(r->link) == link)
 			remote_was_reset(r, 0);
 	}
+	doubt_intx(link);
 	pcilend_borrower_resync(link);
 }
 
 void pcilend_borrower_link_up(struct pcilend_link *link)
 {
+	doubt_intx(link);
 	pcilend_borrower_resync(link);
 }
 

@@ -74,6 +74,7 @@ struct remote {
 	char owner[PCILEND_OWNER_BYTES];
 	struct pcilend_vconfig *config;
 	struct pcilend_virtual *virtual;
+	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
 	struct pcilend_virtual_bar bar[6];
 	struct list_head slots;
 	u64 guest_bytes;

@@ -43,6 +43,28 @@ int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 }
 EXPORT_SYMBOL_GPL(pcilend_bus_master);
 
+int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state)
+{
+	struct remote *r = to_remote(remote);
+	const struct pcilend_msg_intx msg = {
+		.id = cpu_to_le32(remote->id),
+		.lease = cpu_to_le32(remote_held_lease(r)),
+		.state = cpu_to_le32(state),
+	};
+
+	return msg.lease ? ask(r, PCILEND_MSG_INTX, &msg, NULL) :
+			   -ESTALE;
+}
+
+void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx)
+{
+	struct remote *r = to_remote(remote);
+
+	mutex_lock(&r->lock);
+	r->intx = intx;
+	mutex_unlock(&r->lock);
+}
+
 int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length)
 {
 	struct remote *r = to_remote(remote);

@@ -22,7 +22,7 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				pcilend_link.dma_lock
+ *				pcilend_link.dma_lock, pcilend_intx.lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * remote.frontends, remote.operation and the lender's first three may be held while waiting for a
@@ -315,6 +315,7 @@ struct pcilend_link {
 	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
 	bool was_up;			/* dma_lock: at the last event */
 	u64 losses;			/* dma_lock: since it was taken into use */
+	struct ratelimit_state intx_limit; /* of legacy interrupts that are relayed */
 
 	/* borrower's side */
 	struct delayed_work sync;
@@ -458,6 +459,9 @@ bool pcilend_link_take_lost(struct pcilend_link *link);
 void pcilend_link_carries(struct pcilend_link *link);
 void pcilend_dma_init(struct pcilend_link *link);
 
+/* lender_intx.c */
+void pcilend_intx_link_init(struct pcilend_link *link);
+
 /* reserve.c */
 int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
 
@@ -497,6 +501,14 @@ void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);
 void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
 void pcilend_remote_changed(struct pcilend_remote *remote);
+
+/* holder.c */
+struct pcilend_virtual_intx;
+
+/* As those of pcilend.h that ask the lender: what it shall do with the legacy interrupt. */
+int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
+/* What the lender tells of the legacy interrupt goes there; with NULL: nowhere, on return. */
+void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
 
 /* borrow.c */
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);

@@ -488,6 +488,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	INIT_WORK(&fn->gone, gone_work);
 	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
 	pcilend_reserve_init(fn);
+	pcilend_intx_init(fn);
 	fn->pdev = pci_dev_get(pdev);
 	pcilend_device_describe(pdev, &fn->info);
 	return fn;

@@ -24,6 +24,21 @@ struct pcilend_map_entry {
 	u64 small;			/* 4 KiB pages of it that are in no large one */
 };
 
+/* The legacy interrupt of a lent function. */
+struct pcilend_intx {
+	int irq;			/* 0: not relayed */
+	enum pcilend_intx_state wanted;	/* by the borrower */
+	bool refused;			/* it can't be relayed */
+	struct pcilend_link *link;	/* of the lease; constant while relayed, as msg */
+	struct pcilend_msg_lease msg;
+
+	spinlock_t lock;		/* taken in interrupts, inside of link.dma_lock: the */
+					/* command register, and what follows */
+	bool open;			/* not masked */
+	bool raised;			/* since it was opened last; the borrower is told */
+	struct delayed_work tell;	/* only while relayed */
+};
+
 struct pcilend_return {
 	struct pcilend_link *link;	/* with a reference; NULL: entry is free */
 	u32 session;
@@ -73,6 +88,7 @@ struct pcilend_function {
 	struct pcilend_map_entry map[PCILEND_MAPS];
 	struct pcilend_export export[6];
 	u32 resets;			/* asked for by borrowers, since added */
+	struct pcilend_intx intx;
 
 	struct work_struct recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
@@ -155,6 +171,19 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
 				u32 length);
+
+void pcilend_device_enable_msix(struct pci_dev *pdev, bool on);
+
+/* lender_intx.c: legacy interrupts */
+void pcilend_intx_init(struct pcilend_function *fn);
+bool pcilend_intx_possible(struct pci_dev *pdev);
+void pcilend_set_command(struct pcilend_function *fn, u16 clear, u16 set);
+void pcilend_intx_begin(struct pcilend_function *fn);
+int pcilend_intx_set(struct pcilend_function *fn, enum pcilend_intx_state state);
+void pcilend_intx_pause(struct pcilend_function *fn);
+void pcilend_intx_resume(struct pcilend_function *fn);
+void pcilend_intx_tell_again(struct pcilend_function *fn);
+void pcilend_intx_off(struct pcilend_function *fn);
 
 /* lender_dma.c: bus mastering, and lost links */
 void pcilend_device_bus_master(struct pcilend_function *fn, bool on);

@@ -10,30 +10,29 @@
 
 #include "lender.h"
 
-static void set_command(struct pci_dev *pdev, u16 clear, u16 set)
+/* The table is the borrower's; after a reset it has each vector masked (PCIe 5.0 §7.7.2.8). */
+void pcilend_device_enable_msix(struct pci_dev *pdev, bool on)
 {
-	u16 command;
+	u16 control;
 
-	pci_read_config_word(pdev, PCI_COMMAND, &command);
-	pci_write_config_word(pdev, PCI_COMMAND, (command & ~clear) | set);
+	if (!pdev->msix_cap)
+		return;
+	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &control);
+	control &= ~(PCI_MSIX_FLAGS_MASKALL | PCI_MSIX_FLAGS_ENABLE);
+	if (on)
+		control |= PCI_MSIX_FLAGS_ENABLE;
+	pci_write_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, control);
 }
 
 /* What a reset leaves, for a borrower: reachable, silent, its MSI-X table its own to write. */
 void pcilend_device_open(struct pcilend_function *fn)
 {
-	struct pci_dev *pdev = fn->pdev;
-	u16 control;
-
 	lockdep_assert_held(&fn->lock);
-	set_command(pdev, PCI_COMMAND_MASTER, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	pcilend_set_command(fn, PCI_COMMAND_MASTER,
+			    PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
 	pcilend_dma_was_reset(fn);
-	if (!pdev->msix_cap)
-		return;
-	/* Each vector is masked in the table after a reset (PCIe 5.0 §7.7.2.8). */
-	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &control);
-	control &= ~PCI_MSIX_FLAGS_MASKALL;
-	control |= PCI_MSIX_FLAGS_ENABLE;
-	pci_write_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, control);
+	pcilend_device_enable_msix(fn->pdev, !fn->intx.irq);
+	pcilend_intx_resume(fn);
 }
 
 static int map_interrupts(struct pcilend_function *fn, u64 alias)
@@ -87,6 +86,7 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, 
 	fn->bus_master = false;
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
+	pcilend_intx_begin(fn);
 	pcilend_dma_attach(fn);
 
 	return pcilend_group_attach(fn) ?: map_interrupts(fn, alias) ?: export_bars(fn);
@@ -105,7 +105,7 @@ static void withdraw_bars(struct pcilend_function *fn)
 }
 
 /*
- * pcilend_device_fence - no DMA, no way in
+ * pcilend_device_fence - no DMA, no interrupts, no way in
  *
  * Afterwards the function is in the blocking domain, unless others of its set are still lent, and
  * the peer reaches nothing of it. Works on functions that are half lent, dead, or gone.
@@ -115,6 +115,7 @@ void pcilend_device_fence(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	if (!fn->link)
 		return;
+	pcilend_intx_off(fn);
 	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
 	fn->bus_master = false;
@@ -242,6 +243,8 @@ int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data
 				value = pdev->device << 16 | pdev->vendor;
 		}
 		data[i] = value >> (at & 3) * 8;
+		if (at == PCI_INTERRUPT_PIN && !pcilend_intx_possible(pdev))
+			data[i] = 0;
 	}
 	return 0;
 }

@@ -78,8 +78,8 @@ int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "all its registers are behind I/O BARs, and only memory can be reached through an NTB: lend one with a memory BAR");
 		return -EOPNOTSUPP;
 	}
-	if (pdev->pin && !pdev->msi_cap && !pdev->msix_cap) {
-		NL_SET_ERR_MSG(extack, "it has legacy interrupts (INTx) only, and these do not cross an NTB: lend one with MSI or MSI-X");
+	if (pdev->pin && !pdev->msi_cap && !pdev->msix_cap && !pcilend_intx_possible(pdev)) {
+		NL_SET_ERR_MSG(extack, "it has legacy interrupts (INTx) only, and can't mask them by its command register, so a borrower could block the interrupt line: lend one with MSI or MSI-X");
 		return -EOPNOTSUPP;
 	}
 	if (pci_num_vf(pdev)) {
@@ -474,6 +474,7 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 
 	pcilend_count(PCILEND_COUNTER_A_RESETS);
+	pcilend_intx_pause(fn);
 	pci_clear_master(pdev);
 	if (!pci_device_is_present(pdev))
 		return "it is not there any more";

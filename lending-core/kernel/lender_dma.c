@@ -12,12 +12,7 @@
 
 static void set_bus_master(struct pcilend_function *fn, bool on)
 {
-	struct pci_dev *pdev = fn->pdev;
-	u16 command;
-
-	pci_read_config_word(pdev, PCI_COMMAND, &command);
-	command = on ? command | PCI_COMMAND_MASTER : command & ~PCI_COMMAND_MASTER;
-	pci_write_config_word(pdev, PCI_COMMAND, command);
+	pcilend_set_command(fn, on ? 0 : PCI_COMMAND_MASTER, on ? PCI_COMMAND_MASTER : 0);
 	fn->masters = on;
 }
 
@@ -185,6 +180,7 @@ void pcilend_dma_resume(struct pcilend_link *link)
 			mutex_unlock(&fn->lock);
 			continue;
 		}
+		pcilend_intx_tell_again(fn);
 		if (READ_ONCE(fn->stale)) {
 			kref_get(&fn->ref);
 			if (!queue_work(pcilend_wq, &fn->recover))

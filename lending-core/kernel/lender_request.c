@@ -277,6 +277,7 @@ static void handle_simple(const struct exchange *ex, struct pcilend_function *fn
 	const struct pcilend_msg_lease *named = ex->payload;
 	const struct pcilend_msg_map *map = ex->payload;
 	const struct pcilend_msg_config *config = ex->payload;
+	const struct pcilend_msg_intx *intx = ex->payload;
 	int err;
 
 	mutex_lock(&fn->lock);
@@ -293,6 +294,9 @@ static void handle_simple(const struct exchange *ex, struct pcilend_function *fn
 		break;
 	case PCILEND_MSG_BUS_MASTER:
 		err = do_bus_master(ex, fn);
+		break;
+	case PCILEND_MSG_INTX:
+		err = pcilend_intx_set(fn, le32_to_cpu(intx->state));
 		break;
 	case PCILEND_MSG_CONFIG_WRITE:
 		err = pcilend_device_config_write(fn, le16_to_cpu(config->offset), config->data,

@@ -448,6 +448,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
 	pcilend_dma_init(link);
+	pcilend_intx_link_init(link);
 	pcilend_handshake_init(link);
 	pcilend_borrower_link_init(link);
 

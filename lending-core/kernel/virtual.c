@@ -50,6 +50,7 @@ struct pcilend_virtual {
 	const struct pcilend_frontend *frontend;
 	struct pci_bus *bus;
 	struct irq_domain *msi;
+	struct pcilend_virtual_intx *intx;	/* NULL: it has no pin */
 	struct pcilend_virtual_bar bar[6];
 	struct resource window[6];
 	struct resource *region[6];	/* what each window lies in */
@@ -71,8 +72,7 @@ struct pcilend_virtual {
 
 static DEFINE_IDA(domains);
 
-/* A disk's driver waits for it on the way to free memory. */
-static struct workqueue_struct *virtual_wq;
+struct workqueue_struct *pcilend_virtual_wq;
 
 /*
  * Regions of the NTB's BARs that its driver has requested. They are busy, so nobody could request
@@ -213,7 +213,7 @@ static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 static int write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
 			unsigned int *pending)
 {
-	unsigned int effects;
+	unsigned int all, effects;
 	int i;
 
 	lockdep_assert_held(&virtual->lock);
@@ -222,7 +222,11 @@ static int write_locked(struct pcilend_virtual *virtual, int where, int size, u3
 	if (virtual->resetting)
 		return PCIBIOS_SUCCESSFUL;
 
-	effects = pcilend_vconfig_write(&virtual->config, where, size, value) & ACTIONS;
+	all = pcilend_vconfig_write(&virtual->config, where, size, value);
+	effects = all & ACTIONS;
+	/* It has a work item of its own. */
+	if (all & PCILEND_EFFECT_INTX)
+		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
 	/* Also without a change: the one before may not have reached the lender. */
 	if (where <= PCI_COMMAND && where + size > PCI_COMMAND)
 		effects |= PCILEND_EFFECT_COMMAND;
@@ -240,9 +244,9 @@ static int write_locked(struct pcilend_virtual *virtual, int where, int size, u3
 		virtual->resetting = true;
 	if (effects) {
 		virtual->pending |= effects;
-		queue_work(virtual_wq, &virtual->work);
+		queue_work(pcilend_virtual_wq, &virtual->work);
 	}
-	*pending = effects;
+	*pending = effects | (all & PCILEND_EFFECT_INTX);
 	return PCIBIOS_SUCCESSFUL;
 }
 
@@ -257,8 +261,11 @@ static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		err = write_locked(virtual, where, size, value, &pending);
 	/* pci_lock may be held, or a spinlock of the driver. */
-	if (pending && preemptible() && !rcu_preempt_depth())
-		flush_work(&virtual->work);
+	if (!pending || !preemptible() || rcu_preempt_depth())
+		return err;
+	flush_work(&virtual->work);
+	if (pending & PCILEND_EFFECT_INTX)
+		pcilend_virtual_intx_settle(virtual->intx);
 	return err;
 }
 
@@ -313,6 +320,8 @@ static int virtual_reset(struct pcilend_virtual *virtual)
 	virtual->bus_master = false;
 	guard(raw_spinlock_irqsave)(&virtual->lock);
 	pcilend_vconfig_reset(&virtual->config);
+	if (virtual->intx)
+		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
 	virtual->resetting = false;
 	return err;
 }
@@ -442,6 +451,9 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 		pci_err(pdev, "can't be used (error %d)\n", err);
 		return err;
 	}
+	/* The firmware knows nothing of it, and needs not look for it. */
+	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
+	pdev->irq_managed = !!virtual->intx;
 	if (frontend->found)
 		frontend->found(virtual->remote, pdev);
 	pci_dev_get(pdev);
@@ -496,19 +508,19 @@ int pcilend_virtual_init(void)
 {
 	int err;
 
-	virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!virtual_wq)
+	pcilend_virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!pcilend_virtual_wq)
 		return -ENOMEM;
 	err = bus_register_notifier(&pci_bus_type, &bus_notifier);
 	if (err)
-		destroy_workqueue(virtual_wq);
+		destroy_workqueue(pcilend_virtual_wq);
 	return err;
 }
 
 void pcilend_virtual_exit(void)
 {
 	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
-	destroy_workqueue(virtual_wq);
+	destroy_workqueue(pcilend_virtual_wq);
 }
 
 /* A name for the interrupt domain that says whose it is. */
@@ -518,6 +530,22 @@ static struct irq_domain *create_msi(struct pcilend_virtual *virtual)
 
 	snprintf(name, sizeof(name), "pcilend-%05x", virtual->sysdata.domain);
 	return pcilend_virtual_msi_create(virtual->ntb, name);
+}
+
+/* The same of a function that has a pin. Return: 0, also without one; or -ENOMEM. */
+static int create_intx(struct pcilend_virtual *virtual)
+{
+	enum pcilend_intx_state allowed = pcilend_vconfig_intx(&virtual->config);
+	char name[32];
+
+	if (allowed == PCILEND_INTX_OFF)
+		return 0;
+	snprintf(name, sizeof(name), "pcilend-intx-%05x", virtual->sysdata.domain);
+	virtual->intx = pcilend_virtual_intx_create(virtual->remote, name);
+	if (!virtual->intx)
+		return -ENOMEM;
+	pcilend_virtual_intx_allow(virtual->intx, allowed);
+	return 0;
 }
 
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
@@ -553,6 +581,9 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 		err = -EOPNOTSUPP;
 		goto err_domain;
 	}
+	err = create_intx(virtual);
+	if (err)
+		goto err_msi;
 	err = windows_claim(virtual, bar, &resources);
 	if (err)
 		goto err_windows;
@@ -585,6 +616,9 @@ err_unlock:
 err_windows:
 	pci_free_resource_list(&resources);
 	windows_release(virtual);
+	if (virtual->intx)
+		pcilend_virtual_intx_destroy(virtual->intx);
+err_msi:
 	pcilend_virtual_msi_destroy(virtual->msi);
 err_domain:
 	ida_free(&domains, virtual->sysdata.domain);
@@ -608,6 +642,8 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 	pci_remove_root_bus(virtual->bus);
 	cancel_work_sync(&virtual->work);
 
+	if (virtual->intx)
+		pcilend_virtual_intx_destroy(virtual->intx);
 	pcilend_virtual_msi_destroy(virtual->msi);
 	windows_release(virtual);
 	ida_free(&domains, virtual->sysdata.domain);
@@ -642,7 +678,7 @@ int pcilend_virtual_restart(struct pci_dev *pdev)
 		virtual->pending |= EFFECT_RESTART | PCILEND_EFFECT_COMMAND;
 		if (virtual->config.msi)
 			virtual->pending |= PCILEND_EFFECT_MSI;
-		queue_work(virtual_wq, &virtual->work);
+		queue_work(pcilend_virtual_wq, &virtual->work);
 	}
 	return pcilend_virtual_settle(pdev);
 }
@@ -653,6 +689,8 @@ int pcilend_virtual_settle(struct pci_dev *pdev)
 	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
 
 	flush_work(&virtual->work);
+	if (virtual->intx)
+		pcilend_virtual_intx_settle(virtual->intx);
 	return xchg(&virtual->error, 0);
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_settle);

@@ -66,4 +66,29 @@ void pcilend_virtual_exit(void);
 struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, const char *name);
 void pcilend_virtual_msi_destroy(struct irq_domain *domain);
 
+/* A disk's driver waits for what is done here on the way to free memory. */
+extern struct workqueue_struct *pcilend_virtual_wq;
+
+struct pcilend_virtual_intx;
+
+/*
+ * virtual_intx.c: the legacy interrupt of a virtual function. From create to destroy it takes what
+ * pcilend_remote_set_intx() lets the lender tell. Nobody has requested it by the time it is
+ * destroyed. NULL: no memory.
+ */
+struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *remote,
+							 const char *name);
+void pcilend_virtual_intx_destroy(struct pcilend_virtual_intx *intx);
+/* Its number on this host. */
+unsigned int pcilend_virtual_intx_irq(const struct pcilend_virtual_intx *intx);
+/* What config space lets the function do. Any context. */
+void pcilend_virtual_intx_allow(struct pcilend_virtual_intx *intx,
+				enum pcilend_intx_state allowed);
+/* Returns when the lender has been told what it is to do. May sleep. */
+void pcilend_virtual_intx_settle(struct pcilend_virtual_intx *intx);
+/* The lender says that it was raised. Any context. */
+void pcilend_virtual_intx_raised(struct pcilend_virtual_intx *intx);
+/* Messages in either direction may be lost: the lender is told again. Any context. */
+void pcilend_virtual_intx_doubt(struct pcilend_virtual_intx *intx);
+
 #endif /* PCILEND_VIRTUAL_H */

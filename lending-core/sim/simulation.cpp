@@ -357,17 +357,18 @@ void Simulation::User(u32 n) {
   Borrower::Remote& r = borrower.link(l).remotes[index];
   static constexpr u16 kUses[] = {PCILEND_MSG_MAP,         PCILEND_MSG_UNMAP,
                                   PCILEND_MSG_BUS_MASTER,  PCILEND_MSG_RESET,
-                                  PCILEND_MSG_CONFIG_READ, PCILEND_MSG_CONFIG_WRITE};
+                                  PCILEND_MSG_CONFIG_READ, PCILEND_MSG_CONFIG_WRITE,
+                                  PCILEND_MSG_INTX};
   if (r.state == Borrower::State::kIdle) {
     if (r.told == PCILEND_FUNCTION_AVAILABLE || OneIn(8)) {
       borrower.Borrow(l, index, PCILEND_PAGE << Random(14));
     }
     // Under a lease that is over.
-    borrower.Misuse(l, index, kUses[2 + Random(4)], r.former);
+    borrower.Misuse(l, index, kUses[2 + Random(5)], r.former);
     if (OneIn(16)) borrower.Reserve(l, index, static_cast<u32>(1000 + Random(10000)));
   } else if (r.state == Borrower::State::kHeld && !OneIn(3)) {
-    borrower.Use(l, index, kUses[Random(6)]);
-    if (OneIn(4)) borrower.Misuse(l, index, kUses[Random(6)], r.lease + 1);
+    borrower.Use(l, index, kUses[Random(7)]);
+    if (OneIn(4)) borrower.Misuse(l, index, kUses[Random(7)], r.lease + 1);
   } else {
     borrower.GiveBack(l, index);
   }

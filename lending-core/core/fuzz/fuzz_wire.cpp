@@ -98,6 +98,9 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       Demand(((m.device_address | m.size) & (PCILEND_PAGE - 1)) == 0, "whole pages");
       break;
     }
+    case PCILEND_MSG_INTX:
+      Demand(Body<pcilend_msg_intx>(slot).state <= PCILEND_INTX_OPEN, "a state of INTx");
+      break;
     case PCILEND_MSG_CONFIG_READ:
     case PCILEND_MSG_CONFIG_WRITE: {
       const auto m = Body<pcilend_msg_config>(slot);

@@ -101,7 +101,9 @@ inline std::string Bars(const pcilend_vconfig& config) {
 
 inline std::string All(const pcilend_vconfig& config) {
   if ((Read(config, PCI_HEADER_TYPE, 1)) != 0) return "header type";
-  if (Read(config, PCI_INTERRUPT_PIN, 1) != 0) return "INTx pin";
+  const u32 pin = Read(config, PCI_INTERRUPT_PIN, 1);
+  if (pin > 4) return "a pin that is none of INTA to INTD";
+  if (pin == 0 && pcilend_vconfig_intx(&config) != PCILEND_INTX_OFF) return "INTx without a pin";
   if ((Read(config, PCI_COMMAND, 2) & ~0x0546u) != 0) return "command bits nobody may set";
   if (config.msi != 0) {
     const u32 flags = Read(config, config.msi + 2, 2);

@@ -79,7 +79,8 @@ TEST(Vconfig, StartsQuiet) {
     EXPECT_FALSE(pcilend_vconfig_bus_master(&config.raw));
     EXPECT_FALSE(pcilend_vconfig_memory(&config.raw));
     EXPECT_EQ(config.Read(PCI_STATUS, 2), u32{PCI_STATUS_CAP_LIST});
-    EXPECT_EQ(config.Read(PCI_INTERRUPT_PIN, 1), 0u);
+    EXPECT_EQ(config.Read(PCI_INTERRUPT_PIN, 1), snapshot.bytes[PCI_INTERRUPT_PIN]);
+    EXPECT_EQ(config.Read(PCI_INTERRUPT_LINE, 1), 0u) << "the lender's";
     EXPECT_EQ(config.Read(PCI_HEADER_TYPE, 1), 0u) << "the only function of its device";
     for (unsigned bar = 0; bar < 7; ++bar) {
       EXPECT_EQ(pcilend_vconfig_bar_address(&config.raw, bar), 0u);
@@ -167,11 +168,40 @@ TEST(Vconfig, Command) {
   EXPECT_TRUE(pcilend_vconfig_memory(&config.raw));
   EXPECT_FALSE(pcilend_vconfig_bus_master(&config.raw));
   EXPECT_EQ(config.Write(PCI_COMMAND, 2, PCI_COMMAND_MEMORY), 0u) << "no change";
-  EXPECT_EQ(config.Write(PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE), 0u);
+  EXPECT_EQ(config.Write(PCI_COMMAND, 2, PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE),
+            unsigned{PCILEND_EFFECT_INTX});
   EXPECT_EQ(config.Write(PCI_COMMAND, 4, 0xffffffff), unsigned{PCILEND_EFFECT_COMMAND});
   EXPECT_TRUE(pcilend_vconfig_bus_master(&config.raw));
   EXPECT_EQ(config.Read(PCI_COMMAND, 2), 0x0546u) << "no I/O, no special cycles";
   EXPECT_EQ(config.Read(PCI_STATUS, 2), u32{PCI_STATUS_CAP_LIST}) << "write 1 to clear, all clear";
+}
+
+TEST(Vconfig, IntxWhileNeitherMsiNorMsixIsEnabled) {
+  const auto intx = [](const Config& config) { return pcilend_vconfig_intx(&config.raw); };
+  for (const Snapshot& snapshot : {snapshots::Nvme(), snapshots::Ahci()}) {
+    Config config(snapshot);
+    const u32 flags = config.raw.msix != 0 ? config.raw.msix + 2u : config.raw.msi + 2u;
+    const u32 enable = config.raw.msix != 0 ? u32{PCI_MSIX_FLAGS_ENABLE} : 1u;
+    EXPECT_EQ(intx(config), PCILEND_INTX_OPEN) << snapshot.name;
+    config.Write(PCI_COMMAND + 1, 1, PCI_COMMAND_INTX_DISABLE >> 8);
+    EXPECT_EQ(intx(config), PCILEND_INTX_MASKED) << snapshot.name;
+    EXPECT_EQ(config.Write(flags, 2, enable) & PCILEND_EFFECT_INTX, PCILEND_EFFECT_INTX);
+    EXPECT_EQ(intx(config), PCILEND_INTX_OFF) << snapshot.name;
+    EXPECT_EQ(config.Write(PCI_COMMAND, 2, 0) & PCILEND_EFFECT_INTX, 0) << "off all the same";
+    EXPECT_EQ(config.Write(flags, 2, 0) & PCILEND_EFFECT_INTX, PCILEND_EFFECT_INTX);
+    EXPECT_EQ(intx(config), PCILEND_INTX_OPEN) << snapshot.name;
+  }
+}
+
+TEST(Vconfig, WithoutAPinNoIntx) {
+  for (const u8 pin : {0, 5, 255}) {
+    Snapshot snapshot = snapshots::Ahci();
+    snapshot.Put8(PCI_INTERRUPT_PIN, pin);
+    Config config(snapshot);
+    EXPECT_EQ(config.Read(PCI_INTERRUPT_PIN, 1), 0u);
+    EXPECT_EQ(pcilend_vconfig_intx(&config.raw), PCILEND_INTX_OFF);
+    EXPECT_EQ(config.Write(PCI_COMMAND, 2, PCI_COMMAND_INTX_DISABLE), 0u);
+  }
 }
 
 TEST(Vconfig, IdentityIsReadOnly) {
@@ -213,7 +243,8 @@ TEST(Vconfig, Msix) {
   Config config(snapshots::Nvme());
   const u32 flags = config.raw.msix + PCI_MSIX_FLAGS;
   EXPECT_EQ(config.Read(flags, 2), 64u);
-  EXPECT_EQ(config.Write(flags, 2, PCI_MSIX_FLAGS_ENABLE), unsigned{PCILEND_EFFECT_MSIX});
+  EXPECT_EQ(config.Write(flags, 2, PCI_MSIX_FLAGS_ENABLE),
+            unsigned{PCILEND_EFFECT_MSIX | PCILEND_EFFECT_INTX});
   EXPECT_EQ(config.Read(flags, 2), 64u | PCI_MSIX_FLAGS_ENABLE);
   EXPECT_EQ(config.Write(flags, 2, PCI_MSIX_FLAGS_ENABLE), 0u) << "no change";
   EXPECT_EQ(config.Write(flags, 2, 0xffff), unsigned{PCILEND_EFFECT_MSIX});
@@ -271,7 +302,8 @@ TEST(Vconfig, Msi) {
   EXPECT_TRUE(pcilend_vconfig_forwards(&config.raw, msi + PCI_MSI_PENDING_64, 4));
   EXPECT_FALSE(pcilend_vconfig_forwards(&config.raw, msi + PCI_MSI_MASK_64, 4));
   EXPECT_EQ(config.Write(msi + PCI_MSI_PENDING_64, 4, 0xffffffff), 0u) << "read-only";
-  EXPECT_EQ(config.Write(msi + PCI_MSI_FLAGS, 2, 0x0071), unsigned{PCILEND_EFFECT_MSI});
+  EXPECT_EQ(config.Write(msi + PCI_MSI_FLAGS, 2, 0x0071),
+            unsigned{PCILEND_EFFECT_MSI | PCILEND_EFFECT_INTX});
   EXPECT_EQ(config.Read(msi + PCI_MSI_FLAGS, 2) & PCI_MSI_FLAGS_QSIZE, 2u << 4)
       << "not more vectors than there are";
   EXPECT_EQ(config.Write(msi + PCI_MSI_FLAGS, 2, 0x0011), unsigned{PCILEND_EFFECT_MSI});
@@ -503,7 +535,7 @@ TEST_P(VconfigProperty, HostileSnapshots) {
       const u32 length = 1u << (random() % 3);
       const u32 at = (random() % 2 == 0 ? random() % 0x140 : random() % 4096) & ~(length - 1);
       const unsigned effects = config.Write(at, length, static_cast<u32>(random()));
-      ASSERT_EQ(effects & ~0x7fu, 0u);
+      ASSERT_EQ(effects & ~0xffu, 0u);
       if ((effects & PCILEND_EFFECT_FORWARD) != 0) {
         ASSERT_TRUE(pcilend_vconfig_forwards(&config.raw, at, length));
       }

@@ -107,6 +107,7 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_CONNECTED, false, pcilend_msg_connected{1}),
       Make(PCILEND_MSG_RECALL, false, pcilend_msg_recall{0x40001, 3, 30000}),
       Make(PCILEND_MSG_WAS_RESET, false, lease),
+      Make(PCILEND_MSG_INTX_RAISED, false, lease),
       Make(PCILEND_MSG_BORROW, false,
            pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000}),
       Make(PCILEND_MSG_BORROW, true, Borrowed()),
@@ -132,6 +133,8 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_RESERVE, true),
       Make(PCILEND_MSG_VOUCH, false, pcilend_msg_vouch{kBoot + 1, kBoot + 2}),
       MakeEmpty(PCILEND_MSG_VOUCH, true),
+      Make(PCILEND_MSG_INTX, false, pcilend_msg_intx{0x40001, 3, PCILEND_INTX_OPEN}),
+      MakeEmpty(PCILEND_MSG_INTX, true),
   };
 }
 

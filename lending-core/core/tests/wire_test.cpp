@@ -75,7 +75,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 18u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 20u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -83,7 +83,7 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 6 && answer == 0) || (type >= 16 && type <= 27);
+      const bool known = (type >= 1 && type <= 7 && answer == 0) || (type >= 16 && type <= 28);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -99,8 +99,8 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   };
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
-      {"unknown type", [](auto& h) { h.type = 7; }},
-      {"unknown type", [](auto& h) { h.type = 28; }},
+      {"unknown type", [](auto& h) { h.type = 8; }},
+      {"unknown type", [](auto& h) { h.type = 29; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -257,7 +257,8 @@ TEST(Wire, SmallNotices) {
 }
 
 TEST(Wire, LeaseRequests) {
-  for (const u16 type : {PCILEND_MSG_WAS_RESET, PCILEND_MSG_RETURN, PCILEND_MSG_RESET}) {
+  for (const u16 type : {PCILEND_MSG_WAS_RESET, PCILEND_MSG_INTX_RAISED, PCILEND_MSG_RETURN,
+                         PCILEND_MSG_RESET}) {
     const auto check = [type](const std::function<void(pcilend_msg_lease&)>& change) {
       return CheckChanged<pcilend_msg_lease>(type, false, change);
     };
@@ -271,6 +272,20 @@ TEST(Wire, LeaseRequests) {
   EXPECT_EQ(master([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
   EXPECT_EQ(master([](auto& m) { m.on = 0; }), "");
   EXPECT_EQ(master([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
+TEST(Wire, Intx) {
+  const auto check = [](const std::function<void(pcilend_msg_intx&)>& change) {
+    return CheckChanged<pcilend_msg_intx>(PCILEND_MSG_INTX, false, change);
+  };
+  for (const u32 state : {PCILEND_INTX_OFF, PCILEND_INTX_MASKED, PCILEND_INTX_OPEN}) {
+    EXPECT_EQ(check([state](auto& m) { m.state = state; }), "");
+  }
+  const char* unknown = "unknown state of a legacy interrupt";
+  EXPECT_EQ(check([](auto& m) { m.state = PCILEND_INTX_OPEN + 1; }), unknown);
+  EXPECT_EQ(check([](auto& m) { m.state = ~0u; }), unknown);
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
 }
 
 TEST(Wire, Hello) {

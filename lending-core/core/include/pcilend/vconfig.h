@@ -14,6 +14,7 @@
 #define PCILEND_VCONFIG_H
 
 #include "pcilend/platform.h"
+#include "pcilend/wire.h"
 
 __BEGIN_DECLS
 
@@ -27,6 +28,7 @@ __BEGIN_DECLS
 #define PCILEND_EFFECT_POWER	0x10	/* power state changed */
 #define PCILEND_EFFECT_BAR	0x20	/* a BAR or the ROM BAR was written */
 #define PCILEND_EFFECT_FORWARD	0x40	/* a register that lives in the hardware: send it on */
+#define PCILEND_EFFECT_INTX	0x80	/* pcilend_vconfig_intx() says something else now */
 
 struct pcilend_vconfig_bar {
 	u64 size;	/* bytes, a power of two; 0: not implemented */
@@ -53,8 +55,8 @@ struct pcilend_vconfig {
  * Shown are power management, MSI-X or else MSI, PCI Express, Advanced Features, vendor-specific
  * capabilities (their bodies forwarded) and the serial number. All others make no sense behind an
  * NTB (SR-IOV, ATS, PRI, PASID, ACS, AER, resizable BAR, vital product data ...) and are taken out
- * of the lists, which stay well formed; so is an MSI-X table outside its BAR. INTx pin and I/O BARs
- * read 0. PCI Express always has function level reset, whichever reset the lender has, and D3 loses
+ * of the lists, which stay well formed; so is an MSI-X table outside its BAR. I/O BARs read 0. The
+ * Interrupt Status bit does too, as its truth is on the lender. PCI Express always has function level reset, whichever reset the lender has, and D3 loses
  * nothing, as it is not forwarded. A broken capability list (loops, bad offsets) is cut where it
  * breaks. Device-specific registers outside capabilities read as in the snapshot.
  *
@@ -84,6 +86,12 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 
 /* Addresses software put into the BARs (memory bits only), 0 if not implemented or not set. */
 u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar);
+
+/*
+ * What its registers let the function do with its interrupt pin: nothing without one, or while MSI
+ * or MSI-X is enabled (PCI Local Bus 3.0 §6.8.1.3, §6.8.2.3).
+ */
+enum pcilend_intx_state pcilend_vconfig_intx(const struct pcilend_vconfig *config);
 
 bool pcilend_vconfig_bus_master(const struct pcilend_vconfig *config);
 bool pcilend_vconfig_memory(const struct pcilend_vconfig *config);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 2.
+ * The wire protocol between the pcilend.ko of two hosts, version 3.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 2
+#define PCILEND_WIRE_VERSION 3
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -81,6 +81,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_RECALL = 5,		/* struct pcilend_msg_recall: please return it */
 	PCILEND_MSG_WAS_RESET = 6,	/* struct pcilend_msg_lease: reset without being asked, */
 					/* after a loss of the link; bus mastering is off */
+	PCILEND_MSG_INTX_RAISED = 7,	/* struct pcilend_msg_lease: its legacy interrupt came, */
+					/* and is masked until the borrower opens it again */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
@@ -98,6 +100,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_RESERVE = 25,	/* struct pcilend_msg_reserve */
 	PCILEND_MSG_HELLO = 26,		/* struct pcilend_msg_hello: before all others, both ways */
 	PCILEND_MSG_VOUCH = 27,		/* struct pcilend_msg_vouch: is that link yours too? */
+	PCILEND_MSG_INTX = 28,		/* struct pcilend_msg_intx */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -291,6 +294,24 @@ struct pcilend_msg_bus_master {
 	__le32 on;		/* 0: off, answered when pending transactions are drained; 1: on */
 } __packed;
 
+/* What becomes of a function's legacy interrupt (INTx). */
+enum pcilend_intx_state {
+	PCILEND_INTX_OFF = 0,		/* not relayed */
+	PCILEND_INTX_MASKED = 1,	/* not now: what comes meanwhile is told when it is opened */
+	PCILEND_INTX_OPEN = 2,		/* the next one is told, once */
+};
+
+/*
+ * The state is set as named, whatever it was; so a request may be repeated. To open it is also the
+ * acknowledgement of PCILEND_MSG_INTX_RAISED: if the function still asserts its line, it is told
+ * again.
+ */
+struct pcilend_msg_intx {
+	__le32 id;
+	__le32 lease;
+	__le32 state;		/* enum pcilend_intx_state */
+} __packed;
+
 #define PCILEND_CONFIG_CHUNK 192
 
 struct pcilend_msg_config {
@@ -306,6 +327,7 @@ static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control a
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
 static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");
