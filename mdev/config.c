@@ -3,7 +3,8 @@
  * The guest's config space: a virtual one of its own, apart from the one of the virtual function
  * on this host. Reads are answered here; of writes only their effects reach the hardware.
  *
- * MSI and MSI-X registers have none: the VMM programs interrupts with VFIO_DEVICE_SET_IRQS.
+ * MSI and MSI-X registers have none but on INTx: the VMM programs interrupts with
+ * VFIO_DEVICE_SET_IRQS.
  */
 
 #include "pcilend_mdev.h"
@@ -17,10 +18,14 @@ void mdev_config_init(struct mdev_device_state *state)
 int mdev_config_open(struct mdev_device_state *state)
 {
 	struct mdev_config *config = &state->config;
+	int err;
 
 	guard(mutex)(&config->lock);
 	config->lost = false;
-	return pcilend_config_init(state->remote, &config->space);
+	err = pcilend_config_init(state->remote, &config->space);
+	if (!err)
+		mdev_intx_allow(state, pcilend_vconfig_intx(&config->space));
+	return err;
 }
 
 /* Comes after mdev_memory_revoke(), so that nobody is in here for long. */
@@ -97,6 +102,7 @@ static int reset(struct mdev_device_state *state)
 	if (!err)
 		err = pcilend_reset(state->remote);
 	pcilend_vconfig_reset(&config->space);
+	mdev_intx_allow(state, pcilend_vconfig_intx(&config->space));
 	if (!err)
 		err = mdev_irqs_restore(state);
 	trace_pcilend_mdev_state(state->remote->id, "reset", err);
@@ -138,6 +144,8 @@ int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u
 		return reset(state);
 	if (effects & PCILEND_EFFECT_FORWARD)
 		err = forward(state, offset, length, value);
+	if (effects & PCILEND_EFFECT_INTX)
+		mdev_intx_allow(state, pcilend_vconfig_intx(space));
 
 	/*
 	 * Not only on a change: firmware sets the bus master bit before memory is where it stays,

@@ -2,7 +2,7 @@
 /*
  * VFIO's interrupts. MSI and MSI-X take their vectors from the virtual function, so the device
  * writes its messages straight into this host's interrupt controller; the handler signals the
- * eventfd that KVM's irqfd waits on. There is no INTx behind an NTB.
+ * eventfd that KVM's irqfd waits on. INTx, which the lender relays, is in intx.c.
  *
  * VFIO_PCI_REQ_IRQ_INDEX asks the user to let go of the device when the lease is lost.
  * VFIO_PCI_ERR_IRQ_INDEX is not offered: a VMM stops its guest then, which shall live on.
@@ -120,6 +120,10 @@ static void disable(struct mdev_irqs *irqs)
 	lockdep_assert_held(&irqs->lock);
 	if (irqs->index == VFIO_PCI_NUM_IRQS)
 		return;
+	if (irqs->index == VFIO_PCI_INTX_IRQ_INDEX) {
+		mdev_intx_disable(irqs);
+		return;
+	}
 	xa_for_each(&irqs->vectors, number, vector)
 		vector_clear(irqs, number);
 	pci_free_irq_vectors(irqs->pdev);
@@ -217,19 +221,25 @@ static int set_request(struct mdev_irqs *irqs, const struct vfio_irq_set *set, v
 int mdev_irq_set(struct mdev_device_state *state, const struct vfio_irq_set *set, void *data)
 {
 	struct mdev_irqs *irqs = &state->irqs;
-	bool request = set->index == VFIO_PCI_REQ_IRQ_INDEX;
+	bool trigger = (set->flags & VFIO_IRQ_SET_ACTION_TYPE_MASK) == VFIO_IRQ_SET_ACTION_TRIGGER;
 
-	if ((set->flags & VFIO_IRQ_SET_ACTION_TYPE_MASK) != VFIO_IRQ_SET_ACTION_TRIGGER)
+	if (!trigger && set->index != VFIO_PCI_INTX_IRQ_INDEX)
 		return -ENOTTY;
-	if (!request && set->index != VFIO_PCI_MSI_IRQ_INDEX &&
-	    set->index != VFIO_PCI_MSIX_IRQ_INDEX)
-		return -ENOTTY;
-
 	/* A driver that sets up interrupts is about to use DMA. */
-	if (!request)
+	if (trigger && set->index != VFIO_PCI_REQ_IRQ_INDEX)
 		mdev_memory_settle(state);
 	guard(mutex)(&irqs->lock);
-	return request ? set_request(irqs, set, data) : set_msi(irqs, set, data);
+	switch (set->index) {
+	case VFIO_PCI_INTX_IRQ_INDEX:
+		return mdev_intx_set(irqs, set, data);
+	case VFIO_PCI_MSI_IRQ_INDEX:
+	case VFIO_PCI_MSIX_IRQ_INDEX:
+		return set_msi(irqs, set, data);
+	case VFIO_PCI_REQ_IRQ_INDEX:
+		return set_request(irqs, set, data);
+	default:
+		return -ENOTTY;
+	}
 }
 
 int mdev_irq_info(struct mdev_device_state *state, struct vfio_irq_info *info)
@@ -240,7 +250,9 @@ int mdev_irq_info(struct mdev_device_state *state, struct vfio_irq_info *info)
 		return -EINVAL;
 	info->count = irqs->count[info->index];
 	info->flags = VFIO_IRQ_INFO_EVENTFD;
-	if (info->index != VFIO_PCI_MSIX_IRQ_INDEX || !irqs->grows)
+	if (info->index == VFIO_PCI_INTX_IRQ_INDEX)
+		info->flags |= VFIO_IRQ_INFO_MASKABLE | VFIO_IRQ_INFO_AUTOMASKED;
+	else if (info->index != VFIO_PCI_MSIX_IRQ_INDEX || !irqs->grows)
 		info->flags |= VFIO_IRQ_INFO_NORESIZE;
 	return 0;
 }
@@ -250,6 +262,7 @@ void mdev_irqs_init(struct mdev_device_state *state)
 	struct mdev_irqs *irqs = &state->irqs;
 
 	mutex_init(&irqs->lock);
+	spin_lock_init(&irqs->intx.lock);
 	xa_init(&irqs->vectors);
 	irqs->index = VFIO_PCI_NUM_IRQS;
 }
@@ -263,6 +276,7 @@ void mdev_irqs_open(struct mdev_device_state *state, struct pci_dev *pdev)
 	irqs->index = VFIO_PCI_NUM_IRQS;
 	irqs->grows = pci_msix_can_alloc_dyn(pdev);
 	memset(irqs->count, 0, sizeof(irqs->count));
+	irqs->count[VFIO_PCI_INTX_IRQ_INDEX] = pdev->pin && pdev->irq;
 	irqs->count[VFIO_PCI_MSI_IRQ_INDEX] = max(pci_msi_vec_count(pdev), 0);
 	irqs->count[VFIO_PCI_MSIX_IRQ_INDEX] = max(pci_msix_vec_count(pdev), 0);
 	irqs->count[VFIO_PCI_REQ_IRQ_INDEX] = 1;

@@ -81,6 +81,17 @@ struct mdev_config {
 	struct pcilend_vconfig space;
 };
 
+struct mdev_intx {
+	unsigned int irq;		/* constant while enabled, as the name */
+	char name[40];
+	struct eventfd_ctx *trigger;	/* mdev_irqs.lock to change; may be NULL */
+	struct virqfd *unmask;		/* mdev_irqs.lock */
+
+	spinlock_t lock;		/* taken in interrupts: what follows */
+	bool masked;			/* disabled, by the user or because it came */
+	bool blocked;			/* by the guest's config space */
+};
+
 struct mdev_irqs {
 	struct mutex lock;		/* all but what is constant */
 	struct pci_dev *pdev;		/* NULL: no vectors to be had */
@@ -88,6 +99,7 @@ struct mdev_irqs {
 	unsigned int count[VFIO_PCI_NUM_IRQS];	/* constant while open */
 	bool grows;			/* MSI-X vectors one by one; constant while open */
 	struct xarray vectors;		/* of struct mdev_vector */
+	struct mdev_intx intx;
 	struct eventfd_ctx *request;	/* asks the user to let go */
 };
 
@@ -205,6 +217,13 @@ void mdev_irqs_request(struct mdev_device_state *state);
 int mdev_irqs_restore(struct mdev_device_state *state);
 int mdev_irq_info(struct mdev_device_state *state, struct vfio_irq_info *info);
 int mdev_irq_set(struct mdev_device_state *state, const struct vfio_irq_set *set, void *data);
+
+/* intx.c: VFIO's INTx, as a part of irq.c */
+int mdev_intx_set(struct mdev_irqs *irqs, const struct vfio_irq_set *set, void *data);
+/* It is enabled. */
+void mdev_intx_disable(struct mdev_irqs *irqs);
+/* What the guest's config space lets the function do. */
+void mdev_intx_allow(struct mdev_device_state *state, enum pcilend_intx_state allowed);
 
 /* memory.c: the lender's view of the guest's memory, and bus mastering, which stands on it */
 void mdev_memory_init(struct mdev_device_state *state);

@@ -355,10 +355,9 @@ void Simulation::User(u32 n) {
   const u32 l = static_cast<u32>(Random(borrower.links()));
   const u32 index = static_cast<u32>(Random(options_.functions));
   Borrower::Remote& r = borrower.link(l).remotes[index];
-  static constexpr u16 kUses[] = {PCILEND_MSG_MAP,         PCILEND_MSG_UNMAP,
-                                  PCILEND_MSG_BUS_MASTER,  PCILEND_MSG_RESET,
-                                  PCILEND_MSG_CONFIG_READ, PCILEND_MSG_CONFIG_WRITE,
-                                  PCILEND_MSG_INTX};
+  static constexpr u16 kUses[] = {
+      PCILEND_MSG_MAP,         PCILEND_MSG_UNMAP,        PCILEND_MSG_BUS_MASTER, PCILEND_MSG_RESET,
+      PCILEND_MSG_CONFIG_READ, PCILEND_MSG_CONFIG_WRITE, PCILEND_MSG_INTX};
   if (r.state == Borrower::State::kIdle) {
     if (r.told == PCILEND_FUNCTION_AVAILABLE || OneIn(8)) {
       borrower.Borrow(l, index, PCILEND_PAGE << Random(14));

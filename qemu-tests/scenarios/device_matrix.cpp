@@ -5,6 +5,8 @@
 
 #include <regex>
 
+#include "echo_server.h"
+
 namespace pcilend::scenarios {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr unsigned kFirstPortSlot = 0x10;
 // Device models that map guest memory get a copy of what is behind an NTB. By default these may
 // have a page in all, and a model that can't have more gives up (virtio).
 constexpr const char* kBounce = "x-max-bounce-buffer-size=16M";
-
-constexpr const char* kIntx = "it has legacy interrupts (INTx) only";
 
 // The driver of vmxnet3 unmaps its table of multicast addresses as soon as it has told the function
 // to read it, by a write that a hypervisor would have carried out by then.
@@ -46,10 +46,10 @@ const std::vector<MatrixFunction>& matrix_functions() {
        ""},
       {"edu", "edu", Registers, "", {}, ""},
       {"i6300esb", "i6300esb", Binding, "i6300ESB timer", {}, ""},
-      {"sdhci", "sdhci-pci", Disk, "sdhci-pci", {"sd-card,bus=sd-bus,drive-size=16M"}, kIntx},
-      {"e1000", "e1000,netdev=e1000", Network, "e1000", {}, kIntx},
-      {"rtl8139", "rtl8139,netdev=rtl8139", Network, "8139cp", {}, kIntx},
-      {"ehci", "ich9-usb-ehci1", Binding, "ehci-pci", {}, kIntx},
+      {"sdhci", "sdhci-pci", Disk, "sdhci-pci", {"sd-card,bus=sd-bus,drive-size=16M"}, ""},
+      {"e1000", "e1000,netdev=e1000", Network, "e1000", {}, ""},
+      {"rtl8139", "rtl8139,netdev=rtl8139", Network, "8139cp", {}, ""},
+      {"ehci", "ich9-usb-ehci1", Binding, "ehci-pci", {}, ""},
       {"serial",
        "pci-serial,chardev=serial",
        Binding,
@@ -64,18 +64,14 @@ const std::vector<MatrixFunction>& matrix_functions() {
 Result<lab::Options> matrix_options() {
   lab::Options options;
   options.name = "matrix";
+  PCILEND_TRY(add_wire(options));
   auto& arguments = options.qemu_arguments[1];
-  const auto wire = [&arguments](const std::string& id) {
-    arguments.insert(arguments.end(), {"-netdev", fmt::format("hubport,id={},hubid=0", id)});
-  };
-  wire("wire");
   arguments.insert(arguments.end(), {"-chardev", "null,id=serial"});
-  PCILEND_TRY(options.add_device("host1:virtio-net-pci,id=wire,netdev=wire"));
 
   unsigned port = 0;
   for (const MatrixFunction& function : matrix_functions()) {
     std::string place;
-    if (function.workload == Workload::Network) wire(function.name);
+    if (function.workload == Workload::Network) attach_to_wire(options, function.name);
     if (function.port) {
       PCILEND_TRY(options.add_device(
           fmt::format("host1:pcie-root-port,id=port{},chassis={},multifunction=on,addr={:x}.{}",

@@ -4,15 +4,13 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "echo_server.h"
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr const char* kServer = "10.9.0.1";  // the lender, on the wire
-constexpr int kPort = 7;
 
 bool succeeds(const lab::Output& output) {
   return output.code == 0;
@@ -37,13 +35,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
     });
     ASSERT_TRUE(lab) << lab.error().message;
     lab_.emplace(std::move(*lab));
-    const auto wire = lender().address("wire");
-    ASSERT_OK(wire);
-    ASSERT_OK(
-        lender().run(fmt::format("wire=$(ls /sys/bus/pci/devices/{}/virtio*/net) && "
-                                 "ip address add {}/24 dev $wire && ip link set $wire up",
-                                 *wire, kServer)));
-    auto server = lender().start(fmt::format("busybox nc -ll -p {} -e cat", kPort), {{}, 30min});
+    auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
@@ -171,24 +163,22 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
     if (!name) return tl::unexpected(name.error());
     PCILEND_TRY(
         host.run(fmt::format("ip netns add matrix && ip link set {} netns matrix", name->text())));
-    const auto sent = send_around(host, name->text());
+    const auto sent = send_data(host, name->text());
     // Where the function itself goes away, its namespace must not hold it.
     PCILEND_TRY(host.run(fmt::format(
         "ip netns exec matrix ip link set {} netns 1 && ip netns delete matrix", name->text())));
     return sent;
   }
 
-  static Result<std::string> send_around(const lab::Host& host, const std::string& name) {
+  static Result<std::string> send_data(const lab::Host& host, const std::string& name) {
     const std::string inside = "ip netns exec matrix ";
     PCILEND_TRY(
         host.run(fmt::format("{0} ip address add 10.9.0.2/24 dev {1} && "
                              "{0} ip link set {1} up",
                              inside, name)));
-    PCILEND_TRY(host.until(fmt::format("{} busybox ping -c 1 -W 1 {}", inside, kServer), succeeds));
-    PCILEND_TRY(host.run(fmt::format(
-        "head -c 64K /dev/urandom >/tmp/data && {} busybox nc -w 120 {} {} </tmp/data | "
-        "head -c 64K | cmp - /tmp/data",
-        inside, kServer, kPort)));
+    PCILEND_TRY(
+        host.until(fmt::format("{} busybox ping -c 1 -W 1 {}", inside, kEchoServer), succeeds));
+    PCILEND_TRY(host.run(fmt::format("{} sh -c '{}'", inside, send_around("64K"))));
     return std::string();
   }
 

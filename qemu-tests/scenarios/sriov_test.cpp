@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <regex>
 
+#include "echo_server.h"
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -9,7 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kHosts = 3;
-constexpr int kPort = 7;
 
 bool succeeds(const lab::Output& output) {
   return output.code == 0;
@@ -30,23 +30,16 @@ class Sriov : public testing::Test {
     lab::Options options;
     options.name = "sriov";
     options.hosts = kHosts;
-    options.qemu_arguments[1] = {"-netdev", "hubport,id=igb,hubid=0", "-netdev",
-                                 "hubport,id=wire,hubid=0"};
+    attach_to_wire(options, "igb");
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
     ASSERT_OK(options.add_device("host1:igb,id=igb,netdev=igb,bus=port0"));
-    ASSERT_OK(options.add_device("host1:virtio-net-pci,id=wire,netdev=wire"));
+    ASSERT_OK(add_wire(options));
     auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
       fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
     });
     ASSERT_TRUE(lab) << lab.error().message;
     lab_.emplace(std::move(*lab));
-    const auto wire = lender().address("wire");
-    ASSERT_OK(wire);
-    ASSERT_OK(
-        lender().run(fmt::format("wire=$(ls /sys/bus/pci/devices/{}/virtio*/net) && "
-                                 "ip address add 10.9.0.1/24 dev $wire && ip link set $wire up",
-                                 *wire)));
-    auto server = lender().start(fmt::format("busybox nc -ll -p {} -e cat", kPort), {{}, 30min});
+    auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));
   }
@@ -118,7 +111,7 @@ class Sriov : public testing::Test {
     ASSERT_OK(
         part.borrower.run(fmt::format("ip address add 10.9.0.{}/24 dev {} && ip link set {} up",
                                       part.borrower.number(), part.interface, part.interface)));
-    ASSERT_OK(part.borrower.until("busybox ping -c 1 -W 1 10.9.0.1", succeeds));
+    ASSERT_OK(part.borrower.until(fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer), succeeds));
   }
 
   static std::optional<lab::Lab> lab_;
@@ -142,11 +135,7 @@ TEST_F(Sriov, VirtualFunctionsGoToTwoHosts) {
   for (Part& part : parts_) ASSERT_NO_FATAL_FAILURE(borrow(part));
   std::vector<lab::Running> work;
   for (const Part& part : parts_) {
-    auto running = part.borrower.start(
-        fmt::format("head -c 256K /dev/urandom >/tmp/data && "
-                    "busybox nc -w 120 10.9.0.1 {} </tmp/data | head -c 256K | cmp - /tmp/data",
-                    kPort),
-        {{}, 5min});
+    auto running = part.borrower.start(send_around("256K"), {{}, 5min});
     ASSERT_OK(running);
     work.push_back(std::move(*running));
   }

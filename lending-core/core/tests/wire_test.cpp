@@ -257,8 +257,8 @@ TEST(Wire, SmallNotices) {
 }
 
 TEST(Wire, LeaseRequests) {
-  for (const u16 type : {PCILEND_MSG_WAS_RESET, PCILEND_MSG_INTX_RAISED, PCILEND_MSG_RETURN,
-                         PCILEND_MSG_RESET}) {
+  for (const u16 type :
+       {PCILEND_MSG_WAS_RESET, PCILEND_MSG_INTX_RAISED, PCILEND_MSG_RETURN, PCILEND_MSG_RESET}) {
     const auto check = [type](const std::function<void(pcilend_msg_lease&)>& change) {
       return CheckChanged<pcilend_msg_lease>(type, false, change);
     };
