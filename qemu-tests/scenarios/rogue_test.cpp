@@ -192,7 +192,18 @@ TEST_F(RogueNode, FloodsSlowNobodyDown) {
        {"flood-requests", "flood-deaf", "flood-garbage", "storm", "jump-head", "jump-tail",
         "wild-heart", "scribble-area", "scribble-scratchpads", "reboots", "bounce"})
     flood(attack, 1);
-  for (const char* attack : {"flood-notices", "reborn", "flip-connected"}) flood(attack, 2);
+  for (const char* attack : {"flood-notices", "flood-intx", "reborn", "flip-connected"})
+    flood(attack, 2);
+}
+
+// Of its own function it may switch the legacy interrupt on and off as it likes: that costs it its
+// own messages, and ends with the lease.
+TEST_F(RogueNode, LegacyInterruptsAreNobodyElses) {
+  EXPECT_THAT(act("flood-intx", 1).value("granted", json::array({"?"})), IsEmpty());
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  ASSERT_NO_FATAL_FAILURE(flood("flood-intx", 1));
+  ASSERT_OK(lender().until("! grep -E ' pcilend(,|$)' /proc/interrupts",
+                           [](const lab::Output& o) { return o.code == 0; }));
 }
 
 // What a lender answers is its own affair, as long as it ends.

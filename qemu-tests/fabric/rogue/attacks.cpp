@@ -96,6 +96,8 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
   expect_refusal(node, report, PCILEND_MSG_UNMAP, &map, named("unmap"));
   const pcilend_msg_bus_master master{id, lease, 1};
   expect_refusal(node, report, PCILEND_MSG_BUS_MASTER, &master, named("bus-master"));
+  const pcilend_msg_intx intx{id, lease, PCILEND_INTX_OPEN};
+  expect_refusal(node, report, PCILEND_MSG_INTX, &intx, named("intx"));
   const pcilend_msg_lease only{id, lease, 0};
   expect_refusal(node, report, PCILEND_MSG_RESET, &only, named("reset"));
   expect_refusal(node, report, PCILEND_MSG_RETURN, &only, named("return"));
@@ -426,8 +428,8 @@ Result<Report> flood_garbage(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
   report.numbers["messages"] = repeat(node, time, [&](uint64_t i) {
-    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % 28), (i & 1) != 0, 0,
-                          static_cast<uint32_t>(i & 2), nullptr);
+    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % (PCILEND_MSG_INTX + 1)),
+                          (i & 1) != 0, 0, static_cast<uint32_t>(i & 2), nullptr);
     // Every other one has a head that is believed.
     fill(std::span(slot).subspan((i & 4) != 0 ? 0 : sizeof(pcilend_msg_header)));
     node.force(slot);
@@ -444,6 +446,40 @@ Result<Report> flood_notices(Node& node, milliseconds time, uint32_t value) {
     const auto index = static_cast<u16>(1 + i % different);
     const auto function = node.function(pcilend_id(node.number(), index));
     node.notice(PCILEND_MSG_FUNCTION, &function);
+  });
+  return finish(node, report);
+}
+
+// States that there are not, of functions it has no lease on, and all there are of one it has; and
+// interrupts that nobody has opened, of its own functions and of others'.
+Result<Report> flood_intx(Node& node, milliseconds time, uint32_t) {
+  PCILEND_TRY(need_up(node));
+  const auto peer = static_cast<u16>(node.peer_node());
+  const auto mine = held(node);
+  Report report;
+  for (const uint32_t state : {PCILEND_INTX_OPEN + 1u, 0xffffffffu}) {
+    const pcilend_msg_intx bad{mine ? mine->id : pcilend_id(peer, 1), mine ? mine->lease : 1,
+                               state};
+    expect_refusal(node, report, PCILEND_MSG_INTX, &bad, fmt::format("intx state {:#x}", state));
+  }
+  report.numbers["messages"] = repeat(node, time, [&](uint64_t i) {
+    const auto state = static_cast<uint32_t>(i / 4 % 3);
+    const pcilend_msg_intx other{pcilend_id(peer, static_cast<u16>(1 + i % 8)),
+                                 static_cast<uint32_t>(1 + i % 5), state};
+    const pcilend_msg_intx own{mine ? mine->id : other.id, mine ? mine->lease : other.lease, state};
+    const pcilend_msg_lease raised{
+        pcilend_id(i % 8 == 0 ? peer : node.number(), static_cast<u16>(1 + i % 8)),
+        static_cast<uint32_t>(1 + i % 5), 0};
+    switch (i % 4) {
+      case 0:
+        node.request(PCILEND_MSG_INTX, &other);
+        break;
+      case 1:
+        node.notice(PCILEND_MSG_INTX_RAISED, &raised);
+        break;
+      default:
+        node.request(PCILEND_MSG_INTX, &own);
+    }
   });
   return finish(node, report);
 }
@@ -620,6 +656,7 @@ constexpr Attack kAttacks[] = {
     {"flood-deaf", "requests whose answers it does not take", flood_deaf},
     {"flood-garbage", "random messages, room or not", flood_garbage},
     {"flood-notices", "more functions than a lender has", flood_notices},
+    {"flood-intx", "legacy interrupts: of what it borrows, and of what it does not", flood_intx},
     {"flip-connected", "connected, not connected, connected", flip_connected},
     {"storm", "doorbells", storm},
     {"jump-head", "random heads", jump_head},

@@ -167,8 +167,9 @@ TEST_F(RogueTest, MessagesThatTheProtocolForbidsArriveAsSuch) {
 
 TEST_F(RogueTest, FloodsEndInTimeAndLeaveAWorkingLink) {
   come_up();
-  for (const char* op : {"flood-requests", "flood-deaf", "flood-notices", "flip-connected", "storm",
-                         "jump-tail", "wild-heart", "scribble-scratchpads", "bounce", "reboots"}) {
+  for (const char* op :
+       {"flood-requests", "flood-deaf", "flood-notices", "flood-intx", "flip-connected", "storm",
+        "jump-tail", "wild-heart", "scribble-scratchpads", "bounce", "reboots"}) {
     const auto start = std::chrono::steady_clock::now();
     const json report = act(op, 0, 100);
     ASSERT_EQ(report["ok"], true) << report;
