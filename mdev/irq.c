@@ -276,7 +276,7 @@ void mdev_irqs_open(struct mdev_device_state *state, struct pci_dev *pdev)
 	irqs->index = VFIO_PCI_NUM_IRQS;
 	irqs->grows = pci_msix_can_alloc_dyn(pdev);
 	memset(irqs->count, 0, sizeof(irqs->count));
-	irqs->count[VFIO_PCI_INTX_IRQ_INDEX] = pdev->pin && pdev->irq;
+	irqs->count[VFIO_PCI_INTX_IRQ_INDEX] = !!pdev->irq;
 	irqs->count[VFIO_PCI_MSI_IRQ_INDEX] = max(pci_msi_vec_count(pdev), 0);
 	irqs->count[VFIO_PCI_MSIX_IRQ_INDEX] = max(pci_msix_vec_count(pdev), 0);
 	irqs->count[VFIO_PCI_REQ_IRQ_INDEX] = 1;

@@ -96,7 +96,7 @@ static int intx_request(struct pcilend_function *fn)
 	if (!pdev->pin || !pcilend_intx_possible(pdev))
 		why = "it has none that can be masked";
 	else if (pdev->irq <= 0 || pdev->irq == IRQ_NOTCONNECTED)
-		why = "the firmware of this host routes it nowhere: lend the function from another slot";
+		why = "the firmware of this host routes it nowhere: put it into another slot";
 	if (!why) {
 		intx->link = fn->link;
 		intx->msg.id = cpu_to_le32(fn->id);
@@ -104,7 +104,7 @@ static int intx_request(struct pcilend_function *fn)
 		intx->raised = false;
 		err = request_irq(pdev->irq, intx_handler, IRQF_SHARED, "pcilend", fn);
 		if (err)
-			why = "its interrupt line is not shared by who has it: see /proc/interrupts";
+			why = "who has its line does not share it: see /proc/interrupts";
 	}
 	if (why) {
 		intx->refused = true;

@@ -451,9 +451,9 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 		pci_err(pdev, "can't be used (error %d)\n", err);
 		return err;
 	}
-	/* The firmware knows nothing of it, and needs not look for it. */
 	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
-	pdev->irq_managed = !!virtual->intx;
+	/* Else the PCI core asks the firmware where its pin leads, and warns. */
+	pdev->pin = 0;
 	if (frontend->found)
 		frontend->found(virtual->remote, pdev);
 	pci_dev_get(pdev);

@@ -166,7 +166,7 @@ void pcilend_virtual_intx_allow(struct pcilend_virtual_intx *intx,
 void pcilend_virtual_intx_raised(struct pcilend_virtual_intx *intx)
 {
 	guard(raw_spinlock_irqsave)(&intx->lock);
-	/* A lender that raises what is not open gets no more of this host than one that does not. */
+	/* A lender that raises what is not open gets nothing by it. */
 	if (intx->told != PCILEND_INTX_OPEN && intx->told != NOT_KNOWN)
 		return;
 	intx->told = PCILEND_INTX_MASKED;

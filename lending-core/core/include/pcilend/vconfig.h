@@ -56,9 +56,10 @@ struct pcilend_vconfig {
  * capabilities (their bodies forwarded) and the serial number. All others make no sense behind an
  * NTB (SR-IOV, ATS, PRI, PASID, ACS, AER, resizable BAR, vital product data ...) and are taken out
  * of the lists, which stay well formed; so is an MSI-X table outside its BAR. I/O BARs read 0. The
- * Interrupt Status bit does too, as its truth is on the lender. PCI Express always has function level reset, whichever reset the lender has, and D3 loses
- * nothing, as it is not forwarded. A broken capability list (loops, bad offsets) is cut where it
- * breaks. Device-specific registers outside capabilities read as in the snapshot.
+ * Interrupt Status bit does too, as its truth is on the lender. PCI Express always has function
+ * level reset, whichever reset the lender has, and D3 loses nothing, as it is not forwarded. A
+ * broken capability list (loops, bad offsets) is cut where it breaks. Device-specific registers
+ * outside capabilities read as in the snapshot.
  *
  * The lender fills in what a function itself doesn't tell: ids of an SR-IOV virtual function, which
  * read ffff in hardware.

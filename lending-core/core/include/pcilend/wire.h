@@ -297,13 +297,13 @@ struct pcilend_msg_bus_master {
 /* What becomes of a function's legacy interrupt (INTx). */
 enum pcilend_intx_state {
 	PCILEND_INTX_OFF = 0,		/* not relayed */
-	PCILEND_INTX_MASKED = 1,	/* not now: what comes meanwhile is told when it is opened */
+	PCILEND_INTX_MASKED = 1,	/* what comes meanwhile is told when it is opened */
 	PCILEND_INTX_OPEN = 2,		/* the next one is told, once */
 };
 
 /*
- * The state is set as named, whatever it was; so a request may be repeated. To open it is also the
- * acknowledgement of PCILEND_MSG_INTX_RAISED: if the function still asserts its line, it is told
+ * The state is set as named, whatever it was; so a request may be repeated. To open it also
+ * acknowledges PCILEND_MSG_INTX_RAISED: if the function still asserts its line, it is told
  * again.
  */
 struct pcilend_msg_intx {
