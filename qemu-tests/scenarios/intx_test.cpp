@@ -142,9 +142,10 @@ TEST_F(Intx, DataOnBareMetal) {
   ASSERT_NO_FATAL_FAILURE(borrow());
   EXPECT_TRUE(lender_listens());
   EXPECT_OK(borrower().run(send_around("256K"), {{}, 5min}));
-  EXPECT_GT(relayed(), before + 8);
-  EXPECT_GT(delivered(), 8u);
-  EXPECT_LE(delivered(), relayed() - before) << "each is told once";
+  const uint64_t served = delivered();  // some more come meanwhile
+  const uint64_t told = relayed() - before;
+  EXPECT_GT(served, 8u);
+  EXPECT_LE(served, told) << "each is told once";
 
   // A driver that lets go and comes back.
   ASSERT_OK(borrower().run(fmt::format("ip link set {} down", interface_)));
