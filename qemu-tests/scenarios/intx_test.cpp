@@ -178,7 +178,8 @@ TEST_F(Intx, DataInAGuest) {
   ASSERT_OK(guest.start());
   ASSERT_OK(MainJob::await_answer(guest));
   ASSERT_OK(
-      guest.run("i=0; until [ -e /sys/class/net/eth0 ]; do i=$((i+1)); [ $i -lt 2400 ] || exit 1; "
+      guest.run("modprobe e1000; i=0; until [ -e /sys/class/net/eth0 ]; do i=$((i+1)); [ $i -lt "
+                "2400 ] || exit 1; "
                 "sleep 0.1; done; ip address add 10.9.0.2/24 dev eth0 && ip link set eth0 up",
                 {{}, 5min}));
   ASSERT_OK(
