@@ -178,7 +178,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
                              inside, name)));
     PCILEND_TRY(
         host.until(fmt::format("{} busybox ping -c 1 -W 1 {}", inside, kEchoServer), succeeds));
-    PCILEND_TRY(host.run(fmt::format("{} sh -c '{}'", inside, send_around("64K"))));
+    PCILEND_TRY(host.run(fmt::format("{} sh -c '{}'", inside, send_around(64))));
     return std::string();
   }
 

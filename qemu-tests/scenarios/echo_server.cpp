@@ -33,11 +33,11 @@ Result<lab::Running> start_echo_server(const lab::Host& lender) {
   return lender.start(fmt::format("busybox nc -ll -p {} -e cat", kPort), {{}, 30min});
 }
 
-std::string send_around(const std::string& size) {
+std::string send_around(unsigned kibibytes) {
   return fmt::format(
       "head -c {0} /dev/urandom >/tmp/data && "
       "busybox nc -w 120 {1} {2} </tmp/data | head -c {0} | cmp - /tmp/data",
-      size, kEchoServer, kPort);
+      1024 * kibibytes, kEchoServer, kPort);
 }
 
 }  // namespace pcilend::scenarios

@@ -20,7 +20,7 @@ void attach_to_wire(lab::Options& options, const std::string& id);
 // Until the answer goes.
 Result<lab::Running> start_echo_server(const lab::Host& lender);
 
-// A command that sends as much there, and fails unless the same comes back.
-std::string send_around(const std::string& size);
+// A command that sends as much there, and fails unless the same comes back. Also for guests.
+std::string send_around(unsigned kibibytes);
 
 }  // namespace pcilend::scenarios

@@ -141,7 +141,7 @@ TEST_F(Intx, DataOnBareMetal) {
   EXPECT_FALSE(lender_listens());
   ASSERT_NO_FATAL_FAILURE(borrow());
   EXPECT_TRUE(lender_listens());
-  EXPECT_OK(borrower().run(send_around("256K"), {{}, 5min}));
+  EXPECT_OK(borrower().run(send_around(256), {{}, 5min}));
   const uint64_t served = delivered();  // some more come meanwhile
   const uint64_t told = relayed() - before;
   EXPECT_GT(served, 8u);
@@ -185,7 +185,7 @@ TEST_F(Intx, DataInAGuest) {
   ASSERT_OK(
       guest.run(fmt::format("i=0; until {}; do i=$((i+1)); [ $i -lt 100 ] || exit 1; done", ping()),
                 {{}, 5min}));
-  EXPECT_OK(guest.run(send_around("64K"), {{}, 5min}));
+  EXPECT_OK(guest.run(send_around(64), {{}, 5min}));
   EXPECT_GT(relayed(), before + 8);
   EXPECT_TRUE(lender_listens());
   ASSERT_OK(guest.shut_down());
@@ -209,7 +209,7 @@ TEST_F(Intx, GoesOnAfterALinkFlap) {
     ASSERT_OK(borrower().until(ping(), succeeds, 2min));
   }
   traffic->interrupt();
-  EXPECT_OK(borrower().run(send_around("64K"), {{}, 5min}));
+  EXPECT_OK(borrower().run(send_around(64), {{}, 5min}));
   ASSERT_OK(borrower().run("pcilend return " + id_));
   EXPECT_FALSE(lender_listens());
 }
@@ -219,8 +219,8 @@ TEST_F(Intx, GoesOnAfterALinkFlap) {
  */
 TEST_F(Intx, RevokedUnderTraffic) {
   ASSERT_NO_FATAL_FAILURE(borrow());
-  auto traffic = borrower().start(
-      fmt::format("while {} >/dev/null; do :; done", send_around("32K")), {{}, 5min});
+  auto traffic =
+      borrower().start(fmt::format("while {} >/dev/null; do :; done", send_around(32)), {{}, 5min});
   ASSERT_OK(traffic);
   const uint64_t before = relayed();
   ASSERT_OK(lab::eventually("data goes", lab::kPatience, [&] { return relayed() > before + 8; }));

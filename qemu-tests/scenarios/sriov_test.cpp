@@ -135,7 +135,7 @@ TEST_F(Sriov, VirtualFunctionsGoToTwoHosts) {
   for (Part& part : parts_) ASSERT_NO_FATAL_FAILURE(borrow(part));
   std::vector<lab::Running> work;
   for (const Part& part : parts_) {
-    auto running = part.borrower.start(send_around("256K"), {{}, 5min});
+    auto running = part.borrower.start(send_around(256), {{}, 5min});
     ASSERT_OK(running);
     work.push_back(std::move(*running));
   }
