@@ -80,7 +80,8 @@ Reach sorted(const lab::SweepReport& report) {
 
 uint64_t slot_bytes(const lab::Output& link_json) {
   const auto links = nlohmann::json::parse(link_json.out, nullptr, false);
-  return links.is_discarded() ? UINT64_MAX : links.at("links").at(0).at("slot_bytes");
+  if (links.is_discarded()) return UINT64_MAX;
+  return links.at("links").at(0).at("slot_bytes");
 }
 
 /*
