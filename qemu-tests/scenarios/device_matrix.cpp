@@ -16,10 +16,6 @@ constexpr unsigned kFirstPortSlot = 0x10;
 // have a page in all, and a model that can't have more gives up (virtio).
 constexpr const char* kBounce = "x-max-bounce-buffer-size=16M";
 
-// By descriptors (ADMA2) this model writes to its host's own memory only; so its capabilities leave
-// them out, and the driver gives it one address at a time.
-constexpr const char* kSdhci = "sdhci-pci,capareg=0x057034b4";
-
 // The driver of vmxnet3 unmaps its table of multicast addresses as soon as it has told the function
 // to read it, by a write that a hypervisor would have carried out by then.
 std::vector<std::string> late_reads() {
@@ -50,7 +46,6 @@ const std::vector<MatrixFunction>& matrix_functions() {
        ""},
       {"edu", "edu", Registers, "", {}, ""},
       {"i6300esb", "i6300esb", Binding, "i6300ESB timer", {}, ""},
-      {"sdhci", kSdhci, Disk, "sdhci-pci", {"sd-card,bus=sd-bus,drive-size=16M"}, ""},
       {"e1000", "e1000,netdev=e1000", Network, "e1000", {}, ""},
       {"rtl8139", "rtl8139,netdev=rtl8139", Network, "8139cp", {}, ""},
       {"ehci", "ich9-usb-ehci1", Binding, "ehci-pci", {}, ""},
