@@ -330,6 +330,10 @@ Result<Report> bad_ranges(Node& node, milliseconds, uint32_t) {
                                range.address, range.size, range.window, range.offset));
   };
   for (const Range& range : bad) try_map(PCILEND_MSG_MAP, range);
+  for (const uint32_t state : {PCILEND_INTX_OPEN + 1u, 0xffffffffu}) {
+    const pcilend_msg_intx intx{function->id, function->lease, state};
+    expect_refusal(node, report, PCILEND_MSG_INTX, &intx, fmt::format("intx state {:#x}", state));
+  }
 
   // Over one that is there, and parts of it.
   const pcilend_msg_map good{function->id, function->lease, 16 * kPage, 0, 4 * kPage, 0, 0};
@@ -450,18 +454,13 @@ Result<Report> flood_notices(Node& node, milliseconds time, uint32_t value) {
   return finish(node, report);
 }
 
-// States that there are not, of functions it has no lease on, and all there are of one it has; and
-// interrupts that nobody has opened, of its own functions and of others'.
+// All states there are, of functions it has no lease on and of one it has; and interrupts that
+// nobody has opened, of its own functions and of others'.
 Result<Report> flood_intx(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   const auto peer = static_cast<u16>(node.peer_node());
   const auto mine = held(node);
   Report report;
-  for (const uint32_t state : {PCILEND_INTX_OPEN + 1u, 0xffffffffu}) {
-    const pcilend_msg_intx bad{mine ? mine->id : pcilend_id(peer, 1), mine ? mine->lease : 1,
-                               state};
-    expect_refusal(node, report, PCILEND_MSG_INTX, &bad, fmt::format("intx state {:#x}", state));
-  }
   report.numbers["messages"] = repeat(node, time, [&](uint64_t i) {
     const auto state = static_cast<uint32_t>(i / 4 % 3);
     const pcilend_msg_intx other{pcilend_id(peer, static_cast<u16>(1 + i % 8)),
@@ -649,7 +648,8 @@ constexpr Attack kAttacks[] = {
     {"foreign-notices", "notices about functions of others", foreign_notices},
     {"twins", "functions with UUIDs of others", twins},
     {"reborn", "ids that become other functions all the time", reborn},
-    {"bad-ranges", "overlapping, huge, unaligned, wrapping ranges", bad_ranges},
+    {"bad-ranges", "overlapping, huge, unaligned, wrapping ranges; states that there are not",
+     bad_ranges},
     {"exhaust-maps", "more ranges than a lease may have", exhaust_maps},
     {"small-pages", "VALUE GiB that fit no large page", small_pages},
     {"flood-requests", "requests, as fast as they are taken", flood_requests},
