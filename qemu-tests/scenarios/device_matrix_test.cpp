@@ -30,11 +30,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
     const auto options = matrix_options();
     ASSERT_OK(options);
     kernel_ = options->kernel;
-    auto lab = lab::Lab::up(*options, [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    });
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(*options, lab_));
     auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));

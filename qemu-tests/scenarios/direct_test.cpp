@@ -18,11 +18,7 @@ class Direct : public TwoHosts {
     options.kernel_arguments[2] = {"intel_iommu=off", "pcilend.direct=1"};
     ASSERT_OK(options.add_device("host1:nvme,serial=direct,drive-size=64M"));
     ASSERT_OK(options.add_device("host2:nvme,serial=own,drive-size=16M"));
-    auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    });
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
   }
 
   [[nodiscard]] static Result<nlohmann::json> link_of(const lab::Host& host) {

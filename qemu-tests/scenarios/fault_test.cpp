@@ -30,12 +30,7 @@ class Faults : public testing::TestWithParam<FaultCase> {
   static void SetUpTestSuite() {
     const auto options = FaultBench::options("faults");
     ASSERT_OK(options);
-    const auto progress = [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    };
-    auto lab = lab::Lab::up(*options, progress);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(*options, lab_));
     bench_.emplace(*lab_);
   }
 

@@ -27,12 +27,7 @@ class Group : public testing::Test {
     options.memory[3] = 1024;
     ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,addr=10.0,multifunction=on"));
     ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=64M,addr=10.1"));
-    const auto progress = [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    };
-    auto lab = lab::Lab::up(options, progress);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
     for (int i = 0; i < kDrives; ++i) {
       const auto address = host(1).address(i);
       ASSERT_OK(address);

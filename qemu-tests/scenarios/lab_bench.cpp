@@ -7,6 +7,7 @@
 
 #include "lab/lab.h"
 #include "main_job.h"
+#include "start_lab.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -131,10 +132,8 @@ Result<> measure_traffic(const lab::Lab& lab, const MainJob& job, const std::str
 Result<> bench() {
   const auto wanted = options();
   if (!wanted) return tl::unexpected(wanted.error());
-  auto lab = lab::Lab::up(*wanted, [](double seconds, const std::string& step) {
-    fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-  });
-  if (!lab) return tl::unexpected(lab.error());
+  std::optional<lab::Lab> lab;
+  PCILEND_TRY(start_lab(*wanted, lab));
   const auto lent = lab->host(1).address(0);
   if (!lent) return tl::unexpected(lent.error());
   const auto own = lab->host(2).address(0);

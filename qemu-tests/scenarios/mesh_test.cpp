@@ -25,12 +25,7 @@ class Mesh : public testing::Test {
       ASSERT_OK(
           options.add_device(fmt::format("host{0}:nvme,serial=drive{0},drive-size=64M", host)));
     }
-    const auto progress = [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    };
-    auto lab = lab::Lab::up(options, progress);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
   }
   static void TearDownTestSuite() { lab_.reset(); }
 

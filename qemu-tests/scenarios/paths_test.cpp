@@ -45,12 +45,7 @@ class Paths : public testing::Test {
     ASSERT_OK(options.add_device("host1:nvme,serial=two,drive-size=32M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=1M,addr=18.0,multifunction=on"));
     ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=1M,addr=18.1"));
-    const auto progress = [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    };
-    auto lab = lab::Lab::up(options, progress);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
   }
   static void TearDownTestSuite() { lab_.reset(); }
 

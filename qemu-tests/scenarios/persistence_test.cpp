@@ -16,9 +16,7 @@ class Persistence : public testing::Test {
     options.name = "persistence";
     ASSERT_OK(options.add_device("host1:nvme,serial=kept,drive-size=64M"));
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=socket,chassis=1"));
-    auto lab = lab::Lab::up(options);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
   }
   static void TearDownTestSuite() { lab_.reset(); }
 

@@ -31,12 +31,7 @@ class RogueNode : public testing::Test {
     options.rogue = true;
     ASSERT_OK(options.add_device("host1:nvme,serial=honest,drive-size=16M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=attacked,drive-size=16M"));
-    const auto progress = [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    };
-    auto lab = lab::Lab::up(options, progress);
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
     job_.emplace(lender(), borrower(), *lender().address(0), "guest");
     ASSERT_OK(job_->lend());
     ASSERT_OK(job_->see_available());

@@ -22,11 +22,7 @@ class Shadow : public TwoHosts {
     options.qemu_arguments[2] = {"-smp", "2"};
     for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     ASSERT_OK(options.add_device("host1:nvme,serial=shadow,drive-size=64M"));
-    auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    });
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
   }
 
   void SetUp() override {

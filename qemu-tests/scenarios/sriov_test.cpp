@@ -34,11 +34,7 @@ class Sriov : public testing::Test {
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
     ASSERT_OK(options.add_device("host1:igb,id=igb,netdev=igb,bus=port0"));
     ASSERT_OK(add_wire(options));
-    auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    });
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
     auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));

@@ -11,12 +11,7 @@ void TwoHosts::SetUpTestSuite() {
   lab::Options options;
   options.name = "scenarios";
   ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=128M"));
-  const auto progress = [](double seconds, const std::string& step) {
-    fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-  };
-  auto lab = lab::Lab::up(options, progress);
-  ASSERT_TRUE(lab) << lab.error().message;
-  lab_.emplace(std::move(*lab));
+  ASSERT_OK(start_lab(options, lab_));
 }
 
 void TwoHosts::TearDownTestSuite() {

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <optional>
+
+#include "lab/lab.h"
+
+namespace pcilend::scenarios {
+
+// Starts a lab into `lab`; its steps are shown with the seconds since the beginning.
+Result<> start_lab(const lab::Options& options, std::optional<lab::Lab>& lab);
+
+}  // namespace pcilend::scenarios
