@@ -633,7 +633,8 @@ err_free:
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 {
-	struct device *bridge = get_device(virtual->bus->bridge);
+	/* pci_create_root_bus() leaves a reference to its caller, which no function of the bus puts. */
+	struct pci_host_bridge *bridge = to_pci_host_bridge(virtual->bus->bridge);
 
 	pci_stop_root_bus(virtual->bus);
 	flush_work(&virtual->work);
@@ -647,7 +648,7 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 	pcilend_virtual_msi_destroy(virtual->msi);
 	windows_release(virtual);
 	ida_free(&domains, virtual->sysdata.domain);
-	put_device(bridge);
+	pci_free_host_bridge(bridge);
 }
 
 struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual)

@@ -173,6 +173,11 @@ Result<> Options::check() const {
   return {};
 }
 
+Iommu Options::iommu_of(int host) const {
+  const auto at = other_iommu.find(host);
+  return at == other_iommu.end() ? iommu : at->second;
+}
+
 int Options::memory_of(int host) const {
   const auto at = memory.find(host);
   const Kernel* known = find_kernel(kernel);

@@ -54,6 +54,7 @@ struct Options {
   int hosts = 2;
   std::string kernel = default_kernel();
   Iommu iommu = Iommu::Intel;
+  std::map<int, Iommu> other_iommu;  // host -> IOMMU, where it is not `iommu`; see iommu_of()
   std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
   int paths = 1;       // adapters of each host towards each other host
@@ -69,6 +70,7 @@ struct Options {
   // Everything that can be known to be wrong before anything is started.
   [[nodiscard]] Result<> check() const;
 
+  [[nodiscard]] Iommu iommu_of(int host) const;
   // MiB, with what the kernel takes for itself.
   [[nodiscard]] int memory_of(int host) const;
   // Nodes of the fabric: the hosts, and the rogue behind them.

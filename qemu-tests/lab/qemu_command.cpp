@@ -31,7 +31,7 @@ std::string kernel_line(const Options& options, int host, uint64_t tsc_khz) {
   // comes too late on a busy machine.
   std::string line =
       "console=ttyS0 loglevel=5 mitigations=off nokaslr no_timer_check unknown_nmi_panic";
-  if (options.iommu == Iommu::Intel) line += " intel_iommu=on";
+  if (options.iommu_of(host) == Iommu::Intel) line += " intel_iommu=on";
   // A device model that waits for the NTB keeps its host's CPU from everything else, heartbeats
   // too: leases must outlast the longest command of a lent device.
   line += fmt::format(" lab.host={} lab.node={} pcilend.lease_ms=30000", host_name(host),
@@ -117,7 +117,7 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
               fmt::format("file,id=console,path={},append=on", escaped(layout.console(host))));
   command.add("-serial", "chardev:console");
   // The IOMMU stands first: devices before it would not be behind it.
-  add_iommu(command, options.iommu);
+  add_iommu(command, options.iommu_of(host));
   add_drive(command, "root", layout.root_overlay(host), "qcow2");
   command.add("-device", fmt::format("virtio-blk-pci,drive=root,addr={:x}.0", kRootSlot));
   add_agent_ports(command, layout.agent(host));

@@ -61,6 +61,14 @@ TEST(QemuCommand, WithoutIommuThereIsNone) {
   EXPECT_THAT(text, Not(HasSubstr("vfio-user-pci")));
 }
 
+TEST(QemuCommand, AHostMayHaveAnotherIommu) {
+  Options options;
+  options.other_iommu[2] = Iommu::Amd;
+  EXPECT_THAT(lines(command(options, 1)), HasSubstr("intel-iommu,"));
+  EXPECT_THAT(lines(command(options, 2)), HasSubstr("amd-iommu,"));
+  EXPECT_THAT(lines(command(options, 2)), Not(HasSubstr("intel")));
+}
+
 TEST(QemuCommand, TheIommuStandsBeforeEveryOtherDevice) {
   for (const Iommu iommu : {Iommu::Intel, Iommu::Amd}) {
     Options options;
