@@ -22,12 +22,15 @@ namespace fs = std::filesystem;
 // For a host that is up. One that boots is waited for by power_on() and reset().
 constexpr auto kSession = 60s;
 
-// Says which checkers are off, then prints kmemleak's report; nothing on a stock kernel. An object
-// is a leak when two scans see it unchanged, and it was 5 s old at the second.
+// Says which checkers are off; nothing on a stock kernel.
 constexpr const char* kAskCheckers =
     "cd /sys/kernel/debug && [ -e kmemleak ] || exit 0\n"
     "awk '/debug_locks:/ && !$2 { print \"off: lockdep\" }' /proc/lockdep_stats\n"
-    "[ \"$(cat dma-api/disabled)\" = N ] || echo 'off: DMA-API debugging'\n"
+    "[ \"$(cat dma-api/disabled)\" = N ] || echo 'off: DMA-API debugging'";
+// Prints kmemleak's report; nothing on a stock kernel. An object is a leak when two scans see it
+// unchanged, and it was 5 s old at the second.
+constexpr const char* kAskForLeaks =
+    "cd /sys/kernel/debug && [ -e kmemleak ] || exit 0\n"
     "echo scan >kmemleak && sleep 5.5 && echo scan >kmemleak && cat kmemleak && "
     "echo clear >kmemleak";
 
@@ -354,10 +357,21 @@ std::string Host::log() const {
 Result<> Host::check_log(const Expected& expected) const {
   auto findings = scan_kernel_log(log(), expected);
   if (machine_.condition() == Condition::Running) {
-    const auto more = ask_checkers();
-    if (!more) return tl::unexpected(more.error());
-    findings.insert(findings.end(), more->begin(), more->end());
+    const auto off = ask_checkers(kAskCheckers);
+    if (!off) return tl::unexpected(off.error());
+    findings.insert(findings.end(), off->begin(), off->end());
   }
+  return none_of(findings);
+}
+
+Result<> Host::check_leaks() const {
+  if (machine_.condition() != Condition::Running) return {};
+  const auto leaks = ask_checkers(kAskForLeaks);
+  if (!leaks) return tl::unexpected(leaks.error());
+  return none_of(*leaks);
+}
+
+Result<> Host::none_of(const std::vector<LogFinding>& findings) const {
   if (findings.empty()) return {};
   std::string list;
   for (const LogFinding& finding : findings)
@@ -366,8 +380,8 @@ Result<> Host::check_log(const Expected& expected) const {
               findings.size() == 1 ? "" : "s", list);
 }
 
-Result<std::vector<LogFinding>> Host::ask_checkers() const {
-  const auto report = run(kAskCheckers);
+Result<std::vector<LogFinding>> Host::ask_checkers(const char* script) const {
+  const auto report = run(script);
   if (!report) return tl::unexpected(report.error());
   return checker_findings(*report);
 }

@@ -131,9 +131,12 @@ class Host {
   void forget_log();
   // The kernel log since the mark (or the lab's beginning), boots in between included.
   [[nodiscard]] std::string log() const;
-  // Failure that lists what log() has in it that must not be there; with the debug kernel also what
-  // has leaked since the last call, and which checker has switched itself off.
+  // Failure that lists what log() has in it that must not be there; with the debug kernel also which
+  // checker has switched itself off.
   [[nodiscard]] Result<> check_log(const Expected& expected = {}) const;
+  // Failure that lists what has leaked since the last call. Only the debug kernel knows, and takes
+  // half a minute to find out; nothing of a host that does not run.
+  [[nodiscard]] Result<> check_leaks() const;
 
   // A guest of the lab's image on this host, with the functions of these ids.
   [[nodiscard]] Result<GuestSpec> guest_spec(const std::string& name,
@@ -148,7 +151,8 @@ class Host {
   Result<Running> start_as(const std::string& who, const Command& command,
                            const ExecOptions& options) const;
 
-  [[nodiscard]] Result<std::vector<LogFinding>> ask_checkers() const;
+  [[nodiscard]] Result<std::vector<LogFinding>> ask_checkers(const char* script) const;
+  [[nodiscard]] Result<> none_of(const std::vector<LogFinding>& findings) const;
 
   Machine machine_;
   Transcript& transcript_;

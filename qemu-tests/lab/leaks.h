@@ -25,7 +25,7 @@ struct Leak {
 // Reads /sys/kernel/debug/kmemleak.
 std::vector<Leak> parse_leaks(std::string_view report);
 
-// The findings in what Host::check_log() asks for: lines "off: CHECKER", then kmemleak's report.
+// The findings in what Host asks for: lines "off: CHECKER", or kmemleak's report.
 std::vector<LogFinding> checker_findings(std::string_view answer);
 
 }  // namespace pcilend::lab

@@ -44,7 +44,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
       std::ofstream(file) << table;
     }
     server_.reset();
-    lab_.reset();
+    EXPECT_OK(end_lab(lab_));
   }
 
   void SetUp() override {

@@ -279,6 +279,7 @@ Result<> FaultBench::inject(const FaultCase& one) {
         return host.power_off();
       case Fault::Panic:
         PCILEND_TRY(host.check_log());
+        PCILEND_TRY(host.check_leaks());
         return host.panic();
       case Fault::Reset:
         lab_.transcript().say(host.name(), '*', "reset");
@@ -600,6 +601,7 @@ Result<> FaultBench::guest_is_clean() const {
 Result<> FaultBench::check_logs(const FaultCase& one) {
   return on_both([&](Host& host) -> Result<> {
     PCILEND_TRY(host.check_log(expected_in_log(host, one)));
+    PCILEND_TRY(host.check_leaks());
     return host.mark_log();
   });
 }

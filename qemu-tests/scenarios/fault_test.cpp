@@ -37,7 +37,7 @@ class Faults : public testing::TestWithParam<FaultCase> {
   static void TearDownTestSuite() {
     if (bench_) EXPECT_OK(bench_->close());
     bench_.reset();
-    lab_.reset();
+    EXPECT_OK(end_lab(lab_));
   }
 
   static std::optional<lab::Lab> lab_;

@@ -47,6 +47,7 @@ class Group : public testing::Test {
         EXPECT_EQ(link.at("bad_messages"), 0) << "host" << number;
       }
     }
+    EXPECT_OK(end_lab(lab_));
   }
 
   lab::Host& host(int number) { return lab_->host(number); }

@@ -35,7 +35,7 @@ class Intx : public testing::Test {
   }
   static void TearDownTestSuite() {
     server_.reset();
-    lab_.reset();
+    EXPECT_OK(end_lab(lab_));
   }
 
   void SetUp() override {

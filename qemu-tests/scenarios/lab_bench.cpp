@@ -7,7 +7,7 @@
 
 #include "lab/lab.h"
 #include "main_job.h"
-#include "start_lab.h"
+#include "suite_lab.h"
 
 namespace pcilend::scenarios {
 namespace {

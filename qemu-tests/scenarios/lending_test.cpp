@@ -213,7 +213,7 @@ class ThreeHosts : public testing::Test {
     ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=64M"));
     ASSERT_OK(start_lab(options, lab_));
   }
-  static void TearDownTestSuite() { lab_.reset(); }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";

@@ -27,7 +27,7 @@ class Mesh : public testing::Test {
     }
     ASSERT_OK(start_lab(options, lab_));
   }
-  static void TearDownTestSuite() { lab_.reset(); }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";

@@ -18,7 +18,7 @@ class Persistence : public testing::Test {
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=socket,chassis=1"));
     ASSERT_OK(start_lab(options, lab_));
   }
-  static void TearDownTestSuite() { lab_.reset(); }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";

@@ -57,7 +57,7 @@ class RogueNode : public testing::Test {
       }
     }
     job_.reset();
-    lab_.reset();
+    EXPECT_OK(end_lab(lab_));
   }
 
   void SetUp() override {

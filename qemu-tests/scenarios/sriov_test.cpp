@@ -41,7 +41,7 @@ class Sriov : public testing::Test {
   }
   static void TearDownTestSuite() {
     server_.reset();
-    lab_.reset();
+    EXPECT_OK(end_lab(lab_));
   }
 
   // Two virtual functions, each available.

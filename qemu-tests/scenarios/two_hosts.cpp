@@ -15,7 +15,7 @@ void TwoHosts::SetUpTestSuite() {
 }
 
 void TwoHosts::TearDownTestSuite() {
-  lab_.reset();
+  EXPECT_OK(end_lab(lab_));
 }
 
 void TwoHosts::SetUp() {

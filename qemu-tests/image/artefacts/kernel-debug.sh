@@ -17,6 +17,12 @@ build() {
 	extract_packages "$version" "$work/package" "$package"
 	xz -dc -T2 "$work/package/usr/src/$package.tar.xz" | tar x -C "$work/linux" --strip-components=1
 
+	# 6.12.y tells lockdep who has frozen a queue, and not that nvme lets somebody else unfreeze it,
+	# as later kernels do.
+	sed -i -e '/^void nvme_start_freeze/,/^}/s/blk_freeze_queue_start(/blk_freeze_queue_start_non_owner(/' \
+		-e '/^void nvme_unfreeze/,/^}/s/blk_mq_unfreeze_queue(/blk_mq_unfreeze_queue_non_owner(/' \
+		"$work/linux/drivers/nvme/host/core.c"
+
 	cp "$image_dir/debug/config" "$work/linux/pcilend.config"
 	in_linux make KCONFIG_ALLCONFIG=pcilend.config allnoconfig
 	check_config "$work/linux/.config"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "start_lab.h"
+#include "suite_lab.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,14 @@ Result<> start_lab(const lab::Options& options, std::optional<lab::Lab>& lab) {
   if (!started) return tl::unexpected(started.error());
   lab.emplace(std::move(*started));
   return {};
+}
+
+Result<> end_lab(std::optional<lab::Lab>& lab) {
+  Result<> clean;
+  for (int host = 1; lab && host <= lab->hosts() && clean; ++host)
+    clean = lab->host(host).check_leaks();
+  lab.reset();
+  return clean;
 }
 
 }  // namespace pcilend::scenarios
