@@ -273,6 +273,7 @@ struct pcilend_link {
 	u64 boot;			/* ours on this link: a new one whenever the adapter is */
 					/* taken into use, as counters and leases begin anew */
 	u64 former_dma_limit;
+	unsigned int former_segment_bytes;
 
 	struct pcilend_aperture aperture;
 	struct pcilend_wire_area *area;	/* ours, the peer writes to it */

@@ -359,6 +359,7 @@ static void area_free(struct pcilend_link *link)
 	dma_free_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), link->area, link->area_dma);
 	link->area = NULL;
 	dev->bus_dma_limit = link->former_dma_limit;
+	dma_set_max_seg_size(dev, link->former_segment_bytes);
 }
 
 /*
@@ -406,6 +407,9 @@ static int link_start(struct pcilend_link *link)
 	err = area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
 	if (err)
 		return err;
+	/* It passes on what functions send: how long a segment may be is theirs to say. */
+	link->former_segment_bytes = dma_get_max_seg_size(&link->pdev->dev);
+	dma_set_max_seg_size(&link->pdev->dev, UINT_MAX);
 	err = ntb_set_ctx(link->ntb, link, &link_ops);
 	if (err)
 		goto err_area;

@@ -41,8 +41,9 @@ void fail_each(const lab::Host& host, const AllocationFaults& faults, const std:
       EXPECT_GT(nth, 1) << program << " allocates nothing";
       return;
     }
-    if (output->code != 0)
+    if (output->code != 0) {
       EXPECT_EQ(std::count(output->err.begin(), output->err.end(), '\n'), 1) << output->err;
+    }
     if (output->code == 0 || output->err.find("it is done") != std::string::npos)
       ASSERT_OK(host.run(undo));
     const auto after = states(host);
