@@ -7,7 +7,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
-#define LAST_STATUS PCILEND_STATUS_SET_ELSEWHERE
+#define LAST_STATUS PCILEND_STATUS_NO_ROUTE
 
 struct msg_kind {
 	const char *name;
@@ -40,6 +40,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "hello", PCILEND_MSG_HELLO, sizeof(struct pcilend_msg_hello), 0, true },
 	{ "vouch", PCILEND_MSG_VOUCH, sizeof(struct pcilend_msg_vouch), 0, true },
 	{ "intx", PCILEND_MSG_INTX, sizeof(struct pcilend_msg_intx), 0, true },
+	{ "reach", PCILEND_MSG_REACH, sizeof(struct pcilend_msg_reach), 0, true },
 };
 
 struct status_kind {
@@ -64,6 +65,7 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_SET_TAKEN] = { "set-taken", -EUSERS },
 	[PCILEND_STATUS_STRANGER] = { "stranger", -ENOTUNIQ },
 	[PCILEND_STATUS_SET_ELSEWHERE] = { "set-elsewhere", -EMLINK },
+	[PCILEND_STATUS_NO_ROUTE] = { "no-route", -EOPNOTSUPP },
 };
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
@@ -264,6 +266,20 @@ static const char *check_flag(__le32 flag)
 	return le32_to_cpu(flag) > 1 ? "flag neither 0 nor 1" : NULL;
 }
 
+static const char *check_reach(const struct pcilend_msg_reach *msg)
+{
+	if (msg->reserved)
+		return "reserved bytes set";
+	if (!page_range(le64_to_cpu(msg->device_address), PCILEND_PAGE))
+		return "device-side address unaligned or past the end";
+	if (le32_to_cpu(msg->bar) > 5)
+		return "no BAR of that number";
+	if (msg->target == msg->id)
+		return "a function that is to reach itself";
+	return check_flag(msg->on) ?: check_lease(msg->target, msg->target_lease) ?:
+	       check_lease(msg->id, msg->lease);
+}
+
 static const char *check_hello(const struct pcilend_msg_hello *msg)
 {
 	u32 lease_ms = le32_to_cpu(msg->lease_ms);
@@ -334,6 +350,8 @@ static const char *check_request(u16 type, const void *payload)
 		if (le32_to_cpu(intx->state) > PCILEND_INTX_OPEN)
 			return "unknown state of a legacy interrupt";
 		return check_lease(intx->id, intx->lease);
+	case PCILEND_MSG_REACH:
+		return check_reach(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
@@ -467,6 +485,8 @@ __u16 pcilend_status_from_errno(int error)
 		return PCILEND_STATUS_STRANGER;
 	case -EMLINK:
 		return PCILEND_STATUS_SET_ELSEWHERE;
+	case -EOPNOTSUPP:
+		return PCILEND_STATUS_NO_ROUTE;
 	default:
 		return PCILEND_STATUS_FAILED;
 	}

@@ -101,6 +101,12 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     case PCILEND_MSG_INTX:
       Demand(Body<pcilend_msg_intx>(slot).state <= PCILEND_INTX_OPEN, "a state of INTx");
       break;
+    case PCILEND_MSG_REACH: {
+      const auto m = Body<pcilend_msg_reach>(slot);
+      Demand(m.device_address % PCILEND_PAGE == 0 && m.bar <= 5, "BAR, whole pages");
+      Demand(m.on <= 1 && m.target != m.id, "reach");
+      break;
+    }
     case PCILEND_MSG_CONFIG_READ:
     case PCILEND_MSG_CONFIG_WRITE: {
       const auto m = Body<pcilend_msg_config>(slot);

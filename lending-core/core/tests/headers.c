@@ -5,6 +5,7 @@
 #include "pcilend/resolve.h"
 #include "pcilend/set.h"
 #include "pcilend/mappings.h"
+#include "pcilend/reach.h"
 #include "pcilend/range.h"
 #include "pcilend/path.h"
 #include "pcilend/layout.h"

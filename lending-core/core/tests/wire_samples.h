@@ -99,6 +99,7 @@ inline Sample MakeEmpty(u16 type, bool answer) {
 
 inline std::vector<Sample> All() {
   const pcilend_msg_lease lease = {0x40001, 3, 0};
+  const pcilend_msg_reach reach = {0x40001, 3, 0x40002, 4, 0x1000000000, 2, 1, 0};
   const pcilend_msg_map map = {0x40001, 3, 0x100000000, 0x200000000, 0x40000000, 0, 0};
   return {
       Make(PCILEND_MSG_FUNCTION, false, Function()),
@@ -135,6 +136,8 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_VOUCH, true),
       Make(PCILEND_MSG_INTX, false, pcilend_msg_intx{0x40001, 3, PCILEND_INTX_OPEN}),
       MakeEmpty(PCILEND_MSG_INTX, true),
+      Make(PCILEND_MSG_REACH, false, reach),
+      MakeEmpty(PCILEND_MSG_REACH, true),
   };
 }
 

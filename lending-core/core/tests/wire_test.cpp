@@ -52,6 +52,7 @@ TEST(Wire, LayoutIsFixed) {
   EXPECT_EQ(sizeof(pcilend_msg_lease), 12u);
   EXPECT_EQ(sizeof(pcilend_msg_borrow), 32u);
   EXPECT_EQ(sizeof(pcilend_msg_map), 40u);
+  EXPECT_EQ(sizeof(pcilend_msg_reach), 40u);
   EXPECT_EQ(sizeof(pcilend_msg_placement), 24u);
   EXPECT_EQ(offsetof(pcilend_msg_config, data), 12u);
   EXPECT_EQ(PCILEND_RING_SLOTS & (PCILEND_RING_SLOTS - 1), 0) << "head and tail wrap at 2^32";
@@ -75,7 +76,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 20u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 21u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -83,7 +84,7 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 7 && answer == 0) || (type >= 16 && type <= 28);
+      const bool known = (type >= 1 && type <= 7 && answer == 0) || (type >= 16 && type <= 29);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -100,7 +101,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
       {"unknown type", [](auto& h) { h.type = 8; }},
-      {"unknown type", [](auto& h) { h.type = 29; }},
+      {"unknown type", [](auto& h) { h.type = 30; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -118,7 +119,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
     Slot slot = sample.slot;
     Header(slot).status = PCILEND_STATUS_BUSY;
     EXPECT_EQ(Check(slot), sample.answer ? "" : "status outside an answer");
-    Header(slot).status = 16;
+    Header(slot).status = 17;
     EXPECT_EQ(Check(slot), sample.answer ? "unknown status" : "status outside an answer");
     slot = sample.slot;
     Header(slot).request = Header(slot).request == 0 ? 1 : 0;
@@ -288,6 +289,26 @@ TEST(Wire, Intx) {
   EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
 }
 
+TEST(Wire, Reach) {
+  const auto check = [](const std::function<void(pcilend_msg_reach&)>& change) {
+    return CheckChanged<pcilend_msg_reach>(PCILEND_MSG_REACH, false, change);
+  };
+  const char* address = "device-side address unaligned or past the end";
+  EXPECT_EQ(check([](auto& m) { m.on = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
+  EXPECT_EQ(check([](auto& m) { m.bar = 5; }), "");
+  EXPECT_EQ(check([](auto& m) { m.bar = 6; }), "no BAR of that number");
+  EXPECT_EQ(check([](auto& m) { m.bar = ~0u; }), "no BAR of that number");
+  EXPECT_EQ(check([](auto& m) { m.device_address = 0x800; }), address);
+  EXPECT_EQ(check([](auto& m) { m.device_address = ~0xfffULL; }), address);
+  EXPECT_EQ(check([](auto& m) { m.target = m.id; }), "a function that is to reach itself");
+  EXPECT_EQ(check([](auto& m) { m.target = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.target_lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
+}
+
 TEST(Wire, Hello) {
   const auto check = [](const std::function<void(pcilend_msg_hello&)>& change) {
     return CheckChanged<pcilend_msg_hello>(PCILEND_MSG_HELLO, false, change);
@@ -429,9 +450,9 @@ TEST(Wire, FlippedBits) {
 }
 
 TEST(Status, ErrnoBothWays) {
-  const std::vector<int> errors = {0,       -EPROTO, -ENODEV,   -EAGAIN,  -EBUSY, -ESTALE,
-                                   -ERANGE, -ENOSPC, -EIO,      -EUCLEAN, -EBUSY, -EACCES,
-                                   -EXDEV,  -EUSERS, -ENOTUNIQ, -EMLINK};
+  const std::vector<int> errors = {0,       -EPROTO, -ENODEV,   -EAGAIN,  -EBUSY,     -ESTALE,
+                                   -ERANGE, -ENOSPC, -EIO,      -EUCLEAN, -EBUSY,     -EACCES,
+                                   -EXDEV,  -EUSERS, -ENOTUNIQ, -EMLINK,  -EOPNOTSUPP};
   std::set<std::string> names;
   for (u16 status = 0; status < errors.size(); ++status) {
     EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
@@ -442,7 +463,7 @@ TEST(Status, ErrnoBothWays) {
   }
   EXPECT_EQ(names.size(), errors.size());
   EXPECT_EQ(names.count("unknown"), 0u);
-  for (const u16 status : {16, 255, 0xffff}) {
+  for (const u16 status : {17, 255, 0xffff}) {
     EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
     EXPECT_STREQ(pcilend_status_name(status), "unknown");
   }

@@ -230,7 +230,7 @@ class Host : public LenderPort, public BorrowerPort {
         PCILEND_MSG_RETURN,       PCILEND_MSG_MAP,         PCILEND_MSG_UNMAP,
         PCILEND_MSG_BUS_MASTER,   PCILEND_MSG_RESET,       PCILEND_MSG_CONFIG_READ,
         PCILEND_MSG_CONFIG_WRITE, PCILEND_MSG_SYNC,        PCILEND_MSG_RESERVE,
-        PCILEND_MSG_INTX,         PCILEND_MSG_INTX_RAISED,
+        PCILEND_MSG_INTX,         PCILEND_MSG_INTX_RAISED, PCILEND_MSG_REACH,
     };
     const u16 type = kTypes[Pick(std::size(kTypes))];
     const bool request = type >= PCILEND_MSG_BORROW;

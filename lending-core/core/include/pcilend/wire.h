@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 3.
+ * The wire protocol between the pcilend.ko of two hosts, version 4.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 3
+#define PCILEND_WIRE_VERSION 4
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -101,6 +101,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_HELLO = 26,		/* struct pcilend_msg_hello: before all others, both ways */
 	PCILEND_MSG_VOUCH = 27,		/* struct pcilend_msg_vouch: is that link yours too? */
 	PCILEND_MSG_INTX = 28,		/* struct pcilend_msg_intx */
+	PCILEND_MSG_REACH = 29,		/* struct pcilend_msg_reach */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -124,6 +125,8 @@ enum pcilend_status {
 					/* or map something else there */
 	PCILEND_STATUS_STRANGER = 14,	/* -ENOTUNIQ: that is not this node */
 	PCILEND_STATUS_SET_ELSEWHERE = 15, /* -EMLINK: others of its set go over another link */
+	PCILEND_STATUS_NO_ROUTE = 16,	/* -EOPNOTSUPP: that host may not carry DMA from one */
+					/* function to the other */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
@@ -312,6 +315,23 @@ struct pcilend_msg_intx {
 	__le32 state;		/* enum pcilend_intx_state */
 } __packed;
 
+/*
+ * Peer-to-peer: by DMA to [device_address, + the BAR's size in whole pages) the function reaches a
+ * BAR of @target, another function of the receiver that the sender holds, over whatever link;
+ * until one of the two leases ends. Aligned to that size; in nothing else that is mapped for the
+ * function. What is so already may be asked for again; what is taken back is named exactly.
+ */
+struct pcilend_msg_reach {
+	__le32 id;
+	__le32 lease;
+	__le32 target;
+	__le32 target_lease;
+	__le64 device_address;
+	__le32 bar;		/* 0 to 5 */
+	__le32 on;		/* 1: set up; 0: take back */
+	__le64 reserved;
+} __packed;
+
 #define PCILEND_CONFIG_CHUNK 192
 
 struct pcilend_msg_config {
@@ -328,6 +348,7 @@ static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
+static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
 static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Peer-to-peer as the borrower keeps it; see reach.h. */
+
+#include "pcilend/reach.h"
+
+static u64 pages(u64 size)
+{
+	return (size + PCILEND_PAGE - 1) & ~(PCILEND_PAGE - 1);
+}
+
+void pcilend_reach_init(struct pcilend_reach_table *table)
+{
+	table->count = 0;
+	pcilend_range_init(&table->range, PCILEND_REACH_START,
+			   PCILEND_REACH_END - PCILEND_REACH_START, table->used,
+			   PCILEND_REACHES_MAX);
+}
+
+static void take_out(struct pcilend_reach_table *table, u32 i)
+{
+	struct pcilend_reach *entry = &table->entry[i];
+
+	pcilend_range_free(&table->range, entry->address, pages(entry->size));
+	*entry = table->entry[--table->count];
+}
+
+int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
+		      u64 size, u64 *address)
+{
+	struct pcilend_reach *entry;
+	u32 i, own = 0;
+	int err;
+
+	for (i = 0; i < table->count; i++) {
+		entry = &table->entry[i];
+		if (entry->from != from)
+			continue;
+		own++;
+		if (entry->to != to || entry->bar != bar || entry->size != size)
+			continue;
+		if (entry->live)
+			return -EALREADY;
+		entry->phys = phys;
+		*address = entry->address;
+		return 0;
+	}
+	if (own >= PCILEND_REACHES || table->count == PCILEND_REACHES_MAX)
+		return -ENOSPC;
+	err = pcilend_range_alloc(&table->range, pages(size), pages(size), address);
+	if (err)
+		return err;
+	table->entry[table->count++] = (struct pcilend_reach) {
+		.from = from,
+		.to = to,
+		.bar = bar,
+		.phys = phys,
+		.size = size,
+		.address = *address,
+	};
+	return 0;
+}
+
+static void set_live(struct pcilend_reach_table *table, u32 from, u32 to, bool live)
+{
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		if (table->entry[i].from == from && table->entry[i].to == to)
+			table->entry[i].live = live;
+	}
+}
+
+void pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
+{
+	set_live(table, from, to, true);
+}
+
+void pcilend_reach_close(struct pcilend_reach_table *table, u32 from, u32 to)
+{
+	set_live(table, from, to, false);
+}
+
+const struct pcilend_reach *pcilend_reach_next(const struct pcilend_reach_table *table, u32 from,
+					       u32 to, const struct pcilend_reach *previous)
+{
+	const struct pcilend_reach *entry = previous ? previous + 1 : table->entry;
+
+	for (; entry < table->entry + table->count; entry++) {
+		if (entry->from == from && (!to || entry->to == to))
+			return entry;
+	}
+	return NULL;
+}
+
+int pcilend_reach_find(const struct pcilend_reach_table *table, u32 from, u64 phys, u64 size,
+		       u64 *address)
+{
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		const struct pcilend_reach *entry = &table->entry[i];
+
+		if (!entry->live || entry->from != from || phys < entry->phys ||
+		    size > entry->size || phys - entry->phys > entry->size - size)
+			continue;
+		*address = entry->address + (entry->phys & (PCILEND_PAGE - 1)) +
+			   (phys - entry->phys);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void pcilend_reach_drop(struct pcilend_reach_table *table, u32 from, u32 to)
+{
+	u32 i = 0;
+
+	while (i < table->count) {
+		if (table->entry[i].from == from && table->entry[i].to == to)
+			take_out(table, i);
+		else
+			i++;
+	}
+}
+
+void pcilend_reach_end(struct pcilend_reach_table *table, u32 id)
+{
+	u32 i = 0;
+
+	while (i < table->count) {
+		if (table->entry[i].from == id) {
+			take_out(table, i);
+			continue;
+		}
+		if (table->entry[i].to == id)
+			table->entry[i].live = false;
+		i++;
+	}
+}
