@@ -11,6 +11,7 @@
 #include <linux/scatterlist.h>
 
 #include "compat.h"
+#include "pcilend/pcilend.h"
 #include "shadow.h"
 
 #ifndef CONFIG_ARCH_HAS_DMA_OPS
@@ -57,6 +58,29 @@ static int shadow_get_sgtable(struct device *dev, struct sg_table *table, void *
 			      dma_addr_t handle, size_t size, unsigned long attrs)
 {
 	return dma_get_sgtable_attrs(shadow_ntb(dev), table, address, handle, size, attrs);
+}
+
+/*
+ * A BAR of another borrowed function is reached on the lender, if it was set up (reach.h), and not
+ * at all otherwise: a window of the NTB is no way from the NTB to itself. Return: false if it is
+ * something of this host.
+ */
+static bool shadow_map_peer(struct device *dev, phys_addr_t phys, size_t size, dma_addr_t *handle)
+{
+	struct pcilend_remote *remote = pcilend_virtual_remote(to_pci_dev(dev));
+	int err = pcilend_reach_lookup(remote, phys, size, handle);
+
+	if (err == -ENOENT)
+		return false;
+	if (err || *handle + size - 1 > dma_get_mask(dev))
+		*handle = DMA_MAPPING_ERROR;
+	return true;
+}
+
+/* The DMA area of the NTB ends below 4 GiB. */
+static bool shadow_is_peer(dma_addr_t handle)
+{
+	return handle >= PCILEND_REACH_START;
 }
 
 PCILEND_DEFINE_DMA_FORWARD(shadow)

@@ -19,7 +19,9 @@ static void tell(const struct pcilend_audit *audit)
 	if (audit->function)
 		snprintf(function, sizeof(function), " function=%x", audit->function);
 	if (audit->target)
-		snprintf(target, sizeof(target), " target=%u", audit->target);
+		snprintf(target, sizeof(target),
+			 audit->target > PCILEND_NODE_MAX ? " target=%x" : " target=%u",
+			 audit->target);
 	pr_info("pcilend: audit: %s=%u action=%s%s%s result=%d\n", audit->node ? "node" : "uid",
 		audit->node ?: audit->uid, audit->action, function, target, audit->result);
 	trace_pcilend_audit(audit->node, audit->uid, audit->action, audit->function,

@@ -267,7 +267,7 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 
 	mutex_lock(&r->lock);
 	if (r->state == REMOTE_HELD) {
-		r->state = REMOTE_LOST;
+		WRITE_ONCE(r->state, REMOTE_LOST);
 		r->lost_reason = reason;
 		r->fenced = fenced;
 		lost = true;
@@ -276,6 +276,7 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 	if (!lost)
 		return;
 
+	remote_reach_end(r);
 	pcilend_count(PCILEND_COUNTER_A_LOST);
 	link = remote_link(r);
 	pci_warn(link->pdev, "lease on function %x was lost (%s)\n", r->pub.id,
@@ -510,6 +511,7 @@ static int give_back(struct remote *r)
 	int err = 0;
 
 	lockdep_assert_held(&r->operation);
+	remote_reach_end(r);
 	mutex_lock(&r->lock);
 	virtual = r->virtual;
 	r->virtual = NULL;

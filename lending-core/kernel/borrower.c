@@ -111,6 +111,7 @@ void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report 
 		strscpy(report->virtual, pci_name(pdev), sizeof(report->virtual));
 	pci_dev_put(pdev);
 	remote_report_paths(r, report);
+	remote_reach_report(r, report);
 	mutex_unlock(&r->lock);
 }
 

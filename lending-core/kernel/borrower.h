@@ -130,6 +130,10 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
 
+/* reach.c */
+void remote_reach_report(struct remote *r, struct pcilend_report *report);
+void remote_reach_end(struct remote *r);
+
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);
 void remote_detach_frontends(struct remote *r);

@@ -111,7 +111,9 @@ static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, dma_addr_t handl
 /*
  * Since 6.18 the DMA API maps physical addresses, memory and MMIO alike (map_phys of struct
  * dma_map_ops); before, pages and resources. PCILEND_DEFINE_DMA_FORWARD(name) defines the
- * operations that map for the device name_ntb(dev), PCILEND_DMA_FORWARD_OPS(name) sets them.
+ * operations that map for the device name_ntb(dev), PCILEND_DMA_FORWARD_OPS(name) sets them. MMIO
+ * that name_map_peer(dev, phys, size, &handle) knows has that handle, or DMA_MAPPING_ERROR; handles
+ * for which name_is_peer(handle) are not the NTB's.
  */
 #ifdef PCILEND_HAVE_DMA_MAP_PHYS
 
@@ -120,14 +122,18 @@ static dma_addr_t name##_map_phys(struct device *dev, phys_addr_t phys, size_t s
 				  enum dma_data_direction dir, unsigned long attrs)		\
 {												\
 	struct device *ntb = name##_ntb(dev);							\
+	dma_addr_t handle;									\
 												\
+	if (attrs & DMA_ATTR_MMIO && name##_map_peer(dev, phys, size, &handle))			\
+		return handle;									\
 	return pcilend_dma_mapped(ntb, dma_map_phys(ntb, phys, size, dir, attrs));		\
 }												\
 												\
 static void name##_unmap_phys(struct device *dev, dma_addr_t handle, size_t size,		\
 			      enum dma_data_direction dir, unsigned long attrs)			\
 {												\
-	dma_unmap_phys(name##_ntb(dev), handle, size, dir, attrs);				\
+	if (!name##_is_peer(handle))								\
+		dma_unmap_phys(name##_ntb(dev), handle, size, dir, attrs);			\
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name) .map_phys = name##_map_phys, .unmap_phys = name##_unmap_phys,
@@ -154,14 +160,18 @@ static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size
 				      enum dma_data_direction dir, unsigned long attrs)		\
 {												\
 	struct device *ntb = name##_ntb(dev);							\
+	dma_addr_t handle;									\
 												\
+	if (name##_map_peer(dev, phys, size, &handle))						\
+		return handle;									\
 	return pcilend_dma_mapped(ntb, dma_map_resource(ntb, phys, size, dir, attrs));		\
 }												\
 												\
 static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t size,		\
 				  enum dma_data_direction dir, unsigned long attrs)		\
 {												\
-	dma_unmap_resource(name##_ntb(dev), handle, size, dir, attrs);				\
+	if (!name##_is_peer(handle))								\
+		dma_unmap_resource(name##_ntb(dev), handle, size, dir, attrs);			\
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name)								\

@@ -6,11 +6,13 @@
  *
  *	pcilend_lender_admin	one change of what is lent at a time
  *	device_lock()		of a local function
- *	pcilend_function.lock	a local function: lease and hardware
+ *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
+ *	reaches_lock		peer-to-peer between local functions
  *	pcilend_group.lock	the functions of an IOMMU group
  *
  *	remote.frontends	a remote function's frontends come and go
- *	remote.operation	a remote function: one borrow or return at a time
+ *	remote.operation	a remote function: one borrow or return at a time; of two the
+ *				lower id's first
  *	device_lock()		of a virtual function
  *
  *	trust_lock		one link becomes trusted at a time
@@ -22,7 +24,7 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				pcilend_link.dma_lock, pcilend_intx.lock
+ *				pcilend_link.dma_lock, pcilend_intx.lock, reach_lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * remote.frontends, remote.operation and the lender's first three may be held while waiting for a
@@ -55,6 +57,7 @@
 #include "pcilend/lease.h"
 #include "pcilend/pcilend.h"
 #include "pcilend/range.h"
+#include "pcilend/reach.h"
 #include "pcilend/set.h"
 #include "pcilend/wire.h"
 
@@ -68,6 +71,7 @@ extern unsigned int pcilend_lease_ms;
 extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
 extern bool pcilend_unsafe_interrupts;
 extern bool pcilend_direct;		/* adapters without an IOMMU are used */
+extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
 /* For what frontends do: a lender can cause as much of it as it has functions. */
 extern struct workqueue_struct *pcilend_frontend_wq;
@@ -324,6 +328,7 @@ struct pcilend_link {
 	u64 synced_at;			/* ms, when that was */
 	struct ratelimit_state appear_limit;
 	wait_queue_head_t idle;		/* woken when a lease over this link is over */
+	struct list_head reach_node;	/* reach_lock (reach.c) */
 	bool going;			/* the adapter is: nothing new is borrowed over it */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
@@ -406,6 +411,8 @@ struct pcilend_report {
 	u32 resets;
 	u64 faults;
 	u64 recall_ms;			/* left; U64_MAX: not recalled */
+	u32 reaches;			/* functions whose BARs it reaches, by ascending id */
+	u32 reach[PCILEND_REACHES];
 	/* of the lender only */
 	u32 lease_ms;
 	int group;			/* IOMMU group, negative: none */
@@ -476,7 +483,8 @@ struct pcilend_audit {
 	u32 node;			/* 0: asked by that user of this host */
 	const char *action;		/* constant */
 	u32 function;			/* id, 0: about none */
-	u32 target;			/* node it is about, 0: none */
+	u32 target;			/* node it is about, or id of a second function, which is */
+					/* above all nodes; 0: none */
 	int result;			/* 0 or a negative errno */
 };
 
@@ -513,6 +521,12 @@ void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtu
 
 /* borrow.c */
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+
+/* reach.c: peer-to-peer */
+void pcilend_reach_start(void);
+void pcilend_reach_link_added(struct pcilend_link *link);
+void pcilend_reach_link_gone(struct pcilend_link *link);
+int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
 
 /* frontend.c */
 struct pcilend_frontend *pcilend_frontend_get(const char *name);

@@ -156,7 +156,7 @@ int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
 u64 pcilend_group_aperture_end(struct pcilend_function *fn);
 int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
-void pcilend_group_unmap(struct pcilend_function *fn, u64 address, u64 size);
+void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size);
 u32 pcilend_group_set(struct pcilend_function *fn);
 int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack);
@@ -166,6 +166,7 @@ void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *re
 int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias);
 void pcilend_device_fence(struct pcilend_function *fn);
 void pcilend_device_open(struct pcilend_function *fn);
+bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
@@ -173,6 +174,13 @@ int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u
 				u32 length);
 
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on);
+
+/* lender_reach.c: peer-to-peer */
+int pcilend_reach_set_up(struct pcilend_function *from, struct pcilend_function *to, u32 bar,
+			 u64 address);
+int pcilend_reach_take_back(struct pcilend_function *from, struct pcilend_function *to, u32 bar,
+			    u64 address);
+void pcilend_reach_fence(struct pcilend_function *fn);
 
 /* lender_intx.c: legacy interrupts */
 void pcilend_intx_init(struct pcilend_function *fn);

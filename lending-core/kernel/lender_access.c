@@ -108,7 +108,8 @@ static void withdraw_bars(struct pcilend_function *fn)
  * pcilend_device_fence - no DMA, no interrupts, no way in
  *
  * Afterwards the function is in the blocking domain, unless others of its set are still lent, and
- * the peer reaches nothing of it. Works on functions that are half lent, dead, or gone.
+ * neither the peer nor another function reaches anything of it. Works on functions that are half
+ * lent, dead, or gone.
  */
 void pcilend_device_fence(struct pcilend_function *fn)
 {
@@ -120,6 +121,7 @@ void pcilend_device_fence(struct pcilend_function *fn)
 		pcilend_device_bus_master(fn, false);
 	fn->bus_master = false;
 
+	pcilend_reach_fence(fn);
 	pcilend_group_detach(fn);
 	withdraw_bars(fn);
 	pcilend_dma_detach(fn);
@@ -132,11 +134,13 @@ static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
 	return a < b + b_size && b < a + a_size;
 }
 
-static bool may_map(struct pcilend_function *fn, u64 address, u64 size)
+/* May the holder of the lease have [address, +size) of the function mapped? */
+bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
 {
 	u64 end = pcilend_group_aperture_end(fn);
 	int i;
 
+	lockdep_assert_held(&fn->lock);
 	/* No sum of addresses below 2^63 wraps. */
 	if (address >> 62 || size >> 62 || address + size - 1 > end)
 		return false;
@@ -177,7 +181,7 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
-	if (!may_map(fn, address, size))
+	if (!pcilend_device_may_map(fn, address, size))
 		return -ERANGE;
 	for (i = 0; i < PCILEND_MAPS && !entry; i++) {
 		if (!fn->map[i].size)
@@ -209,7 +213,7 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 	lockdep_assert_held(&fn->lock);
 	for (i = 0; i < PCILEND_MAPS; i++) {
 		if (size && fn->map[i].start == address && fn->map[i].size == size) {
-			pcilend_group_unmap(fn, address, size);
+			pcilend_group_unmap(fn->group, address, size);
 			fn->map[i].size = 0;
 			fn->mapped -= size;
 			fn->small -= fn->map[i].small;

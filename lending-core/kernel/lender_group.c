@@ -343,7 +343,7 @@ static void free_domain(struct pcilend_group *group)
 static int make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 {
 	/* Each maps its interrupts, too. */
-	u32 capacity = (PCILEND_MAPS + 1) * group->members;
+	u32 capacity = (PCILEND_MAPS + 1 + PCILEND_REACHES) * group->members;
 	struct iommu_domain *domain;
 	int err;
 
@@ -485,12 +485,12 @@ int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys
 	return ret == -EEXIST ? -EUSERS : ret;
 }
 
-void pcilend_group_unmap(struct pcilend_function *fn, u64 address, u64 size)
+/* Undoes one pcilend_group_map() of a function that is still attached. */
+void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size)
 {
-	lockdep_assert_held(&fn->lock);
-	mutex_lock(&fn->group->lock);
-	drop_mapping(fn->group, address, size);
-	mutex_unlock(&fn->group->lock);
+	mutex_lock(&group->lock);
+	drop_mapping(group, address, size);
+	mutex_unlock(&group->lock);
 }
 
 static void append_name(char *names, size_t bytes, struct pci_dev *pdev)

@@ -310,6 +310,58 @@ out:
 	answer(ex, err, NULL);
 }
 
+/* Both at once: that with the lower id first. */
+static void lock_both(struct pcilend_function *a, struct pcilend_function *b)
+{
+	if (a->id > b->id)
+		swap(a, b);
+	mutex_lock(&a->lock);
+	mutex_lock_nested(&b->lock, SINGLE_DEPTH_NESTING);
+}
+
+/* Does the sender hold that lease on the target? It may go over another link, with its boot id. */
+static int check_target(const struct exchange *ex, struct pcilend_function *target, u32 lease)
+{
+	lockdep_assert_held(&target->lock);
+	if (!pcilend_function_visible(target, ex->msg->peer))
+		return -ENODEV;
+	return pcilend_lease_check(&target->lease, ex->msg->peer, target->lease.boot, lease, NULL);
+}
+
+static int do_reach(const struct exchange *ex, struct pcilend_function *fn,
+		    struct pcilend_function *target)
+{
+	const struct pcilend_msg_reach *in = ex->payload;
+	u64 address = le64_to_cpu(in->device_address);
+	u32 bar = le32_to_cpu(in->bar);
+	int err;
+
+	err = check_lease(ex, fn, in->lease) ?:
+	      check_target(ex, target, le32_to_cpu(in->target_lease));
+	if (err)
+		return err;
+	return in->on ? pcilend_reach_set_up(fn, target, bar, address) :
+			pcilend_reach_take_back(fn, target, bar, address);
+}
+
+static void handle_reach(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_reach *in = ex->payload;
+	struct pcilend_function *target = pcilend_function_find(le32_to_cpu(in->target));
+	int err = -ENODEV;
+
+	/* Never itself: pcilend_wire_check() has looked. */
+	if (target) {
+		lock_both(fn, target);
+		err = do_reach(ex, fn, target);
+		mutex_unlock(&target->lock);
+		mutex_unlock(&fn->lock);
+		pcilend_function_put(target);
+	}
+	audit(ex, in->on ? "reach" : "unreach", fn->id, le32_to_cpu(in->target), err);
+	answer(ex, err, NULL);
+}
+
 static void handle_config_read(const struct exchange *ex, struct pcilend_function *fn)
 {
 	struct pcilend_msg_config out = *(const struct pcilend_msg_config *)ex->payload;
@@ -391,6 +443,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_CONFIG_READ:
 		handle_config_read(&ex, fn);
+		break;
+	case PCILEND_MSG_REACH:
+		handle_reach(&ex, fn);
 		break;
 	default:
 		handle_simple(&ex, fn, type);

@@ -470,6 +470,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	link->index = index;
 	list_add_tail(&link->node, &other->node);
 	mutex_unlock(&links_lock);
+	pcilend_reach_link_added(link);
 	dev_set_drvdata(&ntb->dev, link);
 
 	reason = missing(link);
@@ -485,6 +486,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	return 0;
 
 err_list:
+	pcilend_reach_link_gone(link);
 	mutex_lock(&links_lock);
 	list_del(&link->node);
 	mutex_unlock(&links_lock);
@@ -508,6 +510,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		ntb_link_disable(ntb);
 		area_free(link);
 	}
+	pcilend_reach_link_gone(link);
 	mutex_lock(&links_lock);
 	list_del(&link->node);
 	mutex_unlock(&links_lock);

@@ -24,6 +24,7 @@ unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
 unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
 bool pcilend_direct;
+bool pcilend_p2p;
 struct workqueue_struct *pcilend_wq;
 struct workqueue_struct *pcilend_frontend_wq;
 
@@ -45,6 +46,9 @@ MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a pe
 
 module_param_named(direct, pcilend_direct, bool, 0444);
 MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");
+
+module_param_named(p2p, pcilend_p2p, bool, 0444);
+MODULE_PARM_DESC(p2p, "let lent functions reach each other by DMA though the kernel does not know whether this host's root complex routes that");
 
 void pcilend_changed(void)
 {
@@ -114,6 +118,7 @@ static int __init pcilend_init(void)
 	    !lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
 		return -EINVAL;
 	pcilend_boot = pcilend_new_boot();
+	pcilend_reach_start();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
 	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);

@@ -80,6 +80,12 @@ static const struct nla_policy return_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
 };
 
+static const struct nla_policy p2p_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_TARGET] = { .type = NLA_U32 },
+	[PCILEND_A_END] = { .type = NLA_FLAG },
+};
+
 static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header)
 {
 	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
@@ -360,6 +366,7 @@ static const struct genl_split_ops ops[] = {
 		.doit = counters_get,
 		.flags = GENL_CMD_CAP_DO,
 	},
+	ADMIN(P2P, p2p_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

@@ -16,6 +16,7 @@ struct request {
 	const char *bdf;
 	u32 function;			/* its id, 0: not named, or not added */
 	u32 node;			/* that it is about; 0: none */
+	u32 target;			/* id of the function it shall reach; 0: none */
 };
 
 static const char *adapter_of(const struct request *rq)
@@ -175,6 +176,25 @@ static int give_back(struct request *rq)
 	return err;
 }
 
+static int p2p(struct request *rq)
+{
+	struct pcilend_remote *remote;
+	int err;
+
+	if (!rq->target) {
+		NL_SET_ERR_MSG(rq->extack, "give the function to be reached, too: see 'pcilend list'");
+		return -EINVAL;
+	}
+	err = pcilend_get_remote(rq->info, &remote);
+	if (err)
+		return err;
+	err = pcilend_reach(remote, rq->target, !rq->info->attrs[PCILEND_A_END], rq->extack);
+	if (!err)
+		pcilend_remote_report(remote, rq->report);
+	pcilend_remote_put(remote);
+	return err;
+}
+
 #define NEEDS_NODE 0x1
 #define NEEDS_BDF 0x2
 #define ANSWERS 0x4		/* with the function */
@@ -199,6 +219,7 @@ static const struct operation {
 	[PCILEND_CMD_RELEASE_QUARANTINE] = {
 		"release-quarantine", release_quarantine, NEEDS_BDF | ANSWERS
 	},
+	[PCILEND_CMD_P2P] = { "p2p", p2p, ANSWERS },
 };
 
 /* What the request names, as far as it does. */
@@ -216,6 +237,8 @@ static void read_subject(struct request *rq)
 		rq->node = nla_get_u32(attrs[PCILEND_A_NODE_ID]);
 	else if (attrs[PCILEND_A_RESERVED_NODE])
 		rq->node = nla_get_u32(attrs[PCILEND_A_RESERVED_NODE]);
+	if (attrs[PCILEND_A_TARGET])
+		rq->target = nla_get_u32(attrs[PCILEND_A_TARGET]);
 }
 
 bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
@@ -270,7 +293,7 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	/* Anybody can be refused, as often as he likes. */
 	if (admin || __ratelimit(&refusals))
 		pcilend_audit_admin(from_kuid(&init_user_ns, NETLINK_CREDS(skb)->uid), op->name,
-				    rq.function, rq.node, err);
+				    rq.function, rq.target ?: rq.node, err);
 	if (!err && reply.skb)
 		return pcilend_reply_function(&reply, info, report);
 	nlmsg_free(reply.skb);

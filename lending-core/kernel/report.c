@@ -279,6 +279,9 @@ static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report
 	}
 	if (!*report->frontend)
 		return 0;
+	if (report->reaches && nla_put(skb, PCILEND_FUNCTION_A_REACHES,
+				       report->reaches * sizeof(report->reach[0]), report->reach))
+		return -EMSGSIZE;
 	if (*report->virtual && nla_put_string(skb, PCILEND_FUNCTION_A_VIRTUAL, report->virtual))
 		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
@@ -350,7 +353,9 @@ int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit)
 			audit->node ?: audit->uid) ||
 	    nla_put_string(skb, PCILEND_AUDIT_A_ACTION, audit->action) ||
 	    (audit->function && nla_put_u32(skb, PCILEND_AUDIT_A_FUNCTION, audit->function)) ||
-	    (audit->target && nla_put_u32(skb, PCILEND_AUDIT_A_TARGET_NODE, audit->target)) ||
+	    (audit->target &&
+	     nla_put_u32(skb, audit->target > PCILEND_NODE_MAX ? PCILEND_AUDIT_A_TARGET :
+			 PCILEND_AUDIT_A_TARGET_NODE, audit->target)) ||
 	    nla_put_s32(skb, PCILEND_AUDIT_A_RESULT, audit->result))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);

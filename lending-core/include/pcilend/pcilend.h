@@ -12,6 +12,7 @@
 #include <linux/pci.h>
 #include <linux/uuid.h>
 
+#include "pcilend/reach.h"
 #include "pcilend/vconfig.h"
 #include "pcilend/wire.h"
 
@@ -163,6 +164,19 @@ int pcilend_config_init(struct pcilend_remote *remote, struct pcilend_vconfig *c
 /* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
 int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
 int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+
+/**
+ * pcilend_reach_lookup - the address by which the function's DMA reaches another device
+ * @phys: of the BAR, or a part of it, on this host
+ * @address: set to the device-side address, from PCILEND_REACH_START on
+ *
+ * Any context. Valid until the lease on either function ends: afterwards DMA to it is stopped by
+ * the lender's IOMMU. Return: 0; -ENOENT if it is in no memory window of this host's NTBs, so that
+ * it is reached as this host's memory is, through the DMA API of the NTB; -EACCES if it is in one,
+ * and was not set up: no DMA goes there.
+ */
+int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t size,
+			 dma_addr_t *address);
 
 /**
  * pcilend_slot_get - IOVA range of this host's aperture for guest memory

@@ -68,6 +68,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_CONFIG_GET = 18,	/* admin: ID, EMULATED -> CONFIG */
 	PCILEND_CMD_CHECK = 19,		/* BDF: 0 if it can be lent, or why not */
 	PCILEND_CMD_COUNTERS_GET = 20,	/* do: -> COUNTERS */
+	PCILEND_CMD_P2P = 21,		/* admin: ID, TARGET, END: DMA to its BARs -> FUNCTION */
 	__PCILEND_CMD_MAX,
 };
 
@@ -99,6 +100,8 @@ enum pcilend_attr {
 	PCILEND_A_COUNTERS = 21,	/* nest of pcilend_counter_attr */
 	PCILEND_A_AUDIT = 22,		/* nest of pcilend_audit_attr */
 	PCILEND_A_ADAPTER = 23,		/* string: PCI address of an NTB of this host */
+	PCILEND_A_TARGET = 24,		/* u32: id of the function whose BARs are reached */
+	PCILEND_A_END = 25,		/* flag: that is taken back */
 	__PCILEND_A_MAX,
 };
 
@@ -201,6 +204,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_MEMBER = 32,	/* multi: nest of pcilend_member_attr (lender) */
 	PCILEND_FUNCTION_A_ADAPTER = 33, /* string: NTB that the lease goes over; absent without */
 	PCILEND_FUNCTION_A_PATH = 34,	/* string, multi: NTBs it can be borrowed over (borrower) */
+	PCILEND_FUNCTION_A_REACHES = 35, /* binary: u32 each, functions it reaches (borrower) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
@@ -260,6 +264,7 @@ enum pcilend_audit_attr {
 	PCILEND_AUDIT_A_TARGET_NODE = 6, /* u32: node it is about; absent if it is about none */
 	PCILEND_AUDIT_A_RESULT = 7,	/* s32: 0 or a negative errno */
 	PCILEND_AUDIT_A_PAD = 8,
+	PCILEND_AUDIT_A_TARGET = 9,	/* u32: id of the function it reaches; absent without */
 	__PCILEND_AUDIT_A_MAX,
 };
 
