@@ -122,6 +122,13 @@ class NetlinkClient final : public Client {
     return change(request);
   }
 
+  Result<Function> reach(FunctionId from, FunctionId to, bool on) override {
+    Request request(PCILEND_CMD_P2P);
+    request.put(PCILEND_A_ID, from.value).put(PCILEND_A_TARGET, to.value);
+    if (!on) request.flag(PCILEND_A_END);
+    return changed(request, from);
+  }
+
   Result<> check(const PciAddress& local) override {
     return change(Request(PCILEND_CMD_CHECK).put(PCILEND_A_BDF, to_string(local)));
   }

@@ -132,6 +132,8 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return a.read(&function->adapter);
     case PCILEND_FUNCTION_A_PATH:
       return a.read(&function->paths.emplace_back());
+    case PCILEND_FUNCTION_A_REACHES:
+      return a.read(&function->reaches);
     default:
       return {};
   }
@@ -313,6 +315,8 @@ Result<Audit> audit_of(const Attribute& nest) {
         return a.read(&audit.function.emplace().value);
       case PCILEND_AUDIT_A_TARGET_NODE:
         return read_optional(a, &audit.target_node);
+      case PCILEND_AUDIT_A_TARGET:
+        return a.read(&audit.target.emplace().value);
       case PCILEND_AUDIT_A_RESULT: {
         uint32_t bits = 0;
         PCILEND_TRY(a.read(&bits));

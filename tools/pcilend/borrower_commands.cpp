@@ -169,6 +169,17 @@ Result<Answer> command_return(Session& session, const Options& options) {
   return NothingAnswer{};
 }
 
+Result<Answer> command_p2p(Session& session, const Options& options) {
+  uint32_t this_node = 0;
+  const auto from = find_remote_function(session, options.targets.front(), &this_node);
+  if (!from) return tl::unexpected(from.error());
+  const auto to = find_function(session, options.words.front());
+  if (!to) return tl::unexpected(to.error());
+  auto changed = session.client.reach(from->id, to->id, !options.end);
+  if (!changed) return tl::unexpected(std::move(changed).error().in(to_string(from->id)));
+  return FunctionsAnswer{{std::move(*changed)}, this_node};
+}
+
 Result<Answer> command_vm_xml(Session& session, const Options& options) {
   HostdevsAnswer answer;
   for (const auto& target : options.targets) {

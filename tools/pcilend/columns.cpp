@@ -76,6 +76,13 @@ Json set(const Function& f) {
   return list;
 }
 
+// Functions whose BARs it reaches by DMA.
+Json reaches(const Function& f) {
+  Json list = Json::array();
+  for (const uint32_t id : f.reaches) list.push_back(to_string(FunctionId{id}));
+  return list;
+}
+
 using F = const Function&;
 using L = const Link&;
 using N = const PciNames&;
@@ -120,6 +127,7 @@ const std::vector<Column<Function>>& function_columns() {
       {"set", [](F f, N) { return set(f); }},
       {"adapter", [](F f, N) { return or_null(f.adapter); }},
       {"paths", [](F f, N) -> Json { return f.paths; }},
+      {"reaches", [](F f, N) { return reaches(f); }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;

@@ -28,6 +28,10 @@ const CommandOption kFrontend{"--frontend",
 const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling user",
                            &Options::owner};
 
+const CommandArgument kFrom{"FROM", "the function that does the DMA, as in 'pcilend list'"};
+const CommandArgument kTo{"TO", "the function whose BARs it reaches", &Options::words};
+const CommandOption kEnd{"--end", "", "no longer", &Options::end};
+
 const CommandOption kPath{"--adapter", "BDF", "over this NTB adapter; default: the best path",
                           &Options::adapter};
 const CommandOption kPin{"--adapter", "BDF", "pin the node: let it in over this NTB adapter only",
@@ -197,6 +201,12 @@ const std::vector<Command>& commands() {
        {kId},
        {force("take it from another owner, and though its disks are in use"), kOwner},
        command_return},
+      {kBorrower,
+       "p2p",
+       "let a borrowed function reach another's BARs by DMA",
+       {kFrom, kTo},
+       {kJson, kEnd},
+       command_p2p},
       {kBorrower,
        "vm-xml",
        "print the libvirt <hostdev> elements for functions",

@@ -27,6 +27,7 @@ Result<Answer> command_restore(Session& session, const Options& options);
 // Borrower.
 Result<Answer> command_borrow(Session& session, const Options& options);
 Result<Answer> command_return(Session& session, const Options& options);
+Result<Answer> command_p2p(Session& session, const Options& options);
 Result<Answer> command_vm_xml(Session& session, const Options& options);
 
 // Both.

@@ -40,6 +40,7 @@ std::string audit_text(const Audit& audit) {
                                   : "pcilend";
   text += ": " + audit.action;
   if (audit.function) text += " " + to_string(*audit.function);
+  if (audit.target) text += " " + to_string(*audit.target);
   if (audit.target_node) text += fmt::format(" node {}", *audit.target_node);
   if (audit.result == 0) return text + ": done";
   return text + fmt::format(": not done: {}", std::strerror(-audit.result));
@@ -79,6 +80,7 @@ Json audit_json(const Audit& audit) {
           {"action", audit.action},
           {"function", audit.function ? Json(to_string(*audit.function)) : Json()},
           {"target_node", or_null(audit.target_node)},
+          {"target", audit.target ? Json(to_string(*audit.target)) : Json()},
           {"result", audit.result}};
 }
 

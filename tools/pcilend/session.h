@@ -26,6 +26,7 @@ struct Options {
   bool verbose = false;
   bool force = false;
   bool cancel = false;
+  bool end = false;
   bool wait = false;
   bool emulated = false;
   bool hex = false;

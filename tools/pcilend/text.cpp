@@ -39,6 +39,13 @@ std::string node_text(uint32_t node, uint32_t this_node) {
   return node == this_node ? "this host" : fmt::format("node {}", node);
 }
 
+std::string reaches_text(const Function& f) {
+  std::string text;
+  for (const uint32_t id : f.reaches)
+    text += (text.empty() ? "" : ", ") + to_string(FunctionId{id});
+  return text;
+}
+
 std::string function_title(const Function& f, const PciNames& names) {
   return fmt::format("{}: {}: {} {}", to_string(f.id),
                      names.device_class(static_cast<uint16_t>(f.class_revision >> 16)),
@@ -51,6 +58,7 @@ std::string function_line(const Function& f, const PciNames& names, uint32_t thi
   if (!f.owner.empty()) text += fmt::format(" for {}", f.owner);
   if (!f.frontend.empty()) text += fmt::format(" through {}", f.frontend);
   if (!f.virtual_address.empty()) text += fmt::format(" at {}", f.virtual_address);
+  if (!f.reaches.empty()) text += fmt::format(", reaches {}", reaches_text(f));
   if (!f.reason.empty()) text += fmt::format(": {}", f.reason);
   if (f.recall_ms) text += fmt::format(", wanted back in {}", seconds_text(*f.recall_ms));
   if (f.reserved_node)

@@ -19,6 +19,9 @@ std::string seconds_text(uint32_t milliseconds);
 // Columns aligned by blanks; the last one is not padded.
 std::string align(const std::vector<std::vector<std::string>>& rows);
 
+// "40002, 40003": those whose BARs it reaches by DMA.
+std::string reaches_text(const Function& function);
+
 // "40001: Non-Volatile memory controller: Red Hat, Inc. QEMU NVM Express Controller"
 std::string function_title(const Function& function, const PciNames& names);
 

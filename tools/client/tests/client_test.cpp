@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 Attributes function_nest() {
   const std::array<uint8_t, 16> uuid{'p', 'c', 'l', 'd', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   const std::array<uint32_t, 2> allowed{8, 12};
+  const std::array<uint32_t, 2> reaches{0x40002, 0x40003};
   Attributes bar;
   bar.u32(PCILEND_BAR_A_INDEX, 0).u64(PCILEND_BAR_A_SIZE, 0x4000).u32(PCILEND_BAR_A_FLAGS, 1);
   Attributes function;
@@ -30,6 +31,7 @@ Attributes function_nest() {
       .text(PCILEND_FUNCTION_A_OWNER, "guest")
       .text(PCILEND_FUNCTION_A_LABEL, "lab")
       .raw(PCILEND_FUNCTION_A_ALLOWED, allowed.data(), sizeof allowed)
+      .raw(PCILEND_FUNCTION_A_REACHES, reaches.data(), sizeof reaches)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .u64(PCILEND_FUNCTION_A_GUEST_BYTES, 1u << 28)
@@ -118,6 +120,7 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_EQ(f.label, "lab");
   EXPECT_EQ(f.allowed, (std::vector<uint32_t>{8, 12}));
   EXPECT_EQ(functions->front().allowed, std::nullopt);
+  EXPECT_EQ(f.reaches, (std::vector<uint32_t>{0x40002, 0x40003}));
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
   EXPECT_EQ(f.guest_bytes, 1u << 28);
@@ -259,6 +262,21 @@ TEST_F(ClientTest, ReturnWithoutOwnerNamesNone) {
   auto c = client({acknowledge(2)});
   ASSERT_TRUE(c->give_back(FunctionId{0x40001}, ""));
   EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "absent");
+}
+
+TEST_F(ClientTest, PeerToPeerNamesBothAndTheEnd) {
+  const auto function = [](uint32_t sequence) {
+    return join({reply(sequence, PCILEND_CMD_FUNCTION_GET,
+                       Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
+                 acknowledge(sequence)});
+  };
+  auto c = client({acknowledge(2), function(3), acknowledge(4, EALREADY, "it is so"), function(5)});
+  ASSERT_TRUE(c->reach(FunctionId{0x40001}, FunctionId{0x40002}, true));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_ID), "\x01");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_TARGET), "\x02");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_END), "absent");
+  ASSERT_TRUE(c->reach(FunctionId{0x40001}, FunctionId{0x40002}, false));
+  EXPECT_EQ(text_in_request(3, PCILEND_A_END), "");
 }
 
 TEST_F(ClientTest, AddSaysWhatTheFunctionIsFromTheStart) {
@@ -448,6 +466,7 @@ class EventsTest : public ClientTest {
         .u32(PCILEND_AUDIT_A_NODE, 12)
         .text(PCILEND_AUDIT_A_ACTION, "borrow")
         .u32(PCILEND_AUDIT_A_FUNCTION, 0x40001)
+        .u32(PCILEND_AUDIT_A_TARGET, 0x40002)
         .raw(PCILEND_AUDIT_A_RESULT, &result, sizeof result);
     return audit;
   }
@@ -473,6 +492,7 @@ TEST_F(EventsTest, ComeOneByOneInTheirOrder) {
   const auto third = std::get<Event>(stream->next({}).value());
   EXPECT_EQ(third.audit->action, "borrow");
   EXPECT_EQ(third.audit->node, 12u);
+  EXPECT_EQ(third.audit->target->value, 0x40002u);
   EXPECT_EQ(third.audit->uid, std::nullopt);
   EXPECT_EQ(third.audit->result, -EBUSY);
   EXPECT_EQ(std::get<Event>(stream->next({}).value()).kind, 999u) << "of a newer kernel";

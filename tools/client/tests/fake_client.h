@@ -201,6 +201,16 @@ class FakeClient final : public Client {
     return {};
   }
 
+  Result<Function> reach(FunctionId from, FunctionId to, bool on) override {
+    PCILEND_TRY(
+        enter(fmt::format("p2p {} {}{}", to_string(from), to_string(to), on ? "" : " end")));
+    Function* f = kernel_.find(from);
+    if (!f) return missing();
+    std::erase(f->reaches, to.value);
+    if (on) f->reaches.push_back(to.value);
+    return *f;
+  }
+
  private:
   static Result<Function> missing() {
     return fail(ErrorClass::NotFound, "there is no such function");

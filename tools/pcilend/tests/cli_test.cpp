@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class CliTest : public HostTest {
  protected:
@@ -65,6 +66,8 @@ TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
       {{"borrow", "40001", "--timeout", "5"}, "give both"},
       {{"borrow", "40001", "--wait", "--timeout", "0"}, "1 to 3600 seconds"},
       {{"borrow", "40001", "--wait", "--frontend", "mdev"}, "drivers of this host"},
+      {{"p2p", "40001"}, "TO"},
+      {{"p2p", "40001", "40002", "40003"}, "not expected: 40003"},
       {{"vm-xml", "70636c64-1111-8222-8333-00000004000g"}, "UUID"},
       {{"allow", "80001"}, "NODE"},
       {{"allow", "80001", "4", "all"}, "'all' is not a node id"},
@@ -237,6 +240,24 @@ TEST_F(CliTest, BorrowAndReturn) {
   EXPECT_EQ(run({"return", "--owner", "me", "40001"}).status, 0);
   EXPECT_EQ(run({"return", "40001"}).status, 0) << "nothing is borrowed";
   EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 mdev me", "return 40001 me"));
+}
+
+TEST_F(CliTest, PeerToPeer) {
+  kernel_.functions.push_back(nvme(0x40002, PCILEND_FUNCTION_AVAILABLE));
+  const Outcome set_up = run({"p2p", "40001", "40002"});
+  EXPECT_EQ(set_up.status, 0) << set_up.err;
+  EXPECT_THAT(set_up.out, HasSubstr(", reaches 40002"));
+  const Outcome ended = run({"p2p", "--end", "40001", "40002"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, Not(HasSubstr("reaches")));
+  EXPECT_THAT(kernel_.log, ElementsAre("p2p 40001 40002", "p2p 40001 40002 end"));
+  kernel_.log.clear();
+  expect_refused({"p2p", "80001", "40001"}, ErrorClass::State, "installed in this host");
+  expect_refused({"p2p", "40001", "c0001"}, ErrorClass::NotFound, "no function c0001");
+  kernel_.refuse = [](const std::string&) -> Result<> {
+    return fail(ErrorClass::State, "40002 is not borrowed by this host");
+  };
+  expect_refused({"p2p", "40001", "40002"}, ErrorClass::State, "40001: 40002 is not borrowed");
 }
 
 TEST_F(CliTest, ADriverThatDoesNotBindIsNotWaitedForForever) {

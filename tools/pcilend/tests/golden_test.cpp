@@ -52,6 +52,7 @@ class GoldenTest : public HostTest {
     here.owner = "user root";
     here.virtual_address = "1e001:00:00.0";
     here.driver = "nvme";
+    here.reaches = {0x40002, 0x40005};
 
     Function elsewhere = nvme(0x40003, PCILEND_FUNCTION_BORROWED);
     elsewhere.borrower = 12;
@@ -172,9 +173,13 @@ class GoldenTest : public HostTest {
     done.audit = Audit{1795288499123456789, 0, {}, "connect", {}, 12, 0};
     Event refused = done;
     refused.audit = Audit{1795288499500000000, {}, 12, "borrow", FunctionId{0x80001}, {}, -EBUSY};
+    Event peer_to_peer = done;
+    peer_to_peer.audit =
+        Audit{1795288499600000000, 0, {}, "p2p", FunctionId{0x40001}, {}, 0, FunctionId{0x40002}};
     Event newer;
     newer.kind = 99;
-    return {link, function, gone, lost, recall, was_reset, done, refused, newer, Wake::Lost};
+    return {link, function, gone,         lost,  recall,    was_reset,
+            done, refused,  peer_to_peer, newer, Wake::Lost};
   }
 
   void expect_golden(const std::string& name, std::vector<std::string> arguments, int status = 0) {

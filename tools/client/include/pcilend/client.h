@@ -60,6 +60,8 @@ class Client {
                                   const std::string& adapter = {}) = 0;
   // With an owner, only that owner's lease is ended. Succeeds if nothing is borrowed.
   virtual Result<> give_back(FunctionId id, std::string_view owner) = 0;
+  // Borrowed function `from` reaches the BARs of borrowed function `to` by DMA, or no longer.
+  virtual Result<Function> reach(FunctionId from, FunctionId to, bool on) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

@@ -121,6 +121,7 @@ struct Function {
   std::vector<Member> members;          // the others in it; on the lender
   std::string adapter;                  // NTB that the lease goes over; empty without one
   std::vector<std::string> paths;       // NTBs it can be reached over; on the borrower
+  std::vector<uint32_t> reaches;        // ids of those whose BARs it reaches; on the borrower
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.
@@ -154,7 +155,8 @@ struct Audit {
   std::string action;
   std::optional<FunctionId> function;
   std::optional<uint32_t> target_node;
-  int32_t result = 0;  // 0 or a negative errno
+  int32_t result = 0;                // 0 or a negative errno
+  std::optional<FunctionId> target;  // that `function` is to reach, or no longer
 };
 
 // A change that the kernel announces: of its kind's things one is there.
