@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kPage = PCILEND_PAGE;
 constexpr uint64_t kInterrupts = 0xfee00000;
+constexpr uint64_t kReach = uint64_t{1} << 36;  // where honest borrowers reach other functions
 constexpr uint64_t kWindow0 = 64ull << 30;
 
 std::mt19937_64& dice() {
@@ -98,6 +99,8 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
   expect_refusal(node, report, PCILEND_MSG_BUS_MASTER, &master, named("bus-master"));
   const pcilend_msg_intx intx{id, lease, PCILEND_INTX_OPEN};
   expect_refusal(node, report, PCILEND_MSG_INTX, &intx, named("intx"));
+  const pcilend_msg_reach reach{id, lease, id + 1, lease, kReach, 0, 1, 0};
+  expect_refusal(node, report, PCILEND_MSG_REACH, &reach, named("reach"));
   const pcilend_msg_lease only{id, lease, 0};
   expect_refusal(node, report, PCILEND_MSG_RESET, &only, named("reset"));
   expect_refusal(node, report, PCILEND_MSG_RETURN, &only, named("return"));
@@ -334,6 +337,15 @@ Result<Report> bad_ranges(Node& node, milliseconds, uint32_t) {
     const pcilend_msg_intx intx{function->id, function->lease, state};
     expect_refusal(node, report, PCILEND_MSG_INTX, &intx, fmt::format("intx state {:#x}", state));
   }
+  // BARs of functions that are somebody else's, its own or nobody's.
+  for (uint16_t index = 1; index <= 4; ++index) {
+    for (const uint32_t lease : {1u, 2u, function->lease, 0xffffffffu}) {
+      const uint32_t target = pcilend_id(pcilend_id_node(function->id), index);
+      const pcilend_msg_reach reach{function->id, function->lease, target, lease, kReach, 0, 1, 0};
+      expect_refusal(node, report, PCILEND_MSG_REACH, &reach,
+                     fmt::format("reach {:x}/{}", target, lease));
+    }
+  }
 
   // Over one that is there, and parts of it.
   const pcilend_msg_map good{function->id, function->lease, 16 * kPage, 0, 4 * kPage, 0, 0};
@@ -432,7 +444,7 @@ Result<Report> flood_garbage(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
   report.numbers["messages"] = repeat(node, time, [&](uint64_t i) {
-    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % (PCILEND_MSG_INTX + 1)),
+    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % (PCILEND_MSG_REACH + 1)),
                           (i & 1) != 0, 0, static_cast<uint32_t>(i & 2), nullptr);
     // Every other one has a head that is believed.
     fill(std::span(slot).subspan((i & 4) != 0 ? 0 : sizeof(pcilend_msg_header)));
