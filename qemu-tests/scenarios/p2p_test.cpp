@@ -34,11 +34,7 @@ class P2p : public testing::Test {
     ASSERT_OK(
         options.add_device("host1:nvme,id=target,serial=target,drive-size=16M,cmb_size_mb=1"));
     ASSERT_OK(options.add_device("host2:nvme,id=local,serial=local,drive-size=16M,cmb_size_mb=1"));
-    auto lab = lab::Lab::up(options, [](double seconds, const std::string& step) {
-      fmt::print(stderr, "[{:7.3f}] {}\n", seconds, step);
-    });
-    ASSERT_TRUE(lab) << lab.error().message;
-    lab_.emplace(std::move(*lab));
+    ASSERT_OK(start_lab(options, lab_));
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
     // The drives are targets only: their driver would use the memory buffers itself.
     for (const auto* host : {&lender(), &borrower()})
@@ -46,7 +42,7 @@ class P2p : public testing::Test {
           host->run("mkdir -p /etc/modprobe.d && echo blacklist nvme >/etc/modprobe.d/p2p.conf && "
                     "modprobe -r nvme"));
   }
-  static void TearDownTestSuite() { lab_.reset(); }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";
