@@ -633,7 +633,7 @@ err_free:
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 {
-	/* pci_create_root_bus() leaves a reference to its caller, which no function of the bus puts. */
+	/* pci_create_root_bus() leaves a reference to its caller: that one is put at the end. */
 	struct pci_host_bridge *bridge = to_pci_host_bridge(virtual->bus->bridge);
 
 	pci_stop_root_bus(virtual->bus);

@@ -61,7 +61,7 @@ std::string domain_xml(const GuestSpec& spec) {
     <type arch='x86_64' machine='{machine}'>hvm</type>
     <kernel>/usr/share/pcilend-lab/guest/vmlinux</kernel>
     <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
-    <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1</cmdline>
+    <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1{arguments}</cmdline>
   </os>
   <features>
     <acpi/>
@@ -85,6 +85,7 @@ std::string domain_xml(const GuestSpec& spec) {
 )",
                      fmt::arg("name", spec.name), fmt::arg("memory", spec.memory),
                      fmt::arg("machine", spec.machine),
+                     fmt::arg("arguments", spec.kernel_arguments),
                      fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
 }
 

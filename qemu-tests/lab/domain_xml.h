@@ -20,6 +20,7 @@ struct GuestSpec {
   int memory = kDefaultGuestMemory;  // MiB
   std::string machine = "q35";       // or "pc"
   std::vector<std::string> uuids;    // of the functions it gets
+  std::string kernel_arguments;      // more words for its kernel's command line
 
   [[nodiscard]] Result<> check() const;
 };

@@ -390,6 +390,9 @@ Result<GuestSpec> Host::guest_spec(const std::string& guest_name,
                                    const std::vector<std::string>& ids) const {
   GuestSpec spec;
   spec.name = guest_name;
+  // Its kernel waits as long as everybody: 21 s on a stock host.
+  if (patience > 1)
+    spec.kernel_arguments = fmt::format(" rcupdate.rcu_cpu_stall_timeout={}", 21 * patience.load());
   PCILEND_TRY(spec.check());
   if (ids.empty()) return spec;
   const auto list = json("pcilend list --json");

@@ -131,8 +131,8 @@ class Host {
   void forget_log();
   // The kernel log since the mark (or the lab's beginning), boots in between included.
   [[nodiscard]] std::string log() const;
-  // Failure that lists what log() has in it that must not be there; with the debug kernel also which
-  // checker has switched itself off.
+  // Failure that lists what log() has in it that must not be there; with the debug kernel also
+  // which checker has switched itself off.
   [[nodiscard]] Result<> check_log(const Expected& expected = {}) const;
   // Failure that lists what has leaked since the last call. Only the debug kernel knows, and takes
   // half a minute to find out; nothing of a host that does not run.

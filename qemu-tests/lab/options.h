@@ -55,7 +55,7 @@ struct Options {
   std::string kernel = default_kernel();
   Iommu iommu = Iommu::Intel;
   std::map<int, Iommu> other_iommu;  // host -> IOMMU, where it is not `iommu`; see iommu_of()
-  std::map<int, int> memory;  // host -> MiB; kDefaultMemory for the others; see memory_of()
+  std::map<int, int> memory;         // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
   int paths = 1;       // adapters of each host towards each other host
   bool rogue = false;  // every host has one more adapter, towards a rogue node
