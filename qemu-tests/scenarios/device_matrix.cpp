@@ -49,13 +49,6 @@ const std::vector<MatrixFunction>& matrix_functions() {
       {"e1000", "e1000,netdev=e1000", Network, "e1000", {}, ""},
       {"rtl8139", "rtl8139,netdev=rtl8139", Network, "8139cp", {}, ""},
       {"ehci", "ich9-usb-ehci1", Binding, "ehci-pci", {}, ""},
-      // capareg: that of the model, without ADMA2, which it does to its own host's memory only.
-      {"sdhci",
-       "sdhci-pci,capareg=0x057034b4",
-       Disk,
-       "sdhci-pci",
-       {"sd-card,drive-size=16M,bus=sd-bus"},
-       ""},
       {"serial",
        "pci-serial,chardev=serial",
        Binding,
