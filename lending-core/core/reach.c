@@ -65,8 +65,10 @@ static void set_live(struct pcilend_reach_table *table, u32 from, u32 to, bool l
 	u32 i;
 
 	for (i = 0; i < table->count; i++) {
-		if (table->entry[i].from == from && table->entry[i].to == to)
-			table->entry[i].live = live;
+		struct pcilend_reach *entry = &table->entry[i];
+
+		if (entry->from == from && entry->to == to && entry->phys)
+			entry->live = live;
 	}
 }
 
@@ -131,8 +133,10 @@ void pcilend_reach_end(struct pcilend_reach_table *table, u32 id)
 			take_out(table, i);
 			continue;
 		}
-		if (table->entry[i].to == id)
+		if (table->entry[i].to == id) {
 			table->entry[i].live = false;
+			table->entry[i].phys = 0;
+		}
 		i++;
 	}
 }

@@ -106,6 +106,19 @@ TEST_F(Reach, TheTargetsEndKeepsTheAddressFromOthers) {
   EXPECT_EQ(find(1, kBar, kPage), 0u);
 }
 
+TEST_F(Reach, WhatTheTargetNoLongerHasIsNotFoundAgain) {
+  add(1, 2, 0, kBar, kPage);
+  add(1, 2, 2, kBar + kMiB, kMiB);
+  open(1, 2);
+  end(2);
+  // Another device has its id now, with other BARs.
+  const u64 address = add(1, 2, 0, kBar + kMiB, kPage);
+  open(1, 2);
+  EXPECT_EQ(find(1, kBar + kMiB, kPage), address);
+  EXPECT_EQ(find(1, kBar + kMiB + kPage, kPage), 0u);
+  EXPECT_EQ(find(1, kBar, kPage), 0u);
+}
+
 TEST_F(Reach, TheSourcesEndAndADropFreeTheAddress) {
   const u64 address = add(1, 2, 0, kBar, kMiB);
   open(1, 2);

@@ -32,7 +32,7 @@ struct pcilend_reach {
 	u32 to;				/* id of the target */
 	u32 bar;
 	bool live;			/* it may be looked up */
-	u64 phys;			/* the BAR on this host */
+	u64 phys;			/* the BAR on this host; 0: the target's lease is over */
 	u64 size;			/* of the BAR, bytes */
 	u64 address;			/* device side, of the BAR's first page */
 };
