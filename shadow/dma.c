@@ -3,7 +3,8 @@
  * DMA operations of a virtual function: those of the NTB, through which all its DMA comes. What is
  * mapped for the NTB has an address in the DMA area of the aperture, and the lender has that area
  * at the same addresses in the function's own IOMMU domain. So an address of the NTB is one of the
- * function, the IOMMU makes scattered pages contiguous, and nobody is told of a mapping.
+ * function, the IOMMU makes scattered pages contiguous, and nobody is told of a mapping. For a
+ * function that is lent direct, without such a domain, the area is elsewhere: at shadow_base().
  */
 
 #include <linux/dma-map-ops.h>
@@ -24,40 +25,56 @@ static struct device *shadow_ntb(struct device *dev)
 	return pci_find_host_bridge(to_pci_dev(dev)->bus)->dev.parent;
 }
 
+/* What is added to an address of the NTB to make one of the function's. */
+static u64 shadow_base(struct device *dev)
+{
+	return pcilend_dma_base(pcilend_virtual_remote(to_pci_dev(dev)));
+}
+
 static void *shadow_alloc(struct device *dev, size_t size, dma_addr_t *handle, gfp_t gfp,
 			  unsigned long attrs)
 {
-	return dma_alloc_attrs(shadow_ntb(dev), size, handle, gfp, attrs);
+	void *address = dma_alloc_attrs(shadow_ntb(dev), size, handle, gfp, attrs);
+
+	if (address)
+		*handle += shadow_base(dev);
+	return address;
 }
 
 static void shadow_free(struct device *dev, size_t size, void *address, dma_addr_t handle,
 			unsigned long attrs)
 {
-	dma_free_attrs(shadow_ntb(dev), size, address, handle, attrs);
+	dma_free_attrs(shadow_ntb(dev), size, address, handle - shadow_base(dev), attrs);
 }
 
 static struct page *shadow_alloc_pages(struct device *dev, size_t size, dma_addr_t *handle,
 				       enum dma_data_direction dir, gfp_t gfp)
 {
-	return dma_alloc_pages(shadow_ntb(dev), size, handle, dir, gfp);
+	struct page *page = dma_alloc_pages(shadow_ntb(dev), size, handle, dir, gfp);
+
+	if (page)
+		*handle += shadow_base(dev);
+	return page;
 }
 
 static void shadow_free_pages(struct device *dev, size_t size, struct page *page,
 			      dma_addr_t handle, enum dma_data_direction dir)
 {
-	dma_free_pages(shadow_ntb(dev), size, page, handle, dir);
+	dma_free_pages(shadow_ntb(dev), size, page, handle - shadow_base(dev), dir);
 }
 
 static int shadow_mmap(struct device *dev, struct vm_area_struct *vma, void *address,
 		       dma_addr_t handle, size_t size, unsigned long attrs)
 {
-	return dma_mmap_attrs(shadow_ntb(dev), vma, address, handle, size, attrs);
+	return dma_mmap_attrs(shadow_ntb(dev), vma, address, handle - shadow_base(dev), size,
+			      attrs);
 }
 
 static int shadow_get_sgtable(struct device *dev, struct sg_table *table, void *address,
 			      dma_addr_t handle, size_t size, unsigned long attrs)
 {
-	return dma_get_sgtable_attrs(shadow_ntb(dev), table, address, handle, size, attrs);
+	return dma_get_sgtable_attrs(shadow_ntb(dev), table, address, handle - shadow_base(dev),
+				     size, attrs);
 }
 
 /*
@@ -77,39 +94,42 @@ static bool shadow_map_peer(struct device *dev, phys_addr_t phys, size_t size, d
 	return true;
 }
 
-/* The DMA area of the NTB ends below 4 GiB. */
-static bool shadow_is_peer(dma_addr_t handle)
+/* The DMA area of the NTB ends below 4 GiB; direct functions have no peers. */
+static bool shadow_is_peer(struct device *dev, dma_addr_t handle)
 {
-	return handle >= PCILEND_REACH_START;
+	return handle >= PCILEND_REACH_START && !shadow_base(dev);
 }
 
 PCILEND_DEFINE_DMA_FORWARD(shadow)
 
 /*
  * The NTB's IOMMU merges what is adjacent, up to the NTB's own segment limits. For a function with
- * narrower ones each entry is mapped by itself; aligned by its size, it crosses no boundary.
+ * narrower ones each entry is mapped by itself; aligned by its size, it crosses no boundary. So it
+ * is for a direct function, whose addresses differ from the NTB's, which the list can't tell.
  */
-static bool has_narrow_segments(struct device *dev)
+static bool is_mapped_by_entry(struct device *dev)
 {
 	struct device *ntb = shadow_ntb(dev);
 
-	return dma_get_max_seg_size(dev) < dma_get_max_seg_size(ntb) ||
+	return shadow_base(dev) || dma_get_max_seg_size(dev) < dma_get_max_seg_size(ntb) ||
 	       dma_get_seg_boundary(dev) < dma_get_seg_boundary(ntb);
 }
 
-static void unmap_each(struct device *ntb, struct scatterlist *list, int count,
+static void unmap_each(struct device *dev, struct scatterlist *list, int count,
 		       enum dma_data_direction dir, unsigned long attrs)
 {
 	struct scatterlist *entry;
 	int i;
 
 	for_each_sg(list, entry, count, i)
-		dma_unmap_page_attrs(ntb, sg_dma_address(entry), sg_dma_len(entry), dir, attrs);
+		dma_unmap_page_attrs(shadow_ntb(dev), sg_dma_address(entry) - shadow_base(dev),
+				     sg_dma_len(entry), dir, attrs);
 }
 
-static int map_each(struct device *ntb, struct scatterlist *list, int count,
+static int map_each(struct device *dev, struct scatterlist *list, int count,
 		    enum dma_data_direction dir, unsigned long attrs)
 {
+	struct device *ntb = shadow_ntb(dev);
 	struct scatterlist *entry;
 	int i;
 
@@ -118,10 +138,10 @@ static int map_each(struct device *ntb, struct scatterlist *list, int count,
 						       entry->length, dir, attrs);
 
 		if (dma_mapping_error(ntb, handle)) {
-			unmap_each(ntb, list, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+			unmap_each(dev, list, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
 			return -EIO;
 		}
-		sg_dma_address(entry) = handle;
+		sg_dma_address(entry) = shadow_base(dev) + handle;
 		sg_dma_len(entry) = entry->length;
 	}
 	return count;
@@ -130,75 +150,70 @@ static int map_each(struct device *ntb, struct scatterlist *list, int count,
 static int shadow_map_sg(struct device *dev, struct scatterlist *list, int count,
 			 enum dma_data_direction dir, unsigned long attrs)
 {
-	struct device *ntb = shadow_ntb(dev);
-
-	if (has_narrow_segments(dev))
-		return map_each(ntb, list, count, dir, attrs);
-	return dma_map_sg_attrs(ntb, list, count, dir, attrs) ?: -EIO;
+	if (is_mapped_by_entry(dev))
+		return map_each(dev, list, count, dir, attrs);
+	return dma_map_sg_attrs(shadow_ntb(dev), list, count, dir, attrs) ?: -EIO;
 }
 
 static void shadow_unmap_sg(struct device *dev, struct scatterlist *list, int count,
 			    enum dma_data_direction dir, unsigned long attrs)
 {
-	struct device *ntb = shadow_ntb(dev);
-
-	if (has_narrow_segments(dev))
-		unmap_each(ntb, list, count, dir, attrs);
+	if (is_mapped_by_entry(dev))
+		unmap_each(dev, list, count, dir, attrs);
 	else
-		dma_unmap_sg_attrs(ntb, list, count, dir, attrs);
+		dma_unmap_sg_attrs(shadow_ntb(dev), list, count, dir, attrs);
 }
 
 static void shadow_sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,
 				enum dma_data_direction dir)
 {
-	dma_sync_single_for_cpu(shadow_ntb(dev), handle, size, dir);
+	dma_sync_single_for_cpu(shadow_ntb(dev), handle - shadow_base(dev), size, dir);
 }
 
 static void shadow_sync_for_device(struct device *dev, dma_addr_t handle, size_t size,
 				   enum dma_data_direction dir)
 {
-	dma_sync_single_for_device(shadow_ntb(dev), handle, size, dir);
+	dma_sync_single_for_device(shadow_ntb(dev), handle - shadow_base(dev), size, dir);
 }
 
 static void shadow_sync_sg_for_cpu(struct device *dev, struct scatterlist *list, int count,
 				   enum dma_data_direction dir)
 {
-	struct device *ntb = shadow_ntb(dev);
 	struct scatterlist *entry;
 	int i;
 
-	if (!has_narrow_segments(dev)) {
-		dma_sync_sg_for_cpu(ntb, list, count, dir);
+	if (!is_mapped_by_entry(dev)) {
+		dma_sync_sg_for_cpu(shadow_ntb(dev), list, count, dir);
 		return;
 	}
 	for_each_sg(list, entry, count, i)
-		dma_sync_single_for_cpu(ntb, sg_dma_address(entry), entry->length, dir);
+		shadow_sync_for_cpu(dev, sg_dma_address(entry), entry->length, dir);
 }
 
 static void shadow_sync_sg_for_device(struct device *dev, struct scatterlist *list, int count,
 				      enum dma_data_direction dir)
 {
-	struct device *ntb = shadow_ntb(dev);
 	struct scatterlist *entry;
 	int i;
 
-	if (!has_narrow_segments(dev)) {
-		dma_sync_sg_for_device(ntb, list, count, dir);
+	if (!is_mapped_by_entry(dev)) {
+		dma_sync_sg_for_device(shadow_ntb(dev), list, count, dir);
 		return;
 	}
 	for_each_sg(list, entry, count, i)
-		dma_sync_single_for_device(ntb, sg_dma_address(entry), entry->length, dir);
+		shadow_sync_for_device(dev, sg_dma_address(entry), entry->length, dir);
+}
+
+/* The last address of the DMA area. */
+static u64 shadow_required_mask(struct device *dev)
+{
+	return shadow_base(dev) + shadow_ntb(dev)->bus_dma_limit;
 }
 
 /* Addresses may be anywhere in the DMA area: a function that reaches less of it can't be used. */
 static int shadow_dma_supported(struct device *dev, u64 mask)
 {
-	return mask >= shadow_ntb(dev)->bus_dma_limit;
-}
-
-static u64 shadow_required_mask(struct device *dev)
-{
-	return shadow_ntb(dev)->bus_dma_limit;
+	return mask >= shadow_required_mask(dev);
 }
 
 /* What the NTB's IOMMU maps fast; the same for all that are behind one. */
@@ -216,7 +231,7 @@ static size_t shadow_max_mapping_size(struct device *dev)
 
 static unsigned long shadow_merge_boundary(struct device *dev)
 {
-	return has_narrow_segments(dev) ? 0 : dma_get_merge_boundary(shadow_ntb(dev));
+	return is_mapped_by_entry(dev) ? 0 : dma_get_merge_boundary(shadow_ntb(dev));
 }
 
 static const struct dma_map_ops shadow_dma_ops = {

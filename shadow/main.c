@@ -18,11 +18,13 @@
 #include "pcilend/pcilend.h"
 #include "shadow.h"
 
-/* The function's DMA addresses are those of this host's DMA area. */
+/* The function's DMA addresses are those of this host's DMA area, unless it is lent direct. */
 static int shadow_prepare(struct pcilend_remote *remote)
 {
 	u64 iova, size;
 
+	if (pcilend_dma_base(remote))
+		return 0;
 	pcilend_dma_area(remote, &iova, &size);
 	return pcilend_map(remote, iova, iova, size);
 }

@@ -23,6 +23,7 @@ struct plan_input {
 	u32 windows;
 	struct plan_window window[PCILEND_LAYOUT_WINDOWS];
 	u64 hole;
+	u64 bars;		/* 0: exports may be anywhere */
 };
 
 static u64 smaller(u64 a, u64 b)
@@ -104,6 +105,7 @@ static int read_input(const struct pcilend_layout_host *self,
 	u64 peer_hole = peer->hole ? peer->hole : PCILEND_HOLE_DEFAULT;
 	u32 i;
 
+	input->bars = self->bars;
 	input->windows = (u32)smaller(self->windows, PCILEND_LAYOUT_WINDOWS);
 	if (peer->windows && peer->windows < input->windows)
 		input->windows = peer->windows;
@@ -200,7 +202,10 @@ static bool plan_others(struct pcilend_layout *layout, const struct plan_input *
 	u64 at;
 
 	if (exports != base) {
-		at = place_at(input, exports, PCILEND_EXPORT_IOVA, from);
+		u64 wanted = input->bars ? input->bars & ~(input->window[exports].align - 1) :
+					   PCILEND_EXPORT_IOVA;
+
+		at = place_at(input, exports, wanted, from);
 		if (!at)
 			return false;
 		from = at + input->window[exports].size;

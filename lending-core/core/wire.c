@@ -168,7 +168,7 @@ static const char *check_function(const struct pcilend_msg_function *msg)
 {
 	if (msg->state < PCILEND_FUNCTION_ADDED || msg->state > PCILEND_FUNCTION_QUARANTINED)
 		return "unknown function state";
-	if (msg->reserved[0] || msg->reserved[1] || msg->reserved[2])
+	if (msg->reserved[0] || msg->reserved[1] || msg->flags & ~PCILEND_FUNCTION_DIRECT)
 		return "reserved bytes set";
 	if (le32_to_cpu(msg->borrower) > PCILEND_NODE_MAX)
 		return "borrower is not a node id";
@@ -193,6 +193,11 @@ static const char *check_borrow(const struct pcilend_msg_borrow *msg)
 	/* The function would reach the lender's own interrupt controller. */
 	if (alias == 0xfee00000)
 		return "interrupt alias on the lender's interrupt range";
+	if (msg->reserved)
+		return "reserved bytes set";
+	if (le32_to_cpu(msg->dma_window) >= PCILEND_WIRE_WINDOWS ||
+	    !page_aligned(le64_to_cpu(msg->dma_offset)))
+		return "DMA area at an impossible place";
 	return check_id(msg->id);
 }
 
@@ -233,6 +238,10 @@ static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
 		if (!page_aligned(offset) || offset + size < offset)
 			return "BAR placed at an impossible offset";
 	}
+	if (!page_aligned(le64_to_cpu(msg->dma_address)) ||
+	    le64_to_cpu(msg->interrupt_address) & 0xfffff ||
+	    (msg->interrupt_address && !msg->dma_address))
+		return "device-side addresses that can't be";
 	return check_lease(msg->id, msg->lease);
 }
 

@@ -47,6 +47,28 @@ static u64 memory_end(void)
 	return end;
 }
 
+/* The lowest BAR above 4 GiB that could be lent; 0: there is none. */
+static u64 lowest_bar(void)
+{
+	struct pci_dev *pdev = NULL;
+	u64 lowest = 0;
+	int i;
+
+	for_each_pci_dev(pdev) {
+		/* Bridges are not lent, and NTBs are such; nor is what is borrowed. */
+		if (pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE || pci_domain_nr(pdev->bus) > 0xffff)
+			continue;
+		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+			u64 start = pci_resource_start(pdev, i);
+
+			if (pci_resource_flags(pdev, i) & IORESOURCE_MEM && start >= SZ_4G &&
+			    (!lowest || start < lowest))
+				lowest = start;
+		}
+	}
+	return lowest;
+}
+
 static int plan(struct pcilend_link *link, char *why, size_t bytes)
 {
 	struct pcilend_aperture *ap = &link->aperture;
@@ -73,10 +95,12 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 	}
 	self->hole = link->hole;
 	/* Reserved ranges end the usable space as the page tables' own limit does. */
-	if (ap->direct)
+	if (ap->direct) {
 		self->memory_end = memory_end();
-	else if (ap->domain->geometry.aperture_end != U64_MAX)
+		self->bars = lowest_bar();
+	} else if (ap->domain->geometry.aperture_end != U64_MAX) {
 		self->iova_end = ap->domain->geometry.aperture_end + 1;
+	}
 
 	return pcilend_layout_plan(self, peer, &ap->layout, why, bytes);
 }

@@ -367,6 +367,8 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 		err = refuse(why, -ENETDOWN, "the link over which others of its group are borrowed is down: return them first, or see 'pcilend link'");
 	} else if (!link) {
 		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
+	} else if (frontend->guests && r->pub.info.flags & PCILEND_FUNCTION_DIRECT) {
+		err = refuse(why, -EOPNOTSUPP, "it is lent without an IOMMU (direct), so VMs can't borrow it: make it available without --direct on its lender");
 	} else if (frontend->guests && link->aperture.direct) {
 		err = refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
 	} else {
@@ -412,6 +414,14 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 	return 0;
 }
 
+/* Where the function has this host: at addresses of its own, or at those of a window. */
+static void place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
+{
+	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
+	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
+				      PCILEND_INTERRUPT_ALIAS;
+}
+
 static int ask_for_lease(struct remote *r, const char *owner)
 {
 	struct pcilend_msg_borrow msg = {
@@ -421,11 +431,19 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	};
 	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
 	const struct pcilend_msg_borrowed *granted;
+	u64 iova, size, offset;
 	uuid_t uuid;
+	u32 window;
 	int err;
 
 	if (!answer)
 		return -ENOMEM;
+	pcilend_dma_area(&r->pub, &iova, &size);
+	err = pcilend_aperture_locate(r->link, iova, size, &window, &offset);
+	if (err)
+		return err;
+	msg.dma_window = cpu_to_le32(window);
+	msg.dma_offset = cpu_to_le64(offset);
 	if (!uuid_parse(owner, &uuid))
 		export_uuid(msg.owner, &uuid);
 	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);
@@ -437,6 +455,10 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	r->lease = le32_to_cpu(granted->lease);
 	r->granted = answer->sequence;
 	err = le32_to_cpu(granted->id) == r->pub.id ? place_bars(r, granted) : -EPROTO;
+	place_host(r, granted);
+	/* It may have become direct since. */
+	if (!err && r->dma_base && r->frontend->guests)
+		err = -EAGAIN;
 	/* From here on requests of drivers are let through. */
 	r->state = REMOTE_HELD;
 	mutex_unlock(&r->lock);
@@ -486,7 +508,7 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 {
 	struct pcilend_virtual *virtual;
 
-	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->config,
+	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->interrupts, r->config,
 					 frontend);
 	if (IS_ERR(virtual))
 		return PTR_ERR(virtual);

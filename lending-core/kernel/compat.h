@@ -102,18 +102,19 @@ out:
 
 #endif
 
-/* What a mapping for @ntb came to; checked, as DMA-API debugging wants it. */
-static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, dma_addr_t handle)
+/* What a mapping for @ntb came to, as seen from @base; checked, as DMA-API debugging wants it. */
+static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, u64 base, dma_addr_t handle)
 {
-	return dma_mapping_error(ntb, handle) ? DMA_MAPPING_ERROR : handle;
+	return dma_mapping_error(ntb, handle) ? DMA_MAPPING_ERROR : base + handle;
 }
 
 /*
  * Since 6.18 the DMA API maps physical addresses, memory and MMIO alike (map_phys of struct
  * dma_map_ops); before, pages and resources. PCILEND_DEFINE_DMA_FORWARD(name) defines the
- * operations that map for the device name_ntb(dev), PCILEND_DMA_FORWARD_OPS(name) sets them. MMIO
- * that name_map_peer(dev, phys, size, &handle) knows has that handle, or DMA_MAPPING_ERROR; handles
- * for which name_is_peer(handle) are not the NTB's.
+ * operations that map for the device name_ntb(dev), whose handles begin at name_base(dev) for the
+ * function; PCILEND_DMA_FORWARD_OPS(name) sets them. MMIO that name_map_peer(dev, phys, size,
+ * &handle) knows has that handle, or DMA_MAPPING_ERROR; handles for which name_is_peer(dev, handle)
+ * are not the NTB's.
  */
 #ifdef PCILEND_HAVE_DMA_MAP_PHYS
 
@@ -126,14 +127,15 @@ static dma_addr_t name##_map_phys(struct device *dev, phys_addr_t phys, size_t s
 												\
 	if (attrs & DMA_ATTR_MMIO && name##_map_peer(dev, phys, size, &handle))			\
 		return handle;									\
-	return pcilend_dma_mapped(ntb, dma_map_phys(ntb, phys, size, dir, attrs));		\
+	return pcilend_dma_mapped(ntb, name##_base(dev),					\
+				  dma_map_phys(ntb, phys, size, dir, attrs));			\
 }												\
 												\
 static void name##_unmap_phys(struct device *dev, dma_addr_t handle, size_t size,		\
 			      enum dma_data_direction dir, unsigned long attrs)			\
 {												\
-	if (!name##_is_peer(handle))								\
-		dma_unmap_phys(name##_ntb(dev), handle, size, dir, attrs);			\
+	if (!name##_is_peer(dev, handle))							\
+		dma_unmap_phys(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);	\
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name) .map_phys = name##_map_phys, .unmap_phys = name##_unmap_phys,
@@ -147,13 +149,14 @@ static dma_addr_t name##_map_page(struct device *dev, struct page *page, unsigne
 {												\
 	struct device *ntb = name##_ntb(dev);							\
 												\
-	return pcilend_dma_mapped(ntb, dma_map_page_attrs(ntb, page, offset, size, dir, attrs)); \
+	return pcilend_dma_mapped(ntb, name##_base(dev),					\
+				  dma_map_page_attrs(ntb, page, offset, size, dir, attrs));	\
 }												\
 												\
 static void name##_unmap_page(struct device *dev, dma_addr_t handle, size_t size,		\
 			      enum dma_data_direction dir, unsigned long attrs)			\
 {												\
-	dma_unmap_page_attrs(name##_ntb(dev), handle, size, dir, attrs);			\
+	dma_unmap_page_attrs(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);	\
 }												\
 												\
 static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size_t size,	\
@@ -164,14 +167,15 @@ static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size
 												\
 	if (name##_map_peer(dev, phys, size, &handle))						\
 		return handle;									\
-	return pcilend_dma_mapped(ntb, dma_map_resource(ntb, phys, size, dir, attrs));		\
+	return pcilend_dma_mapped(ntb, name##_base(dev),					\
+				  dma_map_resource(ntb, phys, size, dir, attrs));		\
 }												\
 												\
 static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t size,		\
 				  enum dma_data_direction dir, unsigned long attrs)		\
 {												\
-	if (!name##_is_peer(handle))								\
-		dma_unmap_resource(name##_ntb(dev), handle, size, dir, attrs);			\
+	if (!name##_is_peer(dev, handle))							\
+		dma_unmap_resource(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs); \
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name)								\

@@ -328,6 +328,12 @@ void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size)
 }
 EXPORT_SYMBOL_GPL(pcilend_dma_area);
 
+u64 pcilend_dma_base(struct pcilend_remote *remote)
+{
+	return READ_ONCE(to_remote(remote)->dma_base);
+}
+EXPORT_SYMBOL_GPL(pcilend_dma_base);
+
 struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote)
 {
 	struct remote *r = to_remote(remote);

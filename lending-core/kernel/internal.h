@@ -441,7 +441,7 @@ int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
 int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		       struct netlink_ext_ack *extack, struct pcilend_report *report);
 int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
-int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
+int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
 			     struct pcilend_report *report);
 int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack);
 int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack *extack);

@@ -83,6 +83,8 @@ struct pcilend_function {
 	bool stale;			/* the link was lost meanwhile: to be reset first */
 	bool untold;			/* was reset for that, borrower not heard yet */
 	u64 alias;			/* device-side address of its interrupts, 0: not mapped */
+	u64 dma_address;		/* direct: where it reaches the borrower's DMA area, */
+	u64 interrupt_address;		/* and its interrupts; 0: it does not */
 	u64 mapped;			/* bytes */
 	u64 small;			/* 4 KiB pages of these that are in no large one */
 	struct pcilend_map_entry map[PCILEND_MAPS];
@@ -96,6 +98,15 @@ struct pcilend_function {
 	struct delayed_work expiry;
 	struct delayed_work unreserve;
 };
+
+/*
+ * Without an IOMMU that translates for it: it reaches all memory of this host. fn->lock; changes
+ * with pcilend_lender_admin only, and while our driver does not have it.
+ */
+static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
+{
+	return fn->info.flags & PCILEND_FUNCTION_DIRECT;
+}
 
 /* lender.c */
 extern struct mutex pcilend_lender_admin;
@@ -135,7 +146,7 @@ void pcilend_lender_hand_back(struct pcilend_function *fn);
 /* lender_device.c: being held */
 int pcilend_device_register(void);
 void pcilend_device_unregister(void);
-int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack);
+int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_ack *extack);
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack);
 void pcilend_device_release(struct pcilend_function *fn);
 void pcilend_device_forget(struct pcilend_function *fn);
@@ -160,10 +171,12 @@ void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size);
 u32 pcilend_group_set(struct pcilend_function *fn);
 int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack);
+int pcilend_group_check_direct(struct pci_dev *pdev, struct netlink_ext_ack *extack);
 void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *report);
 
 /* lender_access.c: what a borrower reaches */
-int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias);
+int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
+			const struct pcilend_msg_borrow *in);
 void pcilend_device_fence(struct pcilend_function *fn);
 void pcilend_device_open(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);

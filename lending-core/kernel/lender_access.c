@@ -35,6 +35,14 @@ void pcilend_device_open(struct pcilend_function *fn)
 	pcilend_intx_resume(fn);
 }
 
+static int find_interrupts(struct pcilend_function *fn, phys_addr_t *phys)
+{
+	const struct pcilend_hello *hello = &fn->link->hello;
+
+	return pcilend_aperture_peer(fn->link, hello->interrupt_window, hello->interrupt_offset,
+				     PCILEND_MSI_BYTES, phys);
+}
+
 static int map_interrupts(struct pcilend_function *fn, u64 alias)
 {
 	phys_addr_t interrupts;
@@ -42,13 +50,38 @@ static int map_interrupts(struct pcilend_function *fn, u64 alias)
 
 	if (!alias)
 		return 0;
-	err = pcilend_aperture_peer(fn->link, fn->link->hello.interrupt_window,
-				    fn->link->hello.interrupt_offset, PCILEND_MSI_BYTES,
-				    &interrupts) ?:
+	err = find_interrupts(fn, &interrupts) ?:
 	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
 	if (!err)
 		fn->alias = alias;
 	return err;
+}
+
+static u64 bus_address(struct pcilend_function *fn, phys_addr_t phys)
+{
+	struct resource res = { .start = phys, .end = phys, .flags = IORESOURCE_MEM };
+	struct pci_bus_region region;
+
+	pcibios_resource_to_bus(fn->pdev->bus, &region, &res);
+	return region.start;
+}
+
+/* Where a direct function reaches the borrower: in the windows themselves. */
+static int place_borrower(struct pcilend_function *fn, const struct pcilend_msg_borrow *in)
+{
+	phys_addr_t dma, interrupts;
+	int err;
+
+	err = pcilend_aperture_peer(fn->link, le32_to_cpu(in->dma_window),
+				    le64_to_cpu(in->dma_offset), fn->link->hello.dma_limit,
+				    &dma) ?:
+	      find_interrupts(fn, &interrupts);
+	if (err)
+		return err;
+	fn->dma_address = bus_address(fn, dma);
+	if (in->interrupt_alias)
+		fn->interrupt_address = bus_address(fn, interrupts);
+	return 0;
 }
 
 static int export_bars(struct pcilend_function *fn)
@@ -72,15 +105,20 @@ static int export_bars(struct pcilend_function *fn)
 
 /*
  * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
- * @alias: device-side address of the borrower's interrupt range; 0: none
+ * @in: what it asks for
  *
  * On failure, pcilend_device_fence() undoes what was done.
  */
-int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, u64 alias)
+int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
+			const struct pcilend_msg_borrow *in)
 {
+	int err;
+
 	lockdep_assert_held(&fn->lock);
 	fn->link = pcilend_link_get(link);
 	fn->alias = 0;
+	fn->dma_address = 0;
+	fn->interrupt_address = 0;
 	fn->mapped = 0;
 	fn->small = 0;
 	fn->bus_master = false;
@@ -89,7 +127,12 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link, 
 	pcilend_intx_begin(fn);
 	pcilend_dma_attach(fn);
 
-	return pcilend_group_attach(fn) ?: map_interrupts(fn, alias) ?: export_bars(fn);
+	err = pcilend_group_attach(fn);
+	if (err)
+		return err;
+	err = pcilend_function_is_direct(fn) ?
+	      place_borrower(fn, in) : map_interrupts(fn, le64_to_cpu(in->interrupt_alias));
+	return err ?: export_bars(fn);
 }
 
 static void withdraw_bars(struct pcilend_function *fn)
@@ -172,7 +215,8 @@ static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
  * @phys: inside a window onto the borrower, checked by the caller
  *
  * Return: 0; -ERANGE if that range can't be used; -ENOSPC if too much is mapped already; -EUSERS if
- * another function of its set reaches something else there; or what the IOMMU says.
+ * another function of its set reaches something else there; -EOPNOTSUPP if it is direct; or what
+ * the IOMMU says.
  */
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size)
 {
@@ -181,6 +225,8 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
+	if (pcilend_function_is_direct(fn))
+		return -EOPNOTSUPP;
 	if (!pcilend_device_may_map(fn, address, size))
 		return -ERANGE;
 	for (i = 0; i < PCILEND_MAPS && !entry; i++) {

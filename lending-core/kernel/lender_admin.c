@@ -78,15 +78,28 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-/* pcilend_lender_check - can this function, added or not, be lent? Changes nothing. */
+/*
+ * pcilend_lender_check - can this function, added or not, be lent? Changes nothing.
+ *
+ * One that is lent without an IOMMU by choice is not held against that.
+ */
 int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack)
 {
 	struct pci_dev *pdev = parse_bdf(bdf, extack);
+	struct pcilend_function *fn;
+	bool direct = false;
 	int err;
 
 	if (IS_ERR(pdev))
 		return PTR_ERR(pdev);
-	err = check_kind(pdev, extack) ?: pcilend_device_check(pdev, extack);
+	fn = pcilend_function_of(pdev);
+	if (fn) {
+		mutex_lock(&fn->lock);
+		direct = pcilend_function_is_direct(fn);
+		mutex_unlock(&fn->lock);
+		pcilend_function_put(fn);
+	}
+	err = check_kind(pdev, extack) ?: pcilend_device_check(pdev, direct, extack);
 	pci_dev_put(pdev);
 	return err;
 }
@@ -322,8 +335,31 @@ int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
 	return pcilend_refuse(extack, err, why);
 }
 
-static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *extack,
-			  struct pcilend_report *report)
+/* Our driver shall have the function, with or without an IOMMU. */
+static int take(struct pcilend_function *fn, bool direct, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	lockdep_assert_held(&pcilend_lender_admin);
+	/* It may still be ours, because others of its set are lent; then it is not alone. */
+	if (READ_ONCE(fn->held) && direct)
+		return pcilend_refuse(extack, -EBUSY, "others of its IOMMU group are lent: wait for their return");
+	if (READ_ONCE(fn->held))
+		return 0;
+	mutex_lock(&fn->lock);
+	fn->info.flags = direct ? PCILEND_FUNCTION_DIRECT : 0;
+	mutex_unlock(&fn->lock);
+	err = pcilend_device_take(fn, extack);
+	if (err) {
+		mutex_lock(&fn->lock);
+		fn->info.flags = 0;
+		mutex_unlock(&fn->lock);
+	}
+	return err;
+}
+
+static int make_available(struct pcilend_function *fn, bool direct,
+			  struct netlink_ext_ack *extack, struct pcilend_report *report)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_AVAILABLE };
 	const char *why = NULL;
@@ -335,10 +371,7 @@ static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *e
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, extack);
-	/* It may still be ours, because others of its set are lent. */
-	if (!err && !READ_ONCE(fn->held))
-		err = pcilend_device_take(fn, extack);
+	err = pcilend_device_check(fn->pdev, direct, extack) ?: take(fn, direct, extack);
 	if (err)
 		return err;
 
@@ -361,10 +394,11 @@ static int make_available(struct pcilend_function *fn, struct netlink_ext_ack *e
 
 /*
  * pcilend_lender_available - take the function from its driver, reset it, let it be borrowed
+ * @direct: without an IOMMU between it and this host's memory
  *
  * On failure its driver has it again, unless it did not survive the reset: then it is quarantined.
  */
-int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
+int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
 			     struct pcilend_report *report)
 {
 	struct pcilend_function *fn = find_bdf(bdf, extack);
@@ -373,7 +407,7 @@ int pcilend_lender_available(const char *bdf, struct netlink_ext_ack *extack,
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&pcilend_lender_admin);
-	err = list_empty(&fn->node) ? -ENODEV : make_available(fn, extack, report);
+	err = list_empty(&fn->node) ? -ENODEV : make_available(fn, direct, extack, report);
 	mutex_unlock(&pcilend_lender_admin);
 	pcilend_function_put(fn);
 	return err;

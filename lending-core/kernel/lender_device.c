@@ -41,20 +41,15 @@ static bool has_memory_bar(struct pci_dev *pdev)
 	return false;
 }
 
-/*
- * pcilend_device_check - may this function be lent at all?
- * @extack: says what is in the way, and what to do
- *
- * Return: 0 or a negative errno.
- */
-int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
+/* What keeps a borrower, by the function, from this host's memory and interrupts. */
+static int check_isolation(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 {
 	struct iommu_group *group;
 	int err;
 
 	group = iommu_group_get(&pdev->dev);
 	if (!group) {
-		NL_SET_ERR_MSG(extack, "it is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on");
+		NL_SET_ERR_MSG(extack, "it is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on; or lend it without by 'pcilend available --direct'");
 		return -ENODEV;
 	}
 	err = pcilend_group_check(pdev, group, extack);
@@ -63,13 +58,27 @@ int pcilend_device_check(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		err = -EPERM;
 	}
 	iommu_group_put(group);
+	if (!err && has_direct_region(pdev)) {
+		NL_SET_ERR_MSG(extack, "the firmware reserves memory that it must reach (RMRR): disable that use in the firmware setup, or lend another one");
+		err = -EPERM;
+	}
+	return err;
+}
+
+/*
+ * pcilend_device_check - may this function be lent at all?
+ * @direct: without an IOMMU that translates for it
+ * @extack: says what is in the way, and what to do
+ *
+ * Return: 0 or a negative errno.
+ */
+int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	err = direct ? pcilend_group_check_direct(pdev, extack) : check_isolation(pdev, extack);
 	if (err)
 		return err;
-
-	if (has_direct_region(pdev)) {
-		NL_SET_ERR_MSG(extack, "the firmware reserves memory that it must reach (RMRR): disable that use in the firmware setup, or lend another one");
-		return -EPERM;
-	}
 	if (!pdev->reset_methods[0]) {
 		NL_SET_ERR_MSG(extack, "it has no way to be reset (see its reset_method in sysfs), so the next borrower would get it as the last one left it: put it into a slot of its own, whose bus can be reset");
 		return -EOPNOTSUPP;
@@ -263,6 +272,7 @@ static void unbind(struct pcilend_function *fn)
 	pci_release_regions(fn->pdev);
 	pci_disable_device(fn->pdev);
 	pcilend_group_unhold(fn);
+	fn->info.flags &= ~PCILEND_FUNCTION_DIRECT;
 }
 
 static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)

@@ -7,6 +7,8 @@
  * Our driver owns the group's DMA once it holds all functions of it, and as long as one of them is
  * lent. While owned and not lent, the group is in the blocking domain. Bridges don't count: they
  * have no DMA of their own, and no driver that keeps the group from us.
+ *
+ * The group of a direct function stays in the identity domain; the function is alone in it.
  */
 
 #include <linux/iommu.h>
@@ -81,6 +83,13 @@ static void put_siblings(struct siblings *found)
 
 	for (i = 0; i < min_t(u32, found->count, ARRAY_SIZE(found->pdev)); i++)
 		pci_dev_put(found->pdev[i]);
+}
+
+static bool is_identity(struct pci_dev *pdev)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(&pdev->dev);
+
+	return domain && domain->type == IOMMU_DOMAIN_IDENTITY;
 }
 
 static int count_function(struct device *dev, void *data)
@@ -231,6 +240,8 @@ int pcilend_group_hold(struct pcilend_function *fn)
 	struct pcilend_group *group = fn->group;
 	int err = 0;
 
+	if (pcilend_function_is_direct(fn))
+		return 0;
 	if (!group)
 		return -ENODEV;
 	mutex_lock(&group->lock);
@@ -248,6 +259,8 @@ void pcilend_group_unhold(struct pcilend_function *fn)
 {
 	struct pcilend_group *group = fn->group;
 
+	if (pcilend_function_is_direct(fn))
+		return;
 	mutex_lock(&group->lock);
 	group->held--;
 	drop_owner(group);
@@ -269,7 +282,8 @@ void pcilend_group_note(struct pcilend_function *fn)
 	if (self == group->members)
 		goto out;
 	member = &group->member[self];
-	member->state = fn->lease.state;
+	/* What is plugged in next to a direct function makes no set with it. */
+	member->state = pcilend_function_is_direct(fn) ? PCILEND_FUNCTION_ADDED : fn->lease.state;
 	if (fn->lease.number || !member->holder.node)
 		goto out;
 	member->holder = (struct pcilend_set_holder){ };
@@ -295,6 +309,8 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 	int err = -EXDEV;
 
 	lockdep_assert_held(&fn->lock);
+	if (pcilend_function_is_direct(fn))
+		return 0;
 	mutex_lock(&group->lock);
 	self = index_of(fn);
 	if (self < group->members && functions_in(group) <= group->members)
@@ -369,6 +385,8 @@ int pcilend_group_attach(struct pcilend_function *fn)
 	int err;
 
 	lockdep_assert_held(&fn->lock);
+	if (pcilend_function_is_direct(fn))
+		return group && !is_identity(fn->pdev) ? -EIO : 0;
 	mutex_lock(&group->lock);
 	err = take_owner(group);
 	if (!err && !group->domain)
@@ -532,6 +550,31 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is lent as a set, and not added are: %s; run 'pcilend add' for each of these, or put the device into a slot with ACS",
 					 iommu_group_id(iommu), names);
 	put_siblings(&found);
+	return err;
+}
+
+/*
+ * pcilend_group_check_direct - is no IOMMU between the function and this host's memory?
+ *
+ * Return: 0, or -EPERM or -EXDEV with @extack saying what there is.
+ */
+int pcilend_group_check_direct(struct pci_dev *pdev, struct netlink_ext_ack *extack)
+{
+	struct iommu_group *iommu = iommu_group_get(&pdev->dev);
+	struct siblings found;
+	int err = 0;
+
+	if (!iommu)
+		return 0;
+	get_siblings(iommu, pdev, &found);
+	if (!is_identity(pdev))
+		err = pcilend_refuse_fmt(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to /sys/kernel/iommu_groups/%d/type first",
+					 iommu_group_id(iommu));
+	else if (found.count)
+		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS",
+					 iommu_group_id(iommu));
+	put_siblings(&found);
+	iommu_group_put(iommu);
 	return err;
 }
 

@@ -122,6 +122,11 @@ int pcilend_reach_set_up(struct pcilend_function *from, struct pcilend_function 
 
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
+	if (pcilend_function_is_direct(from)) {
+		dev_warn_ratelimited(&from->pdev->dev, "is not to reach %s by DMA: it is lent with --direct, and nothing can be mapped for it\n",
+				     pci_name(to->pdev));
+		return -EOPNOTSUPP;
+	}
 	if (!pcilend_p2p && !routes_between(from->pdev, to->pdev)) {
 		dev_warn_ratelimited(&from->pdev->dev, "is not to reach %s by DMA: it is not known whether this host's root complex routes between them; if it does, load pcilend with p2p=1\n",
 				     pci_name(to->pdev));

@@ -72,7 +72,7 @@ static int lend(const struct exchange *ex, struct pcilend_function *fn,
 	int err;
 
 	trace_pcilend_lease_begin(fn->id, fn->lease.number, pcilend_node, ex->msg->peer, "lent");
-	err = pcilend_device_lend(fn, ex->link, le64_to_cpu(in->interrupt_alias));
+	err = pcilend_device_lend(fn, ex->link, in);
 	if (err) {
 		pci_warn(fn->pdev, "can't be lent to node %u (error %d)\n", ex->msg->peer, err);
 		pcilend_function_apply(fn, &undo, NULL);
@@ -84,6 +84,8 @@ static int lend(const struct exchange *ex, struct pcilend_function *fn,
 
 	out->id = cpu_to_le32(fn->id);
 	out->lease = cpu_to_le32(fn->lease.number);
+	out->dma_address = cpu_to_le64(fn->dma_address);
+	out->interrupt_address = cpu_to_le64(fn->interrupt_address);
 	place_bars(fn, out);
 	return 0;
 }

@@ -36,6 +36,11 @@ static const struct nla_policy config_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_EMULATED] = { .type = NLA_FLAG },
 };
 
+static const struct nla_policy available_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_DIRECT] = { .type = NLA_FLAG },
+};
+
 static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 	[PCILEND_A_FORCE] = { .type = NLA_FLAG },
@@ -340,7 +345,7 @@ static const struct genl_split_ops ops[] = {
 	},
 	ADMIN(ADD, add_policy),
 	ADMIN(REMOVE, bdf_policy),
-	ADMIN(AVAILABLE, bdf_policy),
+	ADMIN(AVAILABLE, available_policy),
 	ADMIN(UNAVAILABLE, unavailable_policy),
 	ADMIN(BORROW, borrow_policy),
 	ADMIN(RETURN, return_policy),

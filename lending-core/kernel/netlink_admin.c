@@ -55,7 +55,8 @@ static int remove_function(struct request *rq)
 
 static int available(struct request *rq)
 {
-	return pcilend_lender_available(rq->bdf, rq->extack, rq->report);
+	return pcilend_lender_available(rq->bdf, rq->info->attrs[PCILEND_A_DIRECT], rq->extack,
+					rq->report);
 }
 
 static int unavailable(struct request *rq)

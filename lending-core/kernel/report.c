@@ -314,6 +314,8 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	    (reserved && nla_put_u32(skb, PCILEND_FUNCTION_A_RESERVED_NODE, reserved)) ||
 	    (report->recall_ms != U64_MAX &&
 	     nla_put_u32(skb, PCILEND_FUNCTION_A_RECALL_MS, report->recall_ms)) ||
+	    (report->info.flags & PCILEND_FUNCTION_DIRECT &&
+	     nla_put_flag(skb, PCILEND_FUNCTION_A_DIRECT)) ||
 	    put_bars(skb, &report->info) ||
 	    (report->local ? put_local(skb, report) : put_borrowed(skb, report))) {
 		nla_nest_cancel(skb, nest);

@@ -524,12 +524,12 @@ void pcilend_virtual_exit(void)
 }
 
 /* A name for the interrupt domain that says whose it is. */
-static struct irq_domain *create_msi(struct pcilend_virtual *virtual)
+static struct irq_domain *create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "pcilend-%05x", virtual->sysdata.domain);
-	return pcilend_virtual_msi_create(virtual->ntb, name);
+	return pcilend_virtual_msi_create(virtual->ntb, interrupts, name);
 }
 
 /* The same of a function that has a pin. Return: 0, also without one; or -ENOMEM. */
@@ -550,6 +550,7 @@ static int create_intx(struct pcilend_virtual *virtual)
 
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[6],
+					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend)
 {
@@ -575,7 +576,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	virtual->sysdata.domain = err;
 	virtual->sysdata.node = dev_to_node(&ntb->dev);
 
-	virtual->msi = create_msi(virtual);
+	virtual->msi = create_msi(virtual, interrupts);
 	if (!virtual->msi) {
 		pci_err(ntb, "no interrupt domain to stack on\n");
 		err = -EOPNOTSUPP;

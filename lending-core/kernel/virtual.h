@@ -24,6 +24,7 @@ struct pcilend_virtual_bar {
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
  * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
  * @remote: the function; must outlive the virtual one
+ * @interrupts: device-side address of this host's interrupt controller
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
@@ -36,6 +37,7 @@ struct pcilend_virtual_bar {
  */
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[6],
+					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend);
 
@@ -60,10 +62,9 @@ void pcilend_virtual_exit(void);
 
 /*
  * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages
- * get the address at which the function reaches this host's interrupt controller. NULL: not
- * possible.
+ * get @address, at which the function reaches this host's interrupt controller. NULL: not possible.
  */
-struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, const char *name);
+struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address, const char *name);
 void pcilend_virtual_msi_destroy(struct irq_domain *domain);
 
 /* A disk's driver waits for what is done here on the way to free memory. */

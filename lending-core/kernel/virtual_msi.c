@@ -27,6 +27,7 @@
 
 struct virtual_msi {
 	struct pci_dev *ntb;
+	u64 address;		/* device side; 1 MiB aligned */
 	struct msi_parent_ops ops;
 	/* The PCI core's own, the same for all vectors of a domain. */
 	void (*write_msg)(struct irq_data *data, struct msi_msg *msg);
@@ -38,12 +39,14 @@ static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 	struct msi_msg translated = *msg;
 
 	/* An all-zero message shuts a vector down and stays as it is. */
-	if (!msg->address_hi && (msg->address_lo & X86_MSI_MASK) == X86_MSI_BASE)
-		translated.address_lo = PCILEND_INTERRUPT_ALIAS |
+	if (!msg->address_hi && (msg->address_lo & X86_MSI_MASK) == X86_MSI_BASE) {
+		translated.address_hi = upper_32_bits(msi->address);
+		translated.address_lo = lower_32_bits(msi->address) |
 					(msg->address_lo & ~X86_MSI_MASK);
-	else if (msg->address_lo || msg->address_hi)
+	} else if (msg->address_lo || msg->address_hi) {
 		dev_warn_once(&msi->ntb->dev, "interrupt message for %#x%08x can't cross the NTB\n",
 			      msg->address_hi, msg->address_lo);
+	}
 	msi->write_msg(data, &translated);
 }
 
@@ -78,6 +81,11 @@ static int virtual_msi_alloc(struct irq_domain *domain, unsigned int virq, unsig
 	unsigned int i;
 	int err;
 
+	if (msi->address >> 32 && !desc->pci.msi_attrib.is_64) {
+		pci_err(to_pci_dev(desc->dev), "its messages have 32 bits, and it is lent direct, where they go to %#llx: lend it behind an IOMMU\n",
+			msi->address);
+		return -EOPNOTSUPP;
+	}
 	/* Interrupt remapping looks up the source by desc->dev, and keeps nothing of it. */
 	stand_in.dev = &msi->ntb->dev;
 	info->desc = &stand_in;
@@ -97,7 +105,7 @@ static const struct irq_domain_ops virtual_msi_ops = {
 	.free = irq_domain_free_irqs_common,
 };
 
-struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, const char *name)
+struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address, const char *name)
 {
 	struct irq_domain *parent = dev_get_msi_domain(&ntb->dev);
 	struct fwnode_handle *fwnode;
@@ -111,6 +119,7 @@ struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, const char *n
 	if (!msi)
 		return NULL;
 	msi->ntb = ntb;
+	msi->address = address;
 	msi->ops = *parent->msi_parent_ops;
 	msi->ops.prefix = "pcilend-";
 	msi->ops.init_dev_msi_info = virtual_msi_init_dev;

@@ -79,6 +79,7 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
         const auto m = Body<pcilend_msg_borrow>(slot);
         Demand(m.interrupt_alias % 0x100000 == 0 && m.interrupt_alias >> 32 == 0, "alias");
         Demand(m.lease_ms >= PCILEND_LEASE_MS_MIN && m.lease_ms <= PCILEND_LEASE_MS_MAX, "time");
+        Demand(m.dma_offset % PCILEND_PAGE == 0 && m.dma_window < PCILEND_WIRE_WINDOWS, "DMA");
         return;
       }
       for (const auto& bar : Body<pcilend_msg_borrowed>(slot).bar) {
@@ -86,6 +87,7 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
         Demand(bar.offset % PCILEND_PAGE == 0 && bar.offset + bar.size > bar.offset, "placement");
         Demand(bar.window < PCILEND_WIRE_WINDOWS && bar.shift < PCILEND_PAGE, "window, shift");
       }
+      Demand(Body<pcilend_msg_borrowed>(slot).dma_address % PCILEND_PAGE == 0, "DMA address");
       break;
     case PCILEND_MSG_MAP: {
       const auto m = Body<pcilend_msg_map>(slot);

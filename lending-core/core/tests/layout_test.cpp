@@ -97,6 +97,20 @@ TEST(Layout, WithoutIommuTheDmaAreaHasAllMemory) {
       << refused.why;
 }
 
+TEST(Layout, WithoutIommuTheWindowGoesToTheBars) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.self.memory_end = 1536 * M;
+  link.self.bars = 0xe123456000;
+  Plan plan = Make(link.self, link.peer);
+  ASSERT_EQ(plan.error, 0) << plan.why;
+  EXPECT_EQ(plan.layout.window[1].translation, 0xe000000000) << "a multiple of its size";
+  EXPECT_EQ(plan.layout.exports.window, 1u);
+  link.self.bars = 8 * G;
+  plan = Make(link.self, link.peer);
+  ASSERT_EQ(plan.error, 0) << plan.why;
+  EXPECT_EQ(plan.layout.window[1].translation, 64 * G) << "the first window reaches them";
+}
+
 TEST(Layout, TheLabs) {
   const Plan plan = Checked(ntb_rules::Amd({64 * G, 16 * G}));
   ASSERT_EQ(plan.error, 0);

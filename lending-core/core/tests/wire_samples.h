@@ -37,6 +37,7 @@ inline pcilend_msg_function Function() {
   function.device = 0x0010;
   function.class_revision = 0x01080202;
   function.state = PCILEND_FUNCTION_AVAILABLE;
+  function.flags = PCILEND_FUNCTION_DIRECT;
   function.bus = 0;
   function.devfn = 0x28;
   function.bar[0] = {0x4000, PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH};
@@ -55,6 +56,8 @@ inline pcilend_msg_borrowed Borrowed() {
   borrowed.lease = 3;
   borrowed.bar[0] = {0x10000, 0x4000, 1, 0};
   borrowed.bar[2] = {0x20000, 0x100, 1, 0x400};
+  borrowed.dma_address = 0x4000000000;
+  borrowed.interrupt_address = 0x40fee00000;
   return borrowed;
 }
 
@@ -110,7 +113,7 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_WAS_RESET, false, lease),
       Make(PCILEND_MSG_INTX_RAISED, false, lease),
       Make(PCILEND_MSG_BORROW, false,
-           pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000}),
+           pcilend_msg_borrow{0x40001, PCILEND_LEASE_MS_DEFAULT, {}, 0xfe000000, 0x1000, 1, 0}),
       Make(PCILEND_MSG_BORROW, true, Borrowed()),
       Make(PCILEND_MSG_RETURN, false, lease),
       MakeEmpty(PCILEND_MSG_RETURN, true),

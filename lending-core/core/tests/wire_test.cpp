@@ -50,7 +50,8 @@ TEST(Wire, LayoutIsFixed) {
   EXPECT_EQ(offsetof(pcilend_msg_header, request), 8u);
   EXPECT_EQ(offsetof(pcilend_msg_header, boot), 16u);
   EXPECT_EQ(sizeof(pcilend_msg_lease), 12u);
-  EXPECT_EQ(sizeof(pcilend_msg_borrow), 32u);
+  EXPECT_EQ(sizeof(pcilend_msg_borrow), 48u);
+  EXPECT_EQ(offsetof(pcilend_msg_function, flags), 33u);
   EXPECT_EQ(sizeof(pcilend_msg_map), 40u);
   EXPECT_EQ(sizeof(pcilend_msg_reach), 40u);
   EXPECT_EQ(sizeof(pcilend_msg_placement), 24u);
@@ -88,8 +89,8 @@ TEST(Wire, LengthFitsASlot) {
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
-  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 32);
-  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 152);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 48);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 168);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_SYNC, 0), 0);
 }
 
@@ -169,7 +170,9 @@ TEST(Wire, FunctionNotice) {
   EXPECT_EQ(check([](auto& f) { f.id = 1; }), "function id without node or index");
   EXPECT_EQ(check([](auto& f) { f.state = PCILEND_FUNCTION_LOCAL; }), "unknown function state");
   EXPECT_EQ(check([](auto& f) { f.state = 7; }), "unknown function state");
-  EXPECT_EQ(check([](auto& f) { f.reserved[2] = 1; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& f) { f.reserved[1] = 1; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& f) { f.flags = 0; }), "");
+  EXPECT_EQ(check([](auto& f) { f.flags = 2; }), "reserved bytes set");
   EXPECT_EQ(check([](auto& f) { f.borrower = 65536; }), "borrower is not a node id");
   EXPECT_EQ(check([](auto& f) { f.uuid[0] = 0; }), "UUID is not one of a lent function");
   EXPECT_EQ(check([](auto& f) { f.bar[0].flags = 8; }), "unknown BAR flags");
@@ -355,6 +358,10 @@ TEST(Wire, Borrow) {
   EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0; }), "");
   EXPECT_EQ(check([](auto& m) { m.interrupt_alias = 0xfee00000; }),
             "interrupt alias on the lender's interrupt range");
+  EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& m) { m.dma_window = PCILEND_WIRE_WINDOWS; }),
+            "DMA area at an impossible place");
+  EXPECT_EQ(check([](auto& m) { m.dma_offset = 0x800; }), "DMA area at an impossible place");
   EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
 }
 
@@ -375,6 +382,12 @@ TEST(Wire, BorrowAnswer) {
   EXPECT_EQ(check([](auto& m) { m.bar[2].shift = ~0u; }), shift);
   EXPECT_EQ(check([](auto& m) { m.bar[2].shift = 0xf00; }), "");
   EXPECT_EQ(check([](auto& m) { m.bar[1] = {1, 0, 77, 5}; }), "") << "size 0: not there";
+  const char* address = "device-side addresses that can't be";
+  EXPECT_EQ(check([](auto& m) { m.dma_address = 0x800; }), address);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0xfee01000; }), address);
+  EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.dma_address = 0; }), address) << "interrupts only";
+  EXPECT_EQ(check([](auto& m) { m.dma_address = m.interrupt_address = 0; }), "") << "not direct";
 }
 
 TEST(Wire, Map) {

@@ -209,6 +209,13 @@ u32 pcilend_set(struct pcilend_remote *remote);
  */
 void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
 
+/*
+ * What is added to an address of the DMA area to make one of the function's: not 0 if it is lent
+ * direct, which leaves no choice of addresses (pcilend_map() is refused). Constant while it is
+ * borrowed.
+ */
+u64 pcilend_dma_base(struct pcilend_remote *remote);
+
 /* IOMMU domain of the NTB towards this function's lender; valid while the lease is held. */
 struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote);
 

@@ -59,6 +59,8 @@ struct pcilend_layout_host {
 	u64 iova_end;	/* first address the NTB's IOMMU domain can't translate; 0: none */
 	u64 memory_end;	/* of a host without an IOMMU, whose DMA area is its memory: all of that */
 			/* must be in the area, and there are no slots. 0: there is an IOMMU */
+	u64 bars;	/* of such a host: its lowest BAR above 4 GiB, where a window of exports */
+			/* alone goes; 0: there is none */
 };
 
 struct pcilend_layout_region {

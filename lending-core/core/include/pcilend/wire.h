@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 4.
+ * The wire protocol between the pcilend.ko of two hosts, version 5.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 4
+#define PCILEND_WIRE_VERSION 5
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -126,7 +126,8 @@ enum pcilend_status {
 	PCILEND_STATUS_STRANGER = 14,	/* -ENOTUNIQ: that is not this node */
 	PCILEND_STATUS_SET_ELSEWHERE = 15, /* -EMLINK: others of its set go over another link */
 	PCILEND_STATUS_NO_ROUTE = 16,	/* -EOPNOTSUPP: that host may not carry DMA from one */
-					/* function to the other */
+					/* function to the other; or it is direct, where all */
+					/* it reaches is given */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
@@ -156,6 +157,8 @@ struct pcilend_msg_bar {
 	__le32 flags;
 } __packed;
 
+#define PCILEND_FUNCTION_DIRECT 0x01	/* its lender's IOMMU does not translate for it */
+
 struct pcilend_msg_function {
 	__le32 id;
 	__u8 uuid[16];
@@ -165,7 +168,8 @@ struct pcilend_msg_function {
 	__le16 subsystem_device;
 	__le32 class_revision;
 	__u8 state;		/* enum pcilend_function_state */
-	__u8 reserved[3];
+	__u8 flags;		/* PCILEND_FUNCTION_* */
+	__u8 reserved[2];
 	__le32 borrower;	/* node id, 0: none */
 	__le32 lease;		/* the lease in force, told to its holder only; else 0 */
 	__le16 segment;		/* address on the lender, for people */
@@ -257,9 +261,14 @@ struct pcilend_msg_borrow {
 	/*
 	 * Device-side address (1 MiB aligned, below 4 GiB) at which the lender shall let the
 	 * function reach the borrower's interrupt controller, which is where HELLO said.
-	 * 0: no interrupts; never 0xfee00000, the lender's own.
+	 * 0: no interrupts; never 0xfee00000, the lender's own. A direct function has no alias:
+	 * the answer says where it reaches it.
 	 */
 	__le64 interrupt_alias;
+	/* Where the borrower's DMA area begins, in the windows that the lender has onto it. */
+	__le64 dma_offset;
+	__le32 dma_window;
+	__le32 reserved;
 } __packed;
 
 /* Where a lent BAR lies in the memory windows that the borrower has onto the lender. */
@@ -274,12 +283,18 @@ struct pcilend_msg_borrowed {
 	__le32 id;
 	__le32 lease;		/* named in every later request; never 0, never used twice */
 	struct pcilend_msg_placement bar[6];
+	/*
+	 * Of a direct function only, else 0: device-side addresses of the borrower's DMA area,
+	 * and of its interrupt controller (1 MiB aligned; 0: no interrupts were wanted).
+	 */
+	__le64 dma_address;
+	__le64 interrupt_address;
 } __packed;
 
 /*
  * [device_address, +size) on the function's side reaches [offset, +size) of the window the lender
- * has onto the borrower. All page aligned. UNMAP names the device-side range only; its offset and
- * window are not looked at.
+ * has onto the borrower; of no direct function. All page aligned. UNMAP names the device-side range
+ * only; its offset and window are not looked at.
  */
 struct pcilend_msg_map {
 	__le32 id;
@@ -346,7 +361,8 @@ static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
 static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
-static_assert(sizeof(struct pcilend_msg_borrowed) == 152, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
+static_assert(sizeof(struct pcilend_msg_borrowed) == 168, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");

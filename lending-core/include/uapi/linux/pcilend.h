@@ -102,6 +102,7 @@ enum pcilend_attr {
 	PCILEND_A_ADAPTER = 23,		/* string: PCI address of an NTB of this host */
 	PCILEND_A_TARGET = 24,		/* u32: id of the function whose BARs are reached */
 	PCILEND_A_END = 25,		/* flag: that is taken back */
+	PCILEND_A_DIRECT = 26,		/* flag: no IOMMU shall translate for the function */
 	__PCILEND_A_MAX,
 };
 
@@ -205,6 +206,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_ADAPTER = 33, /* string: NTB that the lease goes over; absent without */
 	PCILEND_FUNCTION_A_PATH = 34,	/* string, multi: NTBs it can be borrowed over (borrower) */
 	PCILEND_FUNCTION_A_REACHES = 35, /* binary: u32 each, functions it reaches (borrower) */
+	PCILEND_FUNCTION_A_DIRECT = 36,	/* flag: no IOMMU; it reaches all of its lender's memory */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
