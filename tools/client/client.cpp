@@ -60,8 +60,11 @@ class NetlinkClient final : public Client {
     return change(Request(PCILEND_CMD_REMOVE).put(PCILEND_A_BDF, to_string(local)));
   }
 
-  Result<Function> make_available(const PciAddress& local) override {
-    return changed(Request(PCILEND_CMD_AVAILABLE).put(PCILEND_A_BDF, to_string(local)), local);
+  Result<Function> make_available(const PciAddress& local, bool direct) override {
+    Request request(PCILEND_CMD_AVAILABLE);
+    request.put(PCILEND_A_BDF, to_string(local));
+    if (direct) request.flag(PCILEND_A_DIRECT);
+    return changed(request, local);
   }
 
   Result<> make_unavailable(const PciAddress& local, bool force) override {

@@ -134,6 +134,9 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return a.read(&function->paths.emplace_back());
     case PCILEND_FUNCTION_A_REACHES:
       return a.read(&function->reaches);
+    case PCILEND_FUNCTION_A_DIRECT:
+      function->direct = true;
+      return {};
     default:
       return {};
   }

@@ -128,6 +128,7 @@ const std::vector<Column<Function>>& function_columns() {
       {"adapter", [](F f, N) { return or_null(f.adapter); }},
       {"paths", [](F f, N) -> Json { return f.paths; }},
       {"reaches", [](F f, N) { return reaches(f); }},
+      {"direct", [](F f, N) -> Json { return f.direct; }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;

@@ -31,6 +31,9 @@ const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling
 const CommandArgument kFrom{"FROM", "the function that does the DMA, as in 'pcilend list'"};
 const CommandArgument kTo{"TO", "the function whose BARs it reaches", &Options::words};
 const CommandOption kEnd{"--end", "", "no longer", &Options::end};
+const CommandOption kDirect{"--direct", "",
+                            "without an IOMMU: it reaches all memory and interrupts of this host",
+                            &Options::direct};
 
 const CommandOption kPath{"--adapter", "BDF", "over this NTB adapter; default: the best path",
                           &Options::adapter};
@@ -98,7 +101,7 @@ const std::vector<Command>& commands() {
        "available",
        "take a function from its driver and let it be borrowed",
        {kBdf},
-       {kJson, force("take it though its disks are in use")},
+       {kJson, kDirect, force("take it though its disks are in use")},
        command_available},
       {kLender,
        "unavailable",

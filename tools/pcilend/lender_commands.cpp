@@ -89,8 +89,13 @@ Result<Answer> command_available(Session& session, const Options& options) {
   if (!local) return tl::unexpected(local.error());
   if (local->function.state == PCILEND_FUNCTION_ADDED)
     PCILEND_TRY(check_unused(session, local->address, options.force));
-  return one_function(session, session.client.make_available(local->address),
-                      to_string(local->address));
+  auto done = session.client.make_available(local->address, options.direct);
+  if (done && options.direct)
+    session.warn(
+        fmt::format("{}: lent without an IOMMU: whoever borrows it reaches, by its DMA, all memory "
+                    "and all interrupts of this host",
+                    to_string(local->address)));
+  return one_function(session, std::move(done), to_string(local->address));
 }
 
 Result<Answer> command_release_quarantine(Session& session, const Options& options) {

@@ -22,8 +22,8 @@ constexpr std::string_view kAll = "all";
 constexpr std::array<std::string_view, 5> kFileKeys{"$schema", "connections", "pins", "functions",
                                                     "filters"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
-constexpr std::array<std::string_view, 8> kFunctionKeys{"uuid",  "bdf",   "device", "id",
-                                                        "state", "label", "allow",  "force"};
+constexpr std::array<std::string_view, 9> kFunctionKeys{
+    "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
 constexpr std::array<std::string_view, 5> kFilterKeys{"device", "slot", "label", "allow", "force"};
 constexpr std::array<std::string_view, 2> kStates{"added", "available"};
@@ -151,11 +151,15 @@ Result<FunctionEntry> read_function(const JsonValue& value) {
   PCILEND_TRY(take(value, "allow", read_audience, &entry.allow));
   PCILEND_TRY(take(
       value, "force", [](const JsonValue& v) { return v.flag(); }, &entry.force));
+  PCILEND_TRY(take(
+      value, "direct", [](const JsonValue& v) { return v.flag(); }, &entry.direct));
   std::string state;
   PCILEND_TRY(take(
       value, "state", [](const JsonValue& v) { return v.one_of(kStates); }, &state));
   if (state.empty()) return value.fail("no 'state': say whether it is to be added or available");
   entry.available = state == "available";
+  if (entry.direct && !entry.available)
+    return value.fail("'direct' says how it is lent, and it is only added: make it available");
   if (!entry.uuid && !entry.address)
     return value.fail("neither 'uuid' nor 'bdf' says which function: see 'pcilend list'");
   if (!entry.uuid && !entry.device)
@@ -279,6 +283,7 @@ ordered_json function_json(const FunctionEntry& entry) {
   if (entry.label) json["label"] = *entry.label;
   if (entry.allow) json["allow"] = audience_json(*entry.allow);
   if (entry.force) json["force"] = true;
+  if (entry.direct) json["direct"] = true;
   return json;
 }
 

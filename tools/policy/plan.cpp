@@ -96,6 +96,7 @@ Goal goal_of_entry(const Inventory& inventory, const LocalFunction& local,
   goal.label = entry.label;
   goal.allow = entry.allow;
   goal.force = entry.force;
+  goal.direct = entry.direct;
   goal.place = entry.place;
   return goal;
 }

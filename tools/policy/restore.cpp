@@ -168,12 +168,22 @@ void Restore::change_state(const Goal& goal) {
     step.outcome = Outcome::LeftAlone;
     step.reason = fmt::format("{} excludes it", goal.excluded);
   }
-  if (!goal.available || can_be_borrowed(state)) return;
+  if (!goal.available) return;
+  if (can_be_borrowed(state)) {
+    if (goal.by_filter || goal.present->direct == goal.direct) return;
+    Step& step = begin(Action::Available, goal);
+    step.outcome = Outcome::Failed;
+    step.reason = fmt::format(
+        "it is available {} an IOMMU (direct): run 'pcilend unavailable {}' and restore again, or "
+        "change the entry",
+        goal.direct ? "with" : "without", pcilend::to_string(address));
+    return;
+  }
   std::string lost;
   if (!may_take(goal, &lost)) return;
   Step& step = begin(Action::Available, goal);
   step.reason = lost;
-  carry_out(step, [&] { return host_.client.make_available(address); });
+  carry_out(step, [&] { return host_.client.make_available(address, goal.direct); });
 }
 
 }  // namespace
@@ -261,6 +271,7 @@ Result<Config> present_state(Client& client, const Config& configured) {
     entry.available = f.state != PCILEND_FUNCTION_ADDED;
     entry.label = f.label;
     entry.allow = audience_of(f);
+    entry.direct = f.direct;
     for (const auto& old : configured.functions)
       if (old.uuid ? *old.uuid == f.uuid : old.address == entry.address) entry.force |= old.force;
     state.functions.push_back(std::move(entry));

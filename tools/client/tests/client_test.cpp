@@ -32,6 +32,7 @@ Attributes function_nest() {
       .text(PCILEND_FUNCTION_A_LABEL, "lab")
       .raw(PCILEND_FUNCTION_A_ALLOWED, allowed.data(), sizeof allowed)
       .raw(PCILEND_FUNCTION_A_REACHES, reaches.data(), sizeof reaches)
+      .flag(PCILEND_FUNCTION_A_DIRECT)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .u64(PCILEND_FUNCTION_A_GUEST_BYTES, 1u << 28)
@@ -121,6 +122,7 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_EQ(f.allowed, (std::vector<uint32_t>{8, 12}));
   EXPECT_EQ(functions->front().allowed, std::nullopt);
   EXPECT_EQ(f.reaches, (std::vector<uint32_t>{0x40002, 0x40003}));
+  EXPECT_TRUE(f.direct);
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
   EXPECT_EQ(f.guest_bytes, 1u << 28);
@@ -277,6 +279,20 @@ TEST_F(ClientTest, PeerToPeerNamesBothAndTheEnd) {
   EXPECT_EQ(text_in_request(1, PCILEND_A_END), "absent");
   ASSERT_TRUE(c->reach(FunctionId{0x40001}, FunctionId{0x40002}, false));
   EXPECT_EQ(text_in_request(3, PCILEND_A_END), "");
+}
+
+TEST_F(ClientTest, AvailableSaysWhetherDirect) {
+  const auto function = [](uint32_t sequence) {
+    return join({reply(sequence, PCILEND_CMD_FUNCTION_GET,
+                       Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
+                 acknowledge(sequence)});
+  };
+  auto c = client({acknowledge(2), function(3), acknowledge(4), function(5)});
+  const PciAddress address{0, 0, 5, 0};
+  ASSERT_TRUE(c->make_available(address, false));
+  EXPECT_EQ(text_in_request(1, PCILEND_A_DIRECT), "absent");
+  ASSERT_TRUE(c->make_available(address, true));
+  EXPECT_EQ(text_in_request(3, PCILEND_A_DIRECT), "");
 }
 
 TEST_F(ClientTest, AddSaysWhatTheFunctionIsFromTheStart) {

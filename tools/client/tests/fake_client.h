@@ -106,8 +106,11 @@ class FakeClient final : public Client {
     std::erase_if(kernel_.functions, [&](const Function& f) { return f.bdf == to_string(local); });
     return {};
   }
-  Result<Function> make_available(const PciAddress& local) override {
-    return set_state("available", local, PCILEND_FUNCTION_AVAILABLE);
+  Result<Function> make_available(const PciAddress& local, bool direct) override {
+    const auto f =
+        set_state(direct ? "available direct" : "available", local, PCILEND_FUNCTION_AVAILABLE);
+    if (f) kernel_.find(local)->direct = direct;
+    return f ? *kernel_.find(local) : f;
   }
   Result<> make_unavailable(const PciAddress& local, bool force) override {
     auto f = set_state(force ? "take" : "unavailable", local, PCILEND_FUNCTION_ADDED);

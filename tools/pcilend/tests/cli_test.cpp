@@ -210,6 +210,16 @@ TEST_F(CliTest, LendingByAddressOrId) {
                           "unavailable 0000:00:05.0", "remove 0000:00:05.0"));
 }
 
+TEST_F(CliTest, WhatIsLentWithoutAnIommuIsSaid) {
+  const Outcome result = run({"available", "--direct", "0000:00:05.0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.err,
+            "pcilend: warning: 0000:00:05.0: lent without an IOMMU: whoever borrows it reaches, by "
+            "its DMA, all memory and all interrupts of this host\n");
+  EXPECT_THAT(result.out, HasSubstr(", direct"));
+  EXPECT_THAT(kernel_.log, ElementsAre("available direct 0000:00:05.0"));
+}
+
 TEST_F(CliTest, ADiskInUseIsNotTaken) {
   link("sys/class/block/nvme0n1", "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1");
   write("sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1/dev", "259:0\n");

@@ -55,6 +55,7 @@ class GoldenTest : public HostTest {
     here.reaches = {0x40002, 0x40005};
 
     Function elsewhere = nvme(0x40003, PCILEND_FUNCTION_BORROWED);
+    elsewhere.direct = true;
     elsewhere.borrower = 12;
     Function broken = nvme(0xc0001, PCILEND_FUNCTION_QUARANTINED);
     broken.reason = "it does not answer after its reset";

@@ -35,7 +35,8 @@ TEST(Config, EveryKeyIsRead) {
     "pins": [{"adapter": "3b:00.0", "node": 8}],
     "functions": [
       {"uuid": "70636C64-1111-8222-8333-000000040001", "bdf": "00:10.0", "device": "1B36:0010",
-       "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true},
+       "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true,
+       "direct": true},
       {"bdf": "0000:00:11.0", "device": "8086:10d3", "state": "added", "allow": "all"}
     ],
     "filters": {
@@ -59,6 +60,8 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(f.label, "lab");
   EXPECT_EQ(f.allow, (Audience{false, {8, 12}}));
   EXPECT_TRUE(f.force);
+  EXPECT_TRUE(f.direct);
+  EXPECT_FALSE(config->functions[1].direct);
   EXPECT_EQ(f.place, "x.json: functions[0]");
   EXPECT_EQ(config->functions[1].allow, Audience{});
   EXPECT_FALSE(config->functions[1].available);
@@ -96,7 +99,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
       {R"({"functions": {}})", "x.json: functions: {} is not a list of functions"},
       {R"({"functions": [1]})",
        "x.json: functions[0]: 1 is not an object with keys uuid, bdf, device, id, state, label, "
-       "allow, force"},
+       "allow, force, direct"},
       {R"({"functions": [{}]})",
        "x.json: functions[0]: no 'state': say whether it is to be added or available"},
       {R"({"functions": [{"state": "availible"}]})",
@@ -109,7 +112,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
        "-n) or its 'uuid'"},
       {function(R"("adress": 1)"),
        "x.json: functions[0]: no key 'adress': there are uuid, bdf, device, id, state, label, "
-       "allow, force"},
+       "allow, force, direct"},
       {function(R"("lable": "x")"), "x.json: functions[0]: no key 'lable': did you mean 'label'?"},
       {function(R"("uuid": "70636c64")"),
        "x.json: functions[0].uuid: '70636c64' is not a UUID (8-4-4-4-12 hex digits)"},
@@ -139,6 +142,10 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
       {function(R"("allow": [0])"),
        "x.json: functions[0].allow[0]: 0 is not a node id: a number from 1 to 65535"},
       {function(R"("force": "yes")"), "x.json: functions[0].force: 'yes' is not true or false"},
+      {R"({"functions": [{"bdf": "00:10.0", "device": "1b36:0010", "state": "added",
+        "direct": true}]})",
+       "x.json: functions[0]: 'direct' says how it is lent, and it is only added: make it "
+       "available"},
       {R"({"filters": []})",
        "x.json: filters: [] is not an object with keys add, available, unavailable"},
       {R"({"filters": {"availible": []}})",
@@ -244,9 +251,9 @@ TEST_F(Files, WhatIsWrittenReadsBack) {
   config.pins = {{PciAddress{0, 0, 4, 0}, 8, ""}};
   config.functions.push_back({parse_uuid("70636c64-1111-8222-8333-000000040001").value(),
                               PciAddress{0, 0, 16, 0}, DeviceIds{0x1b36, 0x10}, FunctionId{0x40001},
-                              true, "lab", Audience{false, {8}}, true, ""});
+                              true, "lab", Audience{false, {8}}, true, true, ""});
   config.functions.push_back({std::nullopt, PciAddress{0, 1, 0, 0}, DeviceIds{0x8086, 0x10d3},
-                              std::nullopt, false, std::nullopt, Audience{}, false, ""});
+                              std::nullopt, false, std::nullopt, Audience{}, false, false, ""});
   config.filters.push_back(
       {FilterKind::Available, {"00:10.0", "::0108"}, "x", std::nullopt, true, "", ""});
   ASSERT_TRUE(write_config(environment(), kSavedFile, config));

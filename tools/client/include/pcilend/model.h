@@ -122,6 +122,7 @@ struct Function {
   std::string adapter;                  // NTB that the lease goes over; empty without one
   std::vector<std::string> paths;       // NTBs it can be reached over; on the borrower
   std::vector<uint32_t> reaches;        // ids of those whose BARs it reaches; on the borrower
+  bool direct = false;                  // no IOMMU: it reaches all memory of its lender
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.
