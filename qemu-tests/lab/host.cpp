@@ -390,9 +390,11 @@ Result<GuestSpec> Host::guest_spec(const std::string& guest_name,
                                    const std::vector<std::string>& ids) const {
   GuestSpec spec;
   spec.name = guest_name;
-  // Its kernel waits as long as everybody: 21 s on a stock host.
+  // Its kernel waits as long as everybody: 21 s for RCU and twice 10 s for a CPU on a stock host;
+  // the latter's limit is 60 s (watchdog_thresh).
   if (patience > 1)
-    spec.kernel_arguments = fmt::format(" rcupdate.rcu_cpu_stall_timeout={}", 21 * patience.load());
+    spec.kernel_arguments = fmt::format(" rcupdate.rcu_cpu_stall_timeout={} watchdog_thresh={}",
+                                        21 * patience.load(), std::min(60, 10 * patience.load()));
   PCILEND_TRY(spec.check());
   if (ids.empty()) return spec;
   const auto list = json("pcilend list --json");

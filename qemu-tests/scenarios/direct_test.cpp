@@ -41,6 +41,49 @@ class Direct : public TwoHosts {
     return fail(ErrorClass::NotFound, "check says nothing of {}: {}", subject, checked->out);
   }
 
+  // The borrowed drive carries data, and its lender finds there what was written.
+  static void expect_carries(const MainJob& job, const std::string& lender_address) {
+    const auto drive = job.borrow();
+    ASSERT_OK(drive);
+    EXPECT_OK(job.borrower().run(
+        fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
+                    "--size=512k --verify=crc32c --verify_fatal=1",
+                    drive->disk),
+        {{}, 5min}));
+    const auto sum = job.borrower().run(
+        fmt::format("head -c 512K /dev/urandom >/tmp/data && "
+                    "dd if=/tmp/data of={} bs=16k oflag=direct 2>/dev/null && sha256sum </tmp/data",
+                    drive->disk));
+    ASSERT_OK(sum);
+    ASSERT_OK(job.borrower().run("pcilend return " + job.id()));
+    ASSERT_OK(job.lender().run("pcilend unavailable " + lender_address));
+    const auto disk = job.lender_disk();
+    ASSERT_OK(disk);
+    const auto same = job.lender().run(
+        fmt::format("dd if={} bs=16k count=32 iflag=direct 2>/dev/null | sha256sum", *disk));
+    ASSERT_OK(same);
+    EXPECT_EQ(*same, *sum);
+  }
+
+  // Who may borrow it is told that it is direct, and that this is nothing for VMs.
+  static void expect_direct(const MainJob& job) {
+    for (const auto* host : {&job.lender(), &job.borrower()}) {
+      const auto function = job.function_on(*host);
+      ASSERT_OK(function);
+      EXPECT_EQ(function->at("direct"), true) << host->name();
+    }
+    const auto shown = job.borrower().run("pcilend show " + job.id());
+    ASSERT_OK(shown);
+    EXPECT_NE(shown->find("no IOMMU: it reaches all memory and all interrupts of its lender"),
+              std::string::npos)
+        << *shown;
+    const auto refused = job.borrower().exec("pcilend borrow --frontend mdev " + job.id());
+    ASSERT_OK(refused);
+    EXPECT_NE(refused->code, 0);
+    EXPECT_NE(refused->err.find("it is lent without an IOMMU (direct)"), std::string::npos)
+        << refused->err;
+  }
+
   Result<> reload_pcilend(const lab::Host& host, const std::string& parameters) {
     PCILEND_TRY(host.run("rmmod pcilend_mdev pcilend_shadow pcilend"));
     PCILEND_TRY(host.run(fmt::format("modprobe pcilend node={} {}", host.node(), parameters)));
@@ -74,26 +117,7 @@ TEST_F(Direct, ABorrowerWithoutIommu) {
             std::string::npos)
       << refused->err;
 
-  const auto drive = job().borrow();
-  ASSERT_OK(drive);
-  EXPECT_OK(borrower().run(
-      fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
-                  "--size=512k --verify=crc32c --verify_fatal=1",
-                  drive->disk),
-      {{}, 5min}));
-  const auto sum = borrower().run(
-      fmt::format("head -c 512K /dev/urandom >/tmp/data && "
-                  "dd if=/tmp/data of={} bs=16k oflag=direct 2>/dev/null && sha256sum </tmp/data",
-                  drive->disk));
-  ASSERT_OK(sum);
-  ASSERT_OK(borrower().run("pcilend return " + job().id()));
-  ASSERT_OK(lender().run("pcilend unavailable " + job().id()));
-  const auto disk = job().lender_disk();
-  ASSERT_OK(disk);
-  const auto same = lender().run(
-      fmt::format("dd if={} bs=16k count=32 iflag=direct 2>/dev/null | sha256sum", *disk));
-  ASSERT_OK(same);
-  EXPECT_EQ(*same, *sum);
+  expect_carries(job(), job().id());
 }
 
 /*
@@ -122,9 +146,10 @@ TEST_F(Direct, WithoutIommuOnlyByChoice) {
 }
 
 /*
- *   host2: no IOMMU; functions of it are lent behind one only
+ *   host1, behind an IOMMU              host2, without, and the lender now
+ *   nvme driver of the host ═══════════ nvme: its DMA goes to the window itself
  */
-TEST_F(Direct, NothingIsLentWithoutIommu) {
+TEST_F(Direct, LentByAHostWithoutIommu) {
   const auto own = borrower().address(0);
   ASSERT_OK(own);
   const std::string& address = *own;
@@ -139,7 +164,62 @@ TEST_F(Direct, NothingIsLentWithoutIommu) {
   EXPECT_NE(refused->code, 0);
   EXPECT_NE(refused->err.find("it is not behind an IOMMU: enable VT-d"), std::string::npos)
       << refused->err;
-  EXPECT_OK(borrower().run("pcilend remove " + address));
+  ASSERT_OK(borrower().run("pcilend remove " + address));
+
+  MainJob back(borrower(), lender(), address, "none");
+  ASSERT_OK(back.lend("--direct"));
+  ASSERT_OK(back.see_available());
+  expect_direct(back);
+  const auto allowed = borrower().exec("pcilend check " + address);
+  ASSERT_OK(allowed);
+  EXPECT_EQ(allowed->out.find("it is not behind an IOMMU"), std::string::npos) << allowed->out;
+  ASSERT_OK(borrower().run("pcilend save"));
+  const auto same = borrower().run("pcilend restore --dry-run");
+  ASSERT_OK(same);
+  EXPECT_EQ(same->find("available"), std::string::npos) << *same;
+  const auto saved = borrower().run("cat /etc/pcilend/saved.json && rm /etc/pcilend/saved.json");
+  ASSERT_OK(saved);
+  EXPECT_NE(saved->find("\"direct\": true"), std::string::npos) << *saved;
+  expect_carries(back, address);
+  EXPECT_OK(back.clean_up());
+}
+
+/*
+ *   host1                               host2, without IOMMU
+ *   nvme ── IOMMU, group of type ══════ nvme driver of the host
+ *           identity
+ */
+TEST_F(Direct, LentFromAnIdentityGroup) {
+  const auto own = lender().address(0);
+  ASSERT_OK(own);
+  const std::string& address = *own;
+  ASSERT_OK(lender().run("pcilend add " + address));
+  const auto refused = lender().exec("pcilend available --direct " + address);
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_NE(refused->err.find("its IOMMU translates for it: lend it without --direct"),
+            std::string::npos)
+      << refused->err;
+  ASSERT_OK(lender().run("pcilend remove " + address));
+
+  const std::string device = "/sys/bus/pci/devices/" + address;
+  const auto set_type = [&](const std::string& type) {
+    return lender().run(
+        fmt::format("echo {1} >{0}/driver/unbind && "
+                    "echo {2} >{0}/iommu_group/type && "
+                    "echo {1} >/sys/bus/pci/drivers/nvme/bind",
+                    device, address, type));
+  };
+  ASSERT_OK(set_type("identity"));
+  EXPECT_OK(job().lend("--direct"));
+  if (!job().id().empty()) {
+    EXPECT_OK(job().see_available());
+    expect_direct(job());
+    expect_carries(job(), address);
+  }
+  EXPECT_OK(job().clean_up());
+  EXPECT_OK(job().lender_disk());
+  EXPECT_OK(set_type("DMA-FQ"));
 }
 
 }  // namespace

@@ -54,10 +54,10 @@ Result<> MainJob::fill_drive() {
   return {};
 }
 
-Result<> MainJob::lend() {
+Result<> MainJob::lend(const std::string& options) {
   PCILEND_TRY(lender_.run(fmt::format("pcilend connect {}", borrower_.node())));
   PCILEND_TRY(lender_.run(fmt::format("pcilend add {}", address_)));
-  PCILEND_TRY(lender_.run(fmt::format("pcilend available {}", address_)));
+  PCILEND_TRY(lender_.run(fmt::format("pcilend available {} {}", options, address_)));
   const auto own = lender_.json("pcilend list --json");
   if (!own) return tl::unexpected(own.error());
   for (const auto& function : own->at("functions"))

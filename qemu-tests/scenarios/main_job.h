@@ -37,8 +37,8 @@ class MainJob {
   Result<> fill_drive();
   // Waits until the lender's own driver has it: /dev/nvme0n1.
   [[nodiscard]] Result<std::string> lender_disk() const;
-  // connect, add, available.
-  Result<> lend();
+  // connect, add, available with these options.
+  Result<> lend(const std::string& options = {});
   // The borrower sees it as available.
   Result<> see_available();
   // For the borrower itself.
