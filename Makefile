@@ -5,6 +5,8 @@ KERNEL ?= 6.12
 NODES ?= 2
 FUZZ_SECONDS ?= 20
 ROUNDS ?= 20
+# of test-debug: a filter of GoogleTest
+SCENARIOS ?= *
 # hexadecimal; of the first round
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
@@ -13,7 +15,7 @@ SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: KERNEL=6.12|6.12-debug|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX; PCILEND_CACHE is the cache (/var/cache/pcilend)."
+	@echo "Variables: KERNEL=6.12|6.12-debug|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX, SCENARIOS=FILTER (test-debug); PCILEND_CACHE is the cache (/var/cache/pcilend)."
 
 deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
@@ -56,7 +58,7 @@ test-lab: build modules ## scenarios on real VMs
 
 test-debug: KERNEL = 6.12-debug
 test-debug: build modules ## scenarios on a kernel with KASAN, lockdep, kmemleak and failing allocations
-	@tools/test/run debug
+	@SCENARIOS='$(SCENARIOS)' tools/test/run debug
 
 soak: build modules ## ROUNDS random faults on two hosts; stops at the first that is not survived
 	@build/bin/pcilend-soak --rounds $(ROUNDS) --seed $(SEED)
