@@ -38,7 +38,7 @@ TEST_F(Mappings, EqualOnesAreCounted) {
 TEST_F(Mappings, OverlapsAreRefused) {
   ASSERT_EQ(Add(16, 16, 100), 1);
   EXPECT_EQ(Add(16, 16, 101), -EEXIST);
-  for (const auto [start, size] : {std::pair{16, 8}, {24, 8}, {8, 9}, {31, 4}, {0, 64}, {20, 1}})
+  for (const auto& [start, size] : {std::pair{16, 8}, {24, 8}, {8, 9}, {31, 4}, {0, 64}, {20, 1}})
     EXPECT_EQ(Add(start, size, 100), -EEXIST) << start;
   EXPECT_EQ(Add(0, 16, 1), 1);
   EXPECT_EQ(Add(32, 16, 1), 1);
