@@ -260,6 +260,9 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 					  from->pub.id, to->pub.id);
 	err = need_lease(from, &msg.lease, extack) ?:
 	      need_lease(to, &msg.target_lease, extack);
+	if (!err && pcilend_dma_base(&from->pub))
+		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is lent without an IOMMU (direct), so nothing can be mapped for it: make it available without --direct on its lender",
+					 from->pub.id);
 	if (err)
 		return err;
 	if (is_open(from->pub.id, to->pub.id))
