@@ -72,6 +72,7 @@ struct pcilend_function {
 	struct pci_saved_state *state;	/* as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
 	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
+	void __iomem *registers;	/* that its class tells of its health; NULL: it does not */
 	struct pcilend_return returns[PCILEND_RETURNS];
 
 	/* while borrowed, until fenced */

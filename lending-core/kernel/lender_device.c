@@ -209,6 +209,29 @@ static int take_snapshot(struct pcilend_function *fn)
 	return pcilend_vconfig_init(fn->config, raw, fn->pdev->cfg_size, bar);
 }
 
+/*
+ * What the class of a function says of it after a reset is in its registers, of classes that say
+ * something. They are mapped from the start: a reset must not fail for want of memory. Virtual
+ * functions may be off until their physical function's driver wants them.
+ */
+static bool map_registers(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+
+	if (pdev->class != PCILEND_NVME_CLASS || pdev->is_virtfn ||
+	    pci_resource_len(pdev, 0) < PCILEND_NVME_BYTES)
+		return true;
+	fn->registers = ioremap(pci_resource_start(pdev, 0), PCILEND_NVME_BYTES);
+	return fn->registers;
+}
+
+static void unmap_registers(struct pcilend_function *fn)
+{
+	if (fn->registers)
+		iounmap(fn->registers);
+	fn->registers = NULL;
+}
+
 static const char *bind(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
@@ -240,7 +263,7 @@ static const char *bind(struct pcilend_function *fn)
 	if (pci_save_state(pdev))
 		goto err_guards;
 	fn->state = pci_store_saved_state(pdev);
-	if (!fn->state || take_snapshot(fn))
+	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
 		goto err_state;
 	fn->held = true;
 	return NULL;
@@ -264,6 +287,7 @@ static void unbind(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
 	fn->held = false;
+	unmap_registers(fn);
 	kvfree(fn->config);
 	fn->config = NULL;
 	kfree(fn->state);
@@ -446,27 +470,18 @@ static const char *nvme_health(const void __iomem *registers)
 	return health == PCILEND_HEALTH_READY ? NULL : why;
 }
 
-/*
- * What its class says of a function after a reset, of classes that say something. Virtual
- * functions may be off until their physical function's driver wants them.
- */
-static const char *class_health(struct pci_dev *pdev)
+static const char *class_health(struct pcilend_function *fn)
 {
-	void __iomem *registers;
+	struct pci_dev *pdev = fn->pdev;
 	const char *why;
 	u16 command;
 
-	if (pdev->class != PCILEND_NVME_CLASS || pdev->is_virtfn ||
-	    pci_resource_len(pdev, 0) < PCILEND_NVME_BYTES)
+	if (!fn->registers)
 		return NULL;
-	registers = ioremap(pci_resource_start(pdev, 0), PCILEND_NVME_BYTES);
-	if (!registers)
-		return "its registers can't be looked at: this host is out of memory";
 	pci_read_config_word(pdev, PCI_COMMAND, &command);
 	pci_write_config_word(pdev, PCI_COMMAND, command | PCI_COMMAND_MEMORY);
-	why = nvme_health(registers);
+	why = nvme_health(fn->registers);
 	pci_write_config_word(pdev, PCI_COMMAND, command);
-	iounmap(registers);
 	return why;
 }
 
@@ -496,5 +511,5 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pci_clear_master(pdev);
 	if (!answers(pdev))
 		return "it does not answer after its reset: power the slot or the host off and on";
-	return class_health(pdev);
+	return class_health(fn);
 }
