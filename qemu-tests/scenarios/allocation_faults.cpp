@@ -19,13 +19,17 @@ Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::
   std::string script = fmt::format(
       "set -- $(awk '$2 ~ /^[tT]$/ && $4 == \"[{}]\" {{ print $1 }}' /proc/kallsyms | sort | "
       "sed -n '1p;$p')\n"
-      "[ $# = 2 ] || exit 1\n"
+      "set -- $* $(awk '$2 ~ /^[tT]$/ {{ print $1, $3 }}' /proc/kallsyms | sort | "
+      "awk 'found {{ print $1; exit }} $2 == \"acpi_ns_evaluate\" {{ print $1; found = 1 }}')\n"
+      "[ $# = 4 ] || exit 1\n"
       "echo 0 >/sys/kernel/debug/fail_page_alloc/min-order\n",
       module);
   script += set_both("probability", "0") + set_both("verbose", "1");
   // With what may sleep; and to the end of the last function's page.
   script += set_both("ignore-gfp-wait", "N") + set_both("require-start", "0x$1") +
             set_both("require-end", "0x${2%???}fff");
+  // Not in ACPI's interpreter, which uses freed memory after it has run out of it (6.12.107, _PRT).
+  script += set_both("reject-start", "0x$3") + set_both("reject-end", "0x$4");
   PCILEND_TRY(host.run(script));
   return AllocationFaults(host, 0);
 }
