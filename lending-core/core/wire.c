@@ -238,7 +238,9 @@ static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
 		if (!page_aligned(offset) || offset + size < offset)
 			return "BAR placed at an impossible offset";
 	}
+	/* Sums of these and what is in the DMA area don't wrap. */
 	if (!page_aligned(le64_to_cpu(msg->dma_address)) ||
+	    le64_to_cpu(msg->dma_address) >> 62 ||
 	    le64_to_cpu(msg->interrupt_address) & 0xfffff ||
 	    (msg->interrupt_address && !msg->dma_address))
 		return "device-side addresses that can't be";

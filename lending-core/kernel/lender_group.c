@@ -385,8 +385,12 @@ int pcilend_group_attach(struct pcilend_function *fn)
 	int err;
 
 	lockdep_assert_held(&fn->lock);
-	if (pcilend_function_is_direct(fn))
-		return group && !is_identity(fn->pdev) ? -EIO : 0;
+	if (pcilend_function_is_direct(fn)) {
+		if (!group || is_identity(fn->pdev))
+			return 0;
+		pci_warn(fn->pdev, "was made available without an IOMMU, and its IOMMU group's type is not identity any more: make it unavailable and available again\n");
+		return -EIO;
+	}
 	mutex_lock(&group->lock);
 	err = take_owner(group);
 	if (!err && !group->domain)

@@ -384,6 +384,7 @@ TEST(Wire, BorrowAnswer) {
   EXPECT_EQ(check([](auto& m) { m.bar[1] = {1, 0, 77, 5}; }), "") << "size 0: not there";
   const char* address = "device-side addresses that can't be";
   EXPECT_EQ(check([](auto& m) { m.dma_address = 0x800; }), address);
+  EXPECT_EQ(check([](auto& m) { m.dma_address = 1ULL << 62; }), address);
   EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0xfee01000; }), address);
   EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0; }), "");
   EXPECT_EQ(check([](auto& m) { m.dma_address = 0; }), address) << "interrupts only";

@@ -285,7 +285,7 @@ struct pcilend_msg_borrowed {
 	struct pcilend_msg_placement bar[6];
 	/*
 	 * Of a direct function only, else 0: device-side addresses of the borrower's DMA area,
-	 * and of its interrupt controller (1 MiB aligned; 0: no interrupts were wanted).
+	 * below 2^62, and of its interrupt controller (1 MiB aligned; 0: none were wanted).
 	 */
 	__le64 dma_address;
 	__le64 interrupt_address;
