@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Peer-to-peer as the borrower keeps it; see reach.h. */
 
+#include "pcilend/identity.h"
 #include "pcilend/reach.h"
 
 static u64 pages(u64 size)
@@ -60,26 +61,49 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 	return 0;
 }
 
-static void set_live(struct pcilend_reach_table *table, u32 from, u32 to, bool live)
+bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
 {
+	bool any = false;
 	u32 i;
 
 	for (i = 0; i < table->count; i++) {
 		struct pcilend_reach *entry = &table->entry[i];
 
-		if (entry->from == from && entry->to == to && entry->phys)
-			entry->live = live;
+		if (entry->from == from && entry->to == to && entry->phys) {
+			entry->live = true;
+			any = true;
+		}
 	}
+	return any;
 }
 
-void pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
+static void close_entry(struct pcilend_reach *entry)
 {
-	set_live(table, from, to, true);
+	entry->live = false;
+	entry->phys = 0;
 }
 
 void pcilend_reach_close(struct pcilend_reach_table *table, u32 from, u32 to)
 {
-	set_live(table, from, to, false);
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		if (table->entry[i].from == from && table->entry[i].to == to)
+			close_entry(&table->entry[i]);
+	}
+}
+
+bool pcilend_reach_used(const struct pcilend_reach_table *table, u32 node, u32 to)
+{
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		const struct pcilend_reach *entry = &table->entry[i];
+
+		if (entry->to == to && entry->phys && pcilend_id_node(entry->from) == node)
+			return true;
+	}
+	return false;
 }
 
 const struct pcilend_reach *pcilend_reach_next(const struct pcilend_reach_table *table, u32 from,
@@ -133,10 +157,8 @@ void pcilend_reach_end(struct pcilend_reach_table *table, u32 id)
 			take_out(table, i);
 			continue;
 		}
-		if (table->entry[i].to == id) {
-			table->entry[i].live = false;
-			table->entry[i].phys = 0;
-		}
+		if (table->entry[i].to == id)
+			close_entry(&table->entry[i]);
 		i++;
 	}
 }

@@ -7,7 +7,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
-#define LAST_STATUS PCILEND_STATUS_NO_ROUTE
+#define LAST_STATUS PCILEND_STATUS_NOT_OFFERED
 
 struct msg_kind {
 	const char *name;
@@ -25,6 +25,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "recall", PCILEND_MSG_RECALL, sizeof(struct pcilend_msg_recall), 0, false },
 	{ "was-reset", PCILEND_MSG_WAS_RESET, sizeof(struct pcilend_msg_lease), 0, false },
 	{ "intx-raised", PCILEND_MSG_INTX_RAISED, sizeof(struct pcilend_msg_lease), 0, false },
+	{ "unreached", PCILEND_MSG_UNREACHED, sizeof(struct pcilend_msg_unreached), 0, false },
 	{ "borrow", PCILEND_MSG_BORROW, sizeof(struct pcilend_msg_borrow),
 	  sizeof(struct pcilend_msg_borrowed), true },
 	{ "return", PCILEND_MSG_RETURN, sizeof(struct pcilend_msg_lease), 0, true },
@@ -41,6 +42,8 @@ static const struct msg_kind msg_kinds[] = {
 	{ "vouch", PCILEND_MSG_VOUCH, sizeof(struct pcilend_msg_vouch), 0, true },
 	{ "intx", PCILEND_MSG_INTX, sizeof(struct pcilend_msg_intx), 0, true },
 	{ "reach", PCILEND_MSG_REACH, sizeof(struct pcilend_msg_reach), 0, true },
+	{ "expose", PCILEND_MSG_EXPOSE, sizeof(struct pcilend_msg_expose), 0, true },
+	{ "exposed", PCILEND_MSG_EXPOSED, sizeof(struct pcilend_msg_exposed), 0, true },
 };
 
 struct status_kind {
@@ -66,6 +69,8 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_STRANGER] = { "stranger", -ENOTUNIQ },
 	[PCILEND_STATUS_SET_ELSEWHERE] = { "set-elsewhere", -EMLINK },
 	[PCILEND_STATUS_NO_ROUTE] = { "no-route", -EOPNOTSUPP },
+	[PCILEND_STATUS_NO_LINK] = { "no-link", -EHOSTUNREACH },
+	[PCILEND_STATUS_NOT_OFFERED] = { "not-offered", -ECONNREFUSED },
 };
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
@@ -219,18 +224,18 @@ static const char *check_reserve(const struct pcilend_msg_reserve *msg)
 	return check_id(msg->id);
 }
 
-static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
+static const char *check_placements(const struct pcilend_msg_placement bar[6])
 {
 	unsigned int i;
 
 	for (i = 0; i < 6; i++) {
-		u64 offset = le64_to_cpu(msg->bar[i].offset);
-		u64 size = le64_to_cpu(msg->bar[i].size);
-		u32 shift = le32_to_cpu(msg->bar[i].shift);
+		u64 offset = le64_to_cpu(bar[i].offset);
+		u64 size = le64_to_cpu(bar[i].size);
+		u32 shift = le32_to_cpu(bar[i].shift);
 
 		if (!size)
 			continue;
-		if (le32_to_cpu(msg->bar[i].window) >= PCILEND_WIRE_WINDOWS)
+		if (le32_to_cpu(bar[i].window) >= PCILEND_WIRE_WINDOWS)
 			return "BAR placed in an impossible window";
 		if (size < PCILEND_PAGE ? shift + size > PCILEND_PAGE :
 					  shift || !page_aligned(size))
@@ -238,6 +243,15 @@ static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
 		if (!page_aligned(offset) || offset + size < offset)
 			return "BAR placed at an impossible offset";
 	}
+	return NULL;
+}
+
+static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
+{
+	const char *fault = check_placements(msg->bar);
+
+	if (fault)
+		return fault;
 	/* Sums of these and what is in the DMA area don't wrap. */
 	if (!page_aligned(le64_to_cpu(msg->dma_address)) ||
 	    le64_to_cpu(msg->dma_address) >> 62 ||
@@ -289,6 +303,36 @@ static const char *check_reach(const struct pcilend_msg_reach *msg)
 		return "a function that is to reach itself";
 	return check_flag(msg->on) ?: check_lease(msg->target, msg->target_lease) ?:
 	       check_lease(msg->id, msg->lease);
+}
+
+static const char *check_expose(const struct pcilend_msg_expose *msg)
+{
+	if (!msg->node || le32_to_cpu(msg->node) > PCILEND_NODE_MAX)
+		return "exposed to what is not a node id";
+	return check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+}
+
+static const char *check_exposed(const struct pcilend_msg_exposed *msg)
+{
+	const char *fault = check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+	unsigned int i;
+
+	if (fault)
+		return fault;
+	if (!msg->borrower || le32_to_cpu(msg->borrower) > PCILEND_NODE_MAX)
+		return "borrower is not a node id";
+	if (!msg->on)
+		return NULL;
+	for (i = 0; i < 6; i++) {
+		if (!page_aligned(le64_to_cpu(msg->bar[i].size)))
+			return "exposed BAR is not whole pages";
+	}
+	return check_placements(msg->bar);
+}
+
+static const char *check_unreached(const struct pcilend_msg_unreached *msg)
+{
+	return check_id(msg->target) ?: check_lease(msg->id, msg->lease);
 }
 
 static const char *check_hello(const struct pcilend_msg_hello *msg)
@@ -363,6 +407,12 @@ static const char *check_request(u16 type, const void *payload)
 		return check_lease(intx->id, intx->lease);
 	case PCILEND_MSG_REACH:
 		return check_reach(payload);
+	case PCILEND_MSG_EXPOSE:
+		return check_expose(payload);
+	case PCILEND_MSG_EXPOSED:
+		return check_exposed(payload);
+	case PCILEND_MSG_UNREACHED:
+		return check_unreached(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
@@ -498,6 +548,10 @@ __u16 pcilend_status_from_errno(int error)
 		return PCILEND_STATUS_SET_ELSEWHERE;
 	case -EOPNOTSUPP:
 		return PCILEND_STATUS_NO_ROUTE;
+	case -EHOSTUNREACH:
+		return PCILEND_STATUS_NO_LINK;
+	case -ECONNREFUSED:
+		return PCILEND_STATUS_NOT_OFFERED;
 	default:
 		return PCILEND_STATUS_FAILED;
 	}

@@ -227,16 +227,30 @@ int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 siz
 	return err;
 }
 
-void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size)
+/* The peer no longer reaches it; the range stays taken until pcilend_aperture_export_put(). */
+void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+
+	if (!ap->direct)
+		WARN_ON(iommu_unmap(ap->domain, iova, size) != size);
+}
+
+void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 
 	if (ap->direct)
 		return;
-	WARN_ON(iommu_unmap(ap->domain, iova, size) != size);
 	mutex_lock(&ap->lock);
 	WARN_ON(pcilend_range_free(&ap->exports, iova, size));
 	mutex_unlock(&ap->lock);
+}
+
+void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size)
+{
+	pcilend_aperture_hide(link, iova, size);
+	pcilend_aperture_export_put(link, iova, size);
 }
 
 /* Slots are aligned to 2 MiB, as the lender maps little that is not, or better if there is room. */

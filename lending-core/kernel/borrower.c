@@ -563,6 +563,16 @@ static void handle_recall(const struct pcilend_msg_recall *msg)
 	remote_put(r);
 }
 
+static void handle_unreached(const struct pcilend_msg_unreached *msg)
+{
+	struct remote *r = remote_find(le32_to_cpu(msg->id));
+
+	if (!r)
+		return;
+	remote_unreached(r, le32_to_cpu(msg->lease), le32_to_cpu(msg->target));
+	remote_put(r);
+}
+
 static void withdraw_all(struct pcilend_link *link)
 {
 	struct remote *r;
@@ -618,6 +628,9 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 		break;
 	case PCILEND_MSG_RECALL:
 		handle_recall(payload);
+		break;
+	case PCILEND_MSG_UNREACHED:
+		handle_unreached(payload);
 		break;
 	}
 }

@@ -135,6 +135,7 @@ void remote_put_paths(struct remote *r);
 /* reach.c */
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
 void remote_reach_end(struct remote *r);
+void remote_unreached(struct remote *r, u32 lease, u32 target);
 
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);

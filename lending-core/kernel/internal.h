@@ -5,9 +5,11 @@
  * Lock order, outermost first; a lock may be taken while those above it are held:
  *
  *	pcilend_lender_admin	one change of what is lent at a time
+ *	pcilend_link.telling	one other lender is told of exposed BARs at a time
  *	device_lock()		of a local function
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
- *	reaches_lock		peer-to-peer between local functions
+ *	reaches_lock		what local functions reach by peer-to-peer
+ *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
  *
  *	remote.frontends	a remote function's frontends come and go
@@ -24,15 +26,15 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				pcilend_link.dma_lock, pcilend_intx.lock, reach_lock
+ *				dma_lock, pcilend_intx.lock, reach_lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
- * remote.frontends, remote.operation and the lender's first three may be held while waiting for a
+ * remote.frontends, remote.operation and the lender's first four may be held while waiting for a
  * peer or a device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
- * that handle messages. It may also wait for the peer of another, trusted link, which waits for
- * nothing to answer that.
+ * that handle messages. It, and a request to expose a function, may also wait for the peer of
+ * another, trusted link, which waits for nothing to answer that.
  */
 #ifndef PCILEND_INTERNAL_H
 #define PCILEND_INTERNAL_H
@@ -143,6 +145,8 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
 void pcilend_aperture_exit(struct pcilend_link *link);
 int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova);
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
+void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size);
+void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size);
 int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova);
 void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size);
 int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *window,
@@ -314,13 +318,17 @@ struct pcilend_link {
 	u64 audit_since;		/* ms: start of the time that audit_lines counts */
 	u32 audit_lines;
 
-	spinlock_t dma_lock;		/* taken in interrupts: DMA over this link (lender_dma.c) */
+	/* dma_lock (lender_dma.c): DMA over this link */
 	struct list_head lent;		/* dma_lock: of struct pcilend_function */
+	struct list_head reached;	/* dma_lock: of struct pcilend_reached, in the peer */
 	bool carries;			/* dma_lock: up, and not lost since */
 	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
 	bool was_up;			/* dma_lock: at the last event */
 	u64 losses;			/* dma_lock: since it was taken into use */
 	struct ratelimit_state intx_limit; /* of legacy interrupts that are relayed */
+
+	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
+	struct delayed_work unexpose;	/* tells it what no longer is */
 
 	/* borrower's side */
 	struct delayed_work sync;
@@ -469,6 +477,10 @@ void pcilend_dma_init(struct pcilend_link *link);
 
 /* lender_intx.c */
 void pcilend_intx_link_init(struct pcilend_link *link);
+
+/* lender_expose.c */
+void pcilend_expose_link_init(struct pcilend_link *link);
+void pcilend_expose_link_gone(struct pcilend_link *link);
 
 /* reserve.c */
 int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);

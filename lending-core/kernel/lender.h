@@ -32,7 +32,7 @@ struct pcilend_intx {
 	struct pcilend_link *link;	/* of the lease; constant while relayed, as msg */
 	struct pcilend_msg_lease msg;
 
-	spinlock_t lock;		/* taken in interrupts, inside of link.dma_lock: the */
+	spinlock_t lock;		/* taken in interrupts, inside of dma_lock: the */
 					/* command register, and what follows */
 	bool open;			/* not masked */
 	bool raised;			/* since it was opened last; the borrower is told */
@@ -79,9 +79,11 @@ struct pcilend_function {
 	struct pcilend_link *link;	/* with a reference, and one on the module */
 	bool attached;			/* to its group's domain */
 	bool bus_master;		/* wanted by the borrower */
-	struct list_head lent;		/* link.dma_lock, as the next two: in link.lent */
+	struct list_head lent;		/* dma_lock, as the next three: in link.lent */
 	bool masters;			/* bus mastering is on */
-	bool stale;			/* the link was lost meanwhile: to be reset first */
+	bool stale;			/* a link was lost meanwhile: to be reset first */
+	bool cut;			/* it reached another lender over a link that was lost: */
+					/* no DMA before that is unmapped */
 	bool untold;			/* was reset for that, borrower not heard yet */
 	u64 alias;			/* device-side address of its interrupts, 0: not mapped */
 	u64 dma_address;		/* direct: where it reaches the borrower's DMA area, */
@@ -190,11 +192,48 @@ int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on);
 
 /* lender_reach.c: peer-to-peer */
-int pcilend_reach_set_up(struct pcilend_function *from, struct pcilend_function *to, u32 bar,
-			 u64 address);
-int pcilend_reach_take_back(struct pcilend_function *from, struct pcilend_function *to, u32 bar,
-			    u64 address);
+
+/* BARs of a function of another lender, where that has said they are, for one borrower. */
+struct pcilend_exposed {
+	struct list_head node;		/* reaches_lock */
+	struct pcilend_link *link;	/* to that lender; its session ends after this */
+	u32 id;
+	u32 lease;
+	u32 borrower;
+	struct pcilend_msg_placement bar[6];
+};
+
+/* A BAR that a lent function reaches by DMA. */
+struct pcilend_reached {
+	struct list_head node;		/* reaches_lock */
+	struct pcilend_function *from;	/* lent, so its group's domain is there */
+	u32 lease;			/* of @from */
+	u32 to;				/* id of the target */
+	struct pcilend_exposed *exposed; /* NULL: the target is one of this host */
+	u32 bar;
+	u64 address;			/* device side */
+	phys_addr_t phys;		/* on this host */
+	u64 size;			/* bytes, whole pages */
+	struct list_head over;		/* dma_lock: in exposed->link.reached */
+	bool lost;			/* dma_lock: that link was lost since */
+};
+
+int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to,
+		      const struct pcilend_msg_reach *msg);
+int pcilend_reach_set_exposed(struct pcilend_function *from, u32 borrower,
+			      const struct pcilend_msg_reach *msg);
 void pcilend_reach_fence(struct pcilend_function *fn);
+void pcilend_reach_drop_lost(struct pcilend_function *fn);
+void pcilend_reach_peer_dead(struct pcilend_link *link);
+int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_exposed *msg);
+
+/* lender_expose.c: BARs for functions of other lenders */
+int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event *holder,
+		   u32 node);
+void pcilend_unexpose(struct pcilend_function *fn, u32 node);
+void pcilend_expose_fence(struct pcilend_function *fn);
+void pcilend_expose_link_up(struct pcilend_link *link);
+void pcilend_expose_peer_dead(struct pcilend_link *link);
 
 /* lender_intx.c: legacy interrupts */
 void pcilend_intx_init(struct pcilend_function *fn);
@@ -213,6 +252,8 @@ void pcilend_dma_attach(struct pcilend_function *fn);
 void pcilend_dma_detach(struct pcilend_function *fn);
 void pcilend_dma_was_reset(struct pcilend_function *fn);
 void pcilend_dma_resume(struct pcilend_link *link);
+int pcilend_dma_reach(struct pcilend_reached *reached);
+void pcilend_dma_unreach(struct pcilend_reached *reached);
 void pcilend_dma_recover_work(struct work_struct *work);
 
 #endif /* PCILEND_LENDER_H */

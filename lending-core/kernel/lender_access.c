@@ -165,6 +165,7 @@ void pcilend_device_fence(struct pcilend_function *fn)
 	fn->bus_master = false;
 
 	pcilend_reach_fence(fn);
+	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
 	withdraw_bars(fn);
 	pcilend_dma_detach(fn);

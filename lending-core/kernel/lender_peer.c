@@ -132,13 +132,17 @@ void pcilend_lender_link_up(struct pcilend_link *link)
 	u16 node;
 
 	pcilend_dma_resume(link);
+	pcilend_expose_link_up(link);
 	if (!pcilend_link_is_up(link, &node))
 		return;
 	msg.connected = cpu_to_le32(pcilend_lender_connected(node));
 	pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &msg);
 }
 
-/* That boot of the peer is over: on return, all it had borrowed is fenced and reset. */
+/*
+ * That boot of the peer is over: on return, all it had borrowed is fenced and reset, nothing is
+ * exposed to it, and no function reaches it.
+ */
 void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 {
 	struct pcilend_lease_event event = {
@@ -157,4 +161,6 @@ void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 	}
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn))
 		flush_work(&fn->settle);
+	pcilend_reach_peer_dead(link);
+	pcilend_expose_peer_dead(link);
 }

@@ -334,34 +334,90 @@ static int do_reach(const struct exchange *ex, struct pcilend_function *fn,
 		    struct pcilend_function *target)
 {
 	const struct pcilend_msg_reach *in = ex->payload;
-	u64 address = le64_to_cpu(in->device_address);
-	u32 bar = le32_to_cpu(in->bar);
+
+	return check_lease(ex, fn, in->lease) ?:
+	       check_target(ex, target, le32_to_cpu(in->target_lease)) ?:
+	       pcilend_reach_set(fn, target, in);
+}
+
+static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32 id)
+{
+	struct pcilend_function *target = pcilend_function_find(id);
 	int err;
 
+	if (!target)
+		return -ENODEV;
+	/* Never itself: pcilend_wire_check() has looked. */
+	lock_both(fn, target);
+	err = do_reach(ex, fn, target);
+	mutex_unlock(&target->lock);
+	mutex_unlock(&fn->lock);
+	pcilend_function_put(target);
+	return err;
+}
+
+/* The target is one of another lender, which knows who holds it. */
+static int reach_exposed(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_reach *in = ex->payload;
+	int err;
+
+	mutex_lock(&fn->lock);
 	err = check_lease(ex, fn, in->lease) ?:
-	      check_target(ex, target, le32_to_cpu(in->target_lease));
-	if (err)
-		return err;
-	return in->on ? pcilend_reach_set_up(fn, target, bar, address) :
-			pcilend_reach_take_back(fn, target, bar, address);
+	      pcilend_reach_set_exposed(fn, ex->msg->peer, in);
+	mutex_unlock(&fn->lock);
+	return err;
 }
 
 static void handle_reach(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_reach *in = ex->payload;
-	struct pcilend_function *target = pcilend_function_find(le32_to_cpu(in->target));
-	int err = -ENODEV;
+	u32 target = le32_to_cpu(in->target);
+	int err;
 
-	/* Never itself: pcilend_wire_check() has looked. */
-	if (target) {
-		lock_both(fn, target);
-		err = do_reach(ex, fn, target);
-		mutex_unlock(&target->lock);
-		mutex_unlock(&fn->lock);
-		pcilend_function_put(target);
-	}
-	audit(ex, in->on ? "reach" : "unreach", fn->id, le32_to_cpu(in->target), err);
+	err = pcilend_id_node(target) == pcilend_node ? reach_own(ex, fn, target) :
+							reach_exposed(ex, fn);
+	audit(ex, in->on ? "reach" : "unreach", fn->id, target, err);
 	answer(ex, err, NULL);
+}
+
+static void handle_expose(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_expose *in = ex->payload;
+	const struct pcilend_lease_event holder = {
+		.node = ex->msg->peer,
+		.boot = ex->msg->boot,
+		.lease = le32_to_cpu(in->lease),
+	};
+	u32 node = le32_to_cpu(in->node);
+	int err;
+
+	if (node == pcilend_node || node == ex->msg->peer) {
+		err = -EINVAL;
+	} else if (in->on) {
+		err = pcilend_expose(fn, &holder, node);
+	} else {
+		mutex_lock(&fn->lock);
+		err = check_lease(ex, fn, in->lease);
+		if (!err)
+			pcilend_unexpose(fn, node);
+		mutex_unlock(&fn->lock);
+	}
+	audit(ex, in->on ? "expose" : "unexpose", fn->id, node, err);
+	answer(ex, err, NULL);
+}
+
+/* Another lender speaks of a function of its own. */
+static void handle_exposed(const struct exchange *ex)
+{
+	const struct pcilend_msg_exposed *in = ex->payload;
+	u32 borrower = le32_to_cpu(in->borrower);
+
+	if (pcilend_id_node(le32_to_cpu(in->id)) != ex->msg->peer || borrower == pcilend_node ||
+	    borrower == ex->msg->peer)
+		answer(ex, -EINVAL, NULL);
+	else
+		answer(ex, pcilend_reach_exposed(ex->link, in), NULL);
 }
 
 static void handle_config_read(const struct exchange *ex, struct pcilend_function *fn)
@@ -421,11 +477,16 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		answer(&ex, pcilend_lender_sync(link), NULL);
 		return;
 	}
+	if (type == PCILEND_MSG_EXPOSED) {
+		handle_exposed(&ex);
+		return;
+	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */
 	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
 	fn = pcilend_function_find(named);
 	if (!fn || !sees(fn, msg->peer)) {
-		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE)
+		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ||
+		    type == PCILEND_MSG_EXPOSE)
 			audit(&ex, pcilend_msg_name(type), named, 0, -ENODEV);
 		answer(&ex, -ENODEV, NULL);
 		goto out;
@@ -448,6 +509,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_REACH:
 		handle_reach(&ex, fn);
+		break;
+	case PCILEND_MSG_EXPOSE:
+		handle_expose(&ex, fn);
 		break;
 	default:
 		handle_simple(&ex, fn, type);

@@ -453,6 +453,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	pcilend_channel_init(link);
 	pcilend_dma_init(link);
 	pcilend_intx_link_init(link);
+	pcilend_expose_link_init(link);
 	pcilend_handshake_init(link);
 	pcilend_borrower_link_init(link);
 
@@ -503,6 +504,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 
 	if (link->usable) {
 		pcilend_handshake_stop(link);
+		pcilend_expose_link_gone(link);
 		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 		ntb_clear_ctx(ntb);
 		cancel_work_sync(&link->channel.rx_work);

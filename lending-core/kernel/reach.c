@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Peer-to-peer between functions that this host borrows from one lender: that lender is asked, in
- * advance, to let one function reach the BARs of another by DMA (PCILEND_MSG_REACH). What was set
- * up is looked up when the driver of the first maps such a BAR, which may be in any context.
+ * Peer-to-peer between functions that this host borrows: the lender of one is asked, in advance, to
+ * let it reach the BARs of another by DMA (PCILEND_MSG_REACH); if that is in another host, its
+ * lender first, to expose them (PCILEND_MSG_EXPOSE). What was set up is looked up when the driver
+ * of the first maps such a BAR, which may be in any context.
  */
 
 #include "borrower.h"
@@ -75,6 +76,11 @@ static bool is_known(u32 from, u32 to)
 	return pcilend_reach_next(&table, from, to, NULL);
 }
 
+static bool is_elsewhere(u32 from, u32 to)
+{
+	return pcilend_id_node(from) != pcilend_id_node(to);
+}
+
 /* Whose BARs the function reaches. */
 void remote_reach_report(struct remote *r, struct pcilend_report *report)
 {
@@ -93,20 +99,97 @@ void remote_reach_report(struct remote *r, struct pcilend_report *report)
 	}
 }
 
+/* Asks the target's lender to expose its BARs to a node, or no longer; for the latter nobody waits. */
+static int expose(struct remote *to, u32 node, __le32 lease, bool on)
+{
+	const struct pcilend_msg_expose msg = {
+		.id = cpu_to_le32(to->pub.id),
+		.lease = lease,
+		.node = cpu_to_le32(node),
+		.on = cpu_to_le32(on),
+	};
+	struct pcilend_link *link = remote_link(to);
+	int err;
+
+	if (on)
+		err = pcilend_channel_request(link, PCILEND_MSG_EXPOSE, &msg, NULL);
+	else
+		err = pcilend_channel_request_async(link, PCILEND_MSG_EXPOSE, &msg);
+	pcilend_link_put(link);
+	return err;
+}
+
+/* Unless another function of @node uses it. The end of the target's lease ends it, too. */
+static void unexpose(struct remote *to, u32 node)
+{
+	__le32 lease = cpu_to_le32(remote_held_lease(to));
+	bool used;
+
+	scoped_guard(spinlock_irqsave, &reach_lock)
+		used = pcilend_reach_used(&table, node, to->pub.id);
+	if (lease && !used)
+		expose(to, node, lease, false);
+}
+
+/* Takes it out of the table. Return: how many targets in other hosts it had, in @target. */
+static u32 take_out(struct remote *r, u32 target[PCILEND_REACHES])
+{
+	const struct pcilend_reach *reach = NULL;
+	u32 i, targets = 0;
+
+	guard(spinlock_irqsave)(&reach_lock);
+	while ((reach = pcilend_reach_next(&table, r->pub.id, 0, reach))) {
+		for (i = 0; i < targets && target[i] != reach->to; i++)
+			;
+		if (i == targets && is_elsewhere(r->pub.id, reach->to))
+			target[targets++] = reach->to;
+	}
+	pcilend_reach_end(&table, r->pub.id);
+	return targets;
+}
+
 /*
  * The lease is over, or about to be returned, and none can be set up meanwhile: from now on no
  * look-up finds anything of the function. Process context, without locks that events take.
  */
 void remote_reach_end(struct remote *r)
 {
+	u32 target[PCILEND_REACHES], targets = take_out(r, target);
+	struct pcilend_remote *to;
 	struct remote *other;
 
-	scoped_guard(spinlock_irqsave, &reach_lock)
-		pcilend_reach_end(&table, r->pub.id);
+	while (targets--) {
+		to = pcilend_remote_get(target[targets]);
+		if (!to)
+			continue;
+		unexpose(to_remote(to), pcilend_id_node(r->pub.id));
+		pcilend_remote_put(to);
+	}
 	for (other = remote_next(NULL); other; other = remote_next(other)) {
 		if (is_known(other->pub.id, r->pub.id))
 			remote_event(other, PCILEND_EVENT_FUNCTION);
 	}
+}
+
+/*
+ * The lender has ended it: the link to the target's lender was lost, or that one has withdrawn its
+ * BARs. Process context.
+ */
+void remote_unreached(struct remote *r, u32 lease, u32 target)
+{
+	bool known;
+
+	if (remote_held_lease(r) != lease)
+		return;
+	scoped_guard(spinlock_irqsave, &reach_lock) {
+		known = pcilend_reach_next(&table, r->pub.id, target, NULL);
+		pcilend_reach_close(&table, r->pub.id, target);
+	}
+	if (!known)
+		return;
+	pr_notice_ratelimited("%x no longer reaches the BARs of %x: the link between their lenders was lost, or the target taken back: see 'pcilend list', and repeat 'pcilend p2p'\n",
+			      r->pub.id, target);
+	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
 /* Both at once: that with the lower id first. */
@@ -149,23 +232,49 @@ static int refuse(struct netlink_ext_ack *extack, int error)
 {
 	switch (error) {
 	case -EOPNOTSUPP:
-		return pcilend_refuse(extack, error, "their lender does not know whether its root complex routes between them: if it does, load pcilend there with p2p=1");
+		return pcilend_refuse(extack, error, "the lender does not know whether its root complex routes there: if it does, load pcilend there with p2p=1");
+	case -EHOSTUNREACH:
+	case -EAGAIN:
+		return pcilend_refuse(extack, -EHOSTUNREACH, "their lenders have lost one another meanwhile: see 'pcilend link' there, then repeat this");
 	case -ENOSPC:
 		return pcilend_refuse(extack, error, "it reaches as many BARs as it may: take some back with 'pcilend p2p --end'");
 	case -ERANGE:
 	case -EUSERS:
-		return pcilend_refuse(extack, -ENOSPC, "their lender can't map a BAR at the address that is free here: return both, borrow them again, then repeat this");
+		return pcilend_refuse(extack, -ENOSPC, "the lender can't map a BAR at the address that is free here: return both, borrow them again, then repeat this");
 	case -ENETDOWN:
-		return pcilend_refuse(extack, error, "the link to their lender is down: see 'pcilend link'");
+		return pcilend_refuse(extack, error, "the link to a lender is down: see 'pcilend link'");
 	case -ETIMEDOUT:
-		return pcilend_refuse(extack, error, "their lender does not answer: see whether that host is alive, then repeat this");
+		return pcilend_refuse(extack, error, "a lender does not answer: see whether that host is alive, then repeat this");
 	case -ENODEV:
 	case -ESTALE:
 		return pcilend_refuse(extack, -ESTALE, "the lease on one of them is over: see 'pcilend list', and borrow it again");
 	case -ENOMEM:
 		return pcilend_refuse(extack, error, "this host is out of memory");
 	default:
-		return pcilend_refuse(extack, error, "their lender could not map it: see the kernel log there");
+		return pcilend_refuse(extack, error, "the lender could not map it: see the kernel log there");
+	}
+}
+
+/* The target's lender does not expose it to @node. */
+static int refuse_exposure(struct netlink_ext_ack *extack, int error, struct remote *to, u32 node)
+{
+	u32 lender = pcilend_id_node(to->pub.id);
+
+	switch (error) {
+	case -ECONNREFUSED:
+		return pcilend_refuse_fmt(extack, error, "node %u does not offer %x to node %u: run 'pcilend connect %u' there, or 'pcilend allow'",
+					  lender, to->pub.id, node, node);
+	case -EHOSTUNREACH:
+		return pcilend_refuse_fmt(extack, error, "nodes %u and %u don't reach each other: see 'pcilend link' there",
+					  lender, node);
+	case -ENOSPC:
+		return pcilend_refuse_fmt(extack, error, "no room for its BARs in the memory windows between nodes %u and %u: return other functions first",
+					  lender, node);
+	case -EIO:
+		return pcilend_refuse_fmt(extack, error, "node %u could not expose it: see the kernel log there",
+					  lender);
+	default:
+		return refuse(extack, error);
 	}
 }
 
@@ -178,19 +287,21 @@ static int ask(struct remote *from, const struct pcilend_msg_reach *msg)
 	return err;
 }
 
-static int add_bar(struct remote *from, struct remote *to, u32 bar, struct pcilend_msg_reach *msg)
+/* Places for all BARs of @to that can be reached. Return: 0; -ENOSPC; -ENXIO: it has none. */
+static int place_bars(struct remote *from, struct remote *to, u64 address[6])
 {
-	u64 address;
-	int err;
+	int i, err = -ENXIO;
 
-	scoped_guard(spinlock_irqsave, &reach_lock)
-		err = pcilend_reach_add(&table, from->pub.id, to->pub.id, bar,
-					to->bar[bar].address, to->bar[bar].size, &address);
-	if (err)
-		return err;
-	msg->bar = cpu_to_le32(bar);
-	msg->device_address = cpu_to_le64(address);
-	return ask(from, msg);
+	guard(spinlock_irqsave)(&reach_lock);
+	for (i = 0; i < ARRAY_SIZE(to->bar); i++) {
+		if (!to->bar[i].size)
+			continue;
+		err = pcilend_reach_add(&table, from->pub.id, to->pub.id, i, to->bar[i].address,
+					to->bar[i].size, &address[i]);
+		if (err)
+			break;
+	}
+	return err;
 }
 
 /* Asks the lender to take back what it has of the two. What it does not have is no error. */
@@ -223,27 +334,57 @@ static int open_bars(struct remote *from, struct remote *to)
 	guard(spinlock_irqsave)(&reach_lock);
 	if (READ_ONCE(from->state) != REMOTE_HELD || READ_ONCE(to->state) != REMOTE_HELD)
 		return -ESTALE;
-	pcilend_reach_open(&table, from->pub.id, to->pub.id);
-	return 0;
+	return pcilend_reach_open(&table, from->pub.id, to->pub.id) ? 0 : -EAGAIN;
 }
 
-/* All BARs of @to that can be reached, or none. Return: as ask(); -ENXIO: it has none. */
-static int add_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg)
+static int map_bars(struct remote *from, const u64 address[6], struct pcilend_msg_reach *msg)
 {
-	int i, err = -ENXIO;
+	int i, err = 0;
 
 	msg->on = cpu_to_le32(1);
-	for (i = 0; i < ARRAY_SIZE(to->bar); i++) {
-		if (!to->bar[i].size)
+	for (i = 0; i < 6 && !err; i++) {
+		if (!address[i])
 			continue;
-		err = add_bar(from, to, i, msg);
-		if (err)
-			break;
+		msg->bar = cpu_to_le32(i);
+		msg->device_address = cpu_to_le64(address[i]);
+		err = ask(from, msg);
 	}
+	return err;
+}
+
+/* All BARs of @to that can be reached, or none. */
+static int add_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg,
+		    struct netlink_ext_ack *extack)
+{
+	u32 node = pcilend_id_node(from->pub.id);
+	bool elsewhere = is_elsewhere(from->pub.id, to->pub.id);
+	u64 address[ARRAY_SIZE(to->bar)] = { };
+	int err;
+
+	err = place_bars(from, to, address);
+	if (err == -ENXIO)
+		return pcilend_refuse_fmt(extack, err, "%x has no BAR that this host reaches: name another one as the target",
+					  to->pub.id);
+	if (err) {
+		refuse(extack, err);
+		goto err_close;
+	}
+	/* The places are taken by now, so that nobody else ends this again: see unexpose(). */
+	err = elsewhere ? expose(to, node, msg->target_lease, true) : 0;
+	if (err) {
+		err = refuse_exposure(extack, err, to, node);
+		goto err_close;
+	}
+	err = map_bars(from, address, msg) ?: open_bars(from, to);
 	if (!err)
-		err = open_bars(from, to);
-	if (err)
-		remove_bars(from, to, msg);
+		return 0;
+	err = refuse(extack, err);
+	remove_bars(from, to, msg);
+err_close:
+	scoped_guard(spinlock_irqsave, &reach_lock)
+		pcilend_reach_close(&table, from->pub.id, to->pub.id);
+	if (elsewhere)
+		unexpose(to, node);
 	return err;
 }
 
@@ -255,9 +396,6 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 	};
 	int err;
 
-	if (pcilend_id_node(from->pub.id) != pcilend_id_node(to->pub.id))
-		return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x and %x are in different hosts, and peer-to-peer between these is not built: borrow two functions of one host",
-					  from->pub.id, to->pub.id);
 	err = need_lease(from, &msg.lease, extack) ?:
 	      need_lease(to, &msg.target_lease, extack);
 	if (!err && pcilend_dma_base(&from->pub))
@@ -267,11 +405,7 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 		return err;
 	if (is_open(from->pub.id, to->pub.id))
 		return -EALREADY;
-	err = add_bars(from, to, &msg);
-	if (err == -ENXIO)
-		return pcilend_refuse_fmt(extack, err, "%x has no BAR that this host reaches: name another one as the target",
-					  to->pub.id);
-	return err ? refuse(extack, err) : 0;
+	return add_bars(from, to, &msg, extack);
 }
 
 static int take_back(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
@@ -294,8 +428,10 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
 		err = remove_bars(from, to, &msg);
 	if (err)
 		return refuse(extack, err);
-	guard(spinlock_irqsave)(&reach_lock);
-	pcilend_reach_drop(&table, from->pub.id, to->pub.id);
+	scoped_guard(spinlock_irqsave, &reach_lock)
+		pcilend_reach_drop(&table, from->pub.id, to->pub.id);
+	if (is_elsewhere(from->pub.id, to->pub.id))
+		unexpose(to, pcilend_id_node(from->pub.id));
 	return 0;
 }
 
@@ -304,7 +440,7 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
  * @from: the function that does the DMA
  * @to_id: the one whose BARs it reaches
  *
- * May sleep for PCILEND_REQUEST_MS for each BAR. Return: 0; -EALREADY if it is so already; a
+ * May sleep for PCILEND_REQUEST_MS for each BAR, and once more. Return: 0; -EALREADY if it is so already; a
  * refusal, with nothing set up, or what was to end no longer looked up here.
  */
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack)

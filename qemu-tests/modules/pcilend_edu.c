@@ -94,8 +94,11 @@ static int copy(struct edu *edu, u64 source, u64 destination, u64 direction)
 		interrupted = wait_for_completion_timeout(&edu->done, msecs_to_jiffies(WAIT_MS));
 		if (readq(edu->registers + EDU_DMA_COMMAND) & EDU_DMA_RUN)
 			continue;
-		if (!interrupted)
-			pci_warn(edu->pdev, "DMA ended without an interrupt\n");
+		if (!interrupted &&
+		    !wait_for_completion_timeout(&edu->done, msecs_to_jiffies(WAIT_MS))) {
+			pci_err(edu->pdev, "DMA ended without an interrupt\n");
+			return -EIO;
+		}
 		writel(EDU_DMA_DONE, edu->registers + EDU_ACKNOWLEDGE);
 		return 0;
 	}

@@ -31,7 +31,7 @@ class Reach : public testing::Test {
     EXPECT_EQ(error == 0, address != 0);
     return address;
   }
-  void open(u32 from, u32 to) { pcilend_reach_open(table_.get(), from, to); }
+  void open(u32 from, u32 to) { (void)pcilend_reach_open(table_.get(), from, to); }
   void close(u32 from, u32 to) { pcilend_reach_close(table_.get(), from, to); }
   void drop(u32 from, u32 to) { pcilend_reach_drop(table_.get(), from, to); }
   void end(u32 id) { pcilend_reach_end(table_.get(), id); }
@@ -50,6 +50,32 @@ TEST_F(Reach, NothingIsFoundBeforeItIsOpen) {
   EXPECT_EQ(find(3, kBar, kPage), 0u);
   close(1, 2);
   EXPECT_EQ(find(1, kBar, kPage), 0u);
+}
+
+TEST_F(Reach, WhatWasClosedIsNotOpenedAgainButAddedAgain) {
+  const u64 address = add(1, 2, 0, kBar, kMiB);
+  close(1, 2);
+  EXPECT_FALSE(pcilend_reach_open(table_.get(), 1, 2));
+  EXPECT_EQ(find(1, kBar, kPage), 0u);
+  EXPECT_EQ(add(1, 2, 0, kBar, kMiB), address);
+  EXPECT_TRUE(pcilend_reach_open(table_.get(), 1, 2));
+  EXPECT_EQ(find(1, kBar, kPage), address);
+}
+
+TEST_F(Reach, TellsWhetherANodesFunctionsUseATarget) {
+  const u32 one = 0x40001;
+  const u32 other = 0x40002;
+  const u32 target = 0x80001;
+  add(one, target, 0, kBar, kPage);
+  add(other, target, 0, kBar, kPage);
+  EXPECT_TRUE(pcilend_reach_used(table_.get(), 4, target)) << "already before it is open";
+  EXPECT_FALSE(pcilend_reach_used(table_.get(), 8, target));
+  EXPECT_FALSE(pcilend_reach_used(table_.get(), 4, one));
+  open(one, target);
+  close(one, target);
+  EXPECT_TRUE(pcilend_reach_used(table_.get(), 4, target)) << "by the other one";
+  end(other);
+  EXPECT_FALSE(pcilend_reach_used(table_.get(), 4, target));
 }
 
 TEST_F(Reach, OnlyWhatLiesInTheBarIsFound) {

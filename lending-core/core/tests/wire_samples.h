@@ -61,6 +61,17 @@ inline pcilend_msg_borrowed Borrowed() {
   return borrowed;
 }
 
+inline pcilend_msg_exposed Exposed() {
+  pcilend_msg_exposed exposed = {};
+  exposed.id = 0x40001;
+  exposed.lease = 3;
+  exposed.borrower = 8;
+  exposed.on = 1;
+  exposed.bar[0] = {0x10000, 0x4000, 1, 0};
+  exposed.bar[2] = {0x20000, 0x1000, 1, 0};
+  return exposed;
+}
+
 inline pcilend_msg_config Config() {
   pcilend_msg_config config = {};
   config.id = 0x40001;
@@ -141,6 +152,11 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_INTX, true),
       Make(PCILEND_MSG_REACH, false, reach),
       MakeEmpty(PCILEND_MSG_REACH, true),
+      Make(PCILEND_MSG_EXPOSE, false, pcilend_msg_expose{0x40001, 3, 8, 1}),
+      MakeEmpty(PCILEND_MSG_EXPOSE, true),
+      Make(PCILEND_MSG_EXPOSED, false, Exposed()),
+      MakeEmpty(PCILEND_MSG_EXPOSED, true),
+      Make(PCILEND_MSG_UNREACHED, false, pcilend_msg_unreached{0x40001, 3, 0x80001}),
   };
 }
 

@@ -312,6 +312,53 @@ TEST(Wire, Reach) {
   EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
 }
 
+TEST(Wire, Expose) {
+  const auto check = [](const std::function<void(pcilend_msg_expose&)>& change) {
+    return CheckChanged<pcilend_msg_expose>(PCILEND_MSG_EXPOSE, false, change);
+  };
+  const char* node = "exposed to what is not a node id";
+  EXPECT_EQ(check([](auto& m) { m.on = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
+  EXPECT_EQ(check([](auto& m) { m.node = 0; }), node);
+  EXPECT_EQ(check([](auto& m) { m.node = 65536; }), node);
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
+TEST(Wire, Exposed) {
+  const auto check = [](const std::function<void(pcilend_msg_exposed&)>& change) {
+    return CheckChanged<pcilend_msg_exposed>(PCILEND_MSG_EXPOSED, false, change);
+  };
+  EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
+  EXPECT_EQ(check([](auto& m) { m.borrower = 0; }), "borrower is not a node id");
+  EXPECT_EQ(check([](auto& m) { m.borrower = 65536; }), "borrower is not a node id");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0x100; }), "exposed BAR is not whole pages");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].shift = 0x100; }), "BAR placed at an impossible shift");
+  EXPECT_EQ(check([](auto& m) {
+              m.bar[5] = {0x800, 0x1000, 1, 0};
+            }),
+            "BAR placed at an impossible offset");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].window = PCILEND_WIRE_WINDOWS; }),
+            "BAR placed in an impossible window");
+  EXPECT_EQ(check([](auto& m) {
+              m.on = 0;
+              m.bar[0].size = 1;
+            }),
+            "")
+      << "not looked at";
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
+TEST(Wire, Unreached) {
+  const auto check = [](const std::function<void(pcilend_msg_unreached&)>& change) {
+    return CheckChanged<pcilend_msg_unreached>(PCILEND_MSG_UNREACHED, false, change);
+  };
+  EXPECT_EQ(check([](auto& m) { m.target = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
 TEST(Wire, Hello) {
   const auto check = [](const std::function<void(pcilend_msg_hello&)>& change) {
     return CheckChanged<pcilend_msg_hello>(PCILEND_MSG_HELLO, false, change);
@@ -464,9 +511,10 @@ TEST(Wire, FlippedBits) {
 }
 
 TEST(Status, ErrnoBothWays) {
-  const std::vector<int> errors = {0,       -EPROTO, -ENODEV,   -EAGAIN,  -EBUSY,     -ESTALE,
-                                   -ERANGE, -ENOSPC, -EIO,      -EUCLEAN, -EBUSY,     -EACCES,
-                                   -EXDEV,  -EUSERS, -ENOTUNIQ, -EMLINK,  -EOPNOTSUPP};
+  const std::vector<int> errors = {0,       -EPROTO,     -ENODEV,       -EAGAIN,      -EBUSY,
+                                   -ESTALE, -ERANGE,     -ENOSPC,       -EIO,         -EUCLEAN,
+                                   -EBUSY,  -EACCES,     -EXDEV,        -EUSERS,      -ENOTUNIQ,
+                                   -EMLINK, -EOPNOTSUPP, -EHOSTUNREACH, -ECONNREFUSED};
   std::set<std::string> names;
   for (u16 status = 0; status < errors.size(); ++status) {
     EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
@@ -477,7 +525,7 @@ TEST(Status, ErrnoBothWays) {
   }
   EXPECT_EQ(names.size(), errors.size());
   EXPECT_EQ(names.count("unknown"), 0u);
-  for (const u16 status : {17, 255, 0xffff}) {
+  for (const u16 status : {19, 255, 0xffff}) {
     EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
     EXPECT_STREQ(pcilend_status_name(status), "unknown");
   }

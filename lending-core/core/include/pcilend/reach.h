@@ -32,7 +32,7 @@ struct pcilend_reach {
 	u32 to;				/* id of the target */
 	u32 bar;
 	bool live;			/* it may be looked up */
-	u64 phys;			/* the BAR on this host; 0: the target's lease is over */
+	u64 phys;			/* the BAR on this host; 0: closed */
 	u64 size;			/* of the BAR, bytes */
 	u64 address;			/* device side, of the BAR's first page */
 };
@@ -57,9 +57,16 @@ void pcilend_reach_init(struct pcilend_reach_table *table);
 int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
 		      u64 size, u64 *address);
 
-/* What was added from @from to @to may be looked up now, or no longer. */
-void pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to);
+/*
+ * What was added from @from to @to, and not closed since, may be looked up now. Return: is there
+ * anything?
+ */
+bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to);
+/* No longer; its addresses are kept. */
 void pcilend_reach_close(struct pcilend_reach_table *table, u32 from, u32 to);
+
+/* Is there anything that was added from a function of @node to @to, and not closed? */
+bool pcilend_reach_used(const struct pcilend_reach_table *table, u32 node, u32 to);
 
 /* The next entry from @from to @to (0: to any), live or not; @previous NULL: the first. Or NULL. */
 const struct pcilend_reach *pcilend_reach_next(const struct pcilend_reach_table *table, u32 from,

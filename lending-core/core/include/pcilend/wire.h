@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 5.
+ * The wire protocol between the pcilend.ko of two hosts, version 6.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 5
+#define PCILEND_WIRE_VERSION 6
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -83,6 +83,7 @@ enum pcilend_msg_type {
 					/* after a loss of the link; bus mastering is off */
 	PCILEND_MSG_INTX_RAISED = 7,	/* struct pcilend_msg_lease: its legacy interrupt came, */
 					/* and is masked until the borrower opens it again */
+	PCILEND_MSG_UNREACHED = 8,	/* struct pcilend_msg_unreached */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
@@ -102,6 +103,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_VOUCH = 27,		/* struct pcilend_msg_vouch: is that link yours too? */
 	PCILEND_MSG_INTX = 28,		/* struct pcilend_msg_intx */
 	PCILEND_MSG_REACH = 29,		/* struct pcilend_msg_reach */
+	PCILEND_MSG_EXPOSE = 30,	/* struct pcilend_msg_expose */
+	PCILEND_MSG_EXPOSED = 31,	/* struct pcilend_msg_exposed: between two lenders */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -128,6 +131,8 @@ enum pcilend_status {
 	PCILEND_STATUS_NO_ROUTE = 16,	/* -EOPNOTSUPP: that host may not carry DMA from one */
 					/* function to the other; or it is direct, where all */
 					/* it reaches is given */
+	PCILEND_STATUS_NO_LINK = 17,	/* -EHOSTUNREACH: no link to that node is up */
+	PCILEND_STATUS_NOT_OFFERED = 18, /* -ECONNREFUSED: that node may not borrow it */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
@@ -332,9 +337,10 @@ struct pcilend_msg_intx {
 
 /*
  * Peer-to-peer: by DMA to [device_address, + the BAR's size in whole pages) the function reaches a
- * BAR of @target, another function of the receiver that the sender holds, over whatever link;
- * until one of the two leases ends. Aligned to that size; in nothing else that is mapped for the
- * function. What is so already may be asked for again; what is taken back is named exactly.
+ * BAR of @target, another function that the sender holds, over whatever link; until one of the two
+ * leases ends. Aligned to that size; in nothing else that is mapped for the function. What is so
+ * already may be asked for again; what is taken back is named exactly. A target of another lender
+ * must be exposed to the receiver first (PCILEND_MSG_EXPOSE).
  */
 struct pcilend_msg_reach {
 	__le32 id;
@@ -345,6 +351,42 @@ struct pcilend_msg_reach {
 	__le32 bar;		/* 0 to 5 */
 	__le32 on;		/* 1: set up; 0: take back */
 	__le64 reserved;
+} __packed;
+
+/*
+ * The lender shall let functions of @node, another lender, reach the BARs of this one by DMA, for
+ * the holder of the lease, until that ends; and tell @node where they are before it answers. May be
+ * asked for again. @node must be one that may borrow the function.
+ */
+struct pcilend_msg_expose {
+	__le32 id;
+	__le32 lease;
+	__le32 node;
+	__le32 on;		/* 1: expose; 0: no longer */
+} __packed;
+
+/*
+ * Where BARs of the sender's function are in the windows that the receiver has onto the sender.
+ * The receiver may map them for functions that it lends to @borrower, who holds the lease. When
+ * it has answered that they are exposed no longer it has none of them mapped. Their sizes are whole
+ * pages, their shifts 0.
+ */
+struct pcilend_msg_exposed {
+	__le32 id;
+	__le32 lease;
+	__le32 borrower;	/* node id */
+	__le32 on;		/* 0: no longer; the BARs are not looked at */
+	struct pcilend_msg_placement bar[6];
+} __packed;
+
+/*
+ * The function no longer reaches BARs of @target, a function of another lender: the link to that
+ * was lost, or that has withdrawn them.
+ */
+struct pcilend_msg_unreached {
+	__le32 id;
+	__le32 lease;
+	__le32 target;
 } __packed;
 
 #define PCILEND_CONFIG_CHUNK 192
@@ -365,6 +407,9 @@ static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 168, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
+static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between lenders");
+static_assert(sizeof(struct pcilend_msg_exposed) == 160, "places of exposed BARs");
+static_assert(sizeof(struct pcilend_msg_unreached) == 12, "end of peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
 static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Peer-to-peer between functions of different lenders, over the link that these have.
+#include "peer_to_peer.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+/*
+ *   host1 (lender, node 4)      host2 (lender, node 8)
+ *   edu ── IOMMU ── NTB ═══════ NTB ── IOMMU ── nvme, BAR 2: CMB
+ *                    NTB         NTB
+ *                     ╚═══ NTB  NTB ═══╝
+ *                     host3 (borrower, node 12): virtual functions of edu and nvme
+ */
+class P2pLenders : public PeerToPeer {
+ protected:
+  static void SetUpTestSuite() { start("lenders", 2); }
+  static void TearDownTestSuite() { end(); }
+
+  // Bytes of BARs of host2 that host1 may reach, the places that are kept included.
+  static uint64_t exposed() {
+    const auto links = target_lender().json("pcilend link --json");
+    EXPECT_OK(links);
+    for (const auto& link : links ? links->at("links") : json::array())
+      if (link.at("node") == lender().node()) return link.at("export_bytes");
+    return ~0ull;
+  }
+  static void expect_nothing_exposed() {
+    EXPECT_OK(
+        lab::eventually("host2 exposes nothing", lab::kPatience, [] { return exposed() == 0; }));
+  }
+  static void await_link(const std::string& state) {
+    for (const auto* host : {&lender(), &target_lender()}) {
+      const int peer = host == &lender() ? target_lender().node() : lender().node();
+      EXPECT_OK(lab::eventually("the lenders' link is " + state, lab::kPatience, [&] {
+        const auto links = host->json("pcilend link --json");
+        if (!links) return false;
+        for (const auto& link : links->at("links"))
+          if (link.at("node") == peer) return link.at("state") == state;
+        return false;
+      }));
+    }
+  }
+};
+
+/*
+ *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
+ *                     host3: its CPU fills the CMB before, and reads it after
+ *
+ * However often edu copies, nothing more goes to host3 or through it.
+ */
+TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  EXPECT_EQ(exposed(), 0u);
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_EQ(reached(), json::array({target_}));
+  EXPECT_GT(exposed(), 0u);
+
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+  EXPECT_EQ(once.path(1, 2).bar.read_bytes, kPage);
+  EXPECT_EQ(once.path(1, 2).bar.write_bytes, kPage);
+  EXPECT_EQ(often.path(1, 2).bar.read_bytes, (1 + kMore) * kPage);
+  EXPECT_EQ(often.path(1, 2).bar.write_bytes, (1 + kMore) * kPage);
+  for (const lab::Counters* counters : {&once, &often}) {
+    EXPECT_EQ(counters->path(1, 3).memory.read_bytes, kPage) << "edu reads memory of host3 once";
+    EXPECT_EQ(counters->path(1, 3).bar.read_bytes, 0u);
+    EXPECT_EQ(counters->path(1, 3).bar.write_bytes, 0u);
+    EXPECT_EQ(counters->path(1, 2).all_ones_reads, 0u);
+    EXPECT_EQ(counters->path(1, 2).dropped_writes, 0u);
+  }
+  const lab::Traffic fewer = once.path(3, 2).bar;
+  const lab::Traffic more = often.path(3, 2).bar;
+  EXPECT_GE(fewer.write_bytes, kPage) << "the CPU fills the CMB";
+  EXPECT_GE(fewer.read_bytes, kPage) << "the CPU compares the CMB";
+  EXPECT_LT(more.write_bytes, fewer.write_bytes + kMore * kPage / 4);
+  EXPECT_LT(more.read_bytes, fewer.read_bytes + kMore * kPage / 4);
+}
+
+/*
+ *   host1: edu ══════════════════════ CMB, host2
+ *                     host3: --end; return; the lease is taken
+ */
+TEST_F(P2pLenders, ItEndsWithTheCommandAndWithEitherLease) {
+  lab::Counters counters;
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+  ASSERT_OK(borrower().run(p2p("--end")));
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  expect_nothing_exposed();
+
+  // Ended and asked for again at once, as a script may do.
+  for (int i = 0; i < 5; ++i) ASSERT_OK(borrower().run(p2p() + " && " + p2p("--end")));
+
+  // The target's, by its return.
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(borrower().run("pcilend return " + target_));
+  EXPECT_EQ(reached(), json::array());
+  expect_nothing_exposed();
+  expect_failure(p2p(), "run 'pcilend borrow " + target_ + "'");
+  ASSERT_NO_FATAL_FAILURE(borrow(target_, &target_address_));
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+
+  // The source's, by its return.
+  ASSERT_OK(borrower().run("pcilend return " + edu_));
+  expect_nothing_exposed();
+  ASSERT_NO_FATAL_FAILURE(borrow(edu_, &edu_address_));
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+
+  // The target's, by its lender's will.
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
+  ASSERT_OK(lab::eventually("nothing is reached", lab::kPatience,
+                            [&] { return reached() == json::array(); }));
+  expect_nothing_exposed();
+  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+}
+
+/*
+ *   host1: edu ═══════════ ✂ ════════ CMB, host2
+ *                     host3: a copy is under way
+ *
+ * What edu copies then is lost: it is stopped and reset, and its user sees that the copy failed.
+ * When the link is back, it may be asked for again.
+ */
+TEST_F(P2pLenders, ALostLinkBetweenTheLendersStopsTheSource) {
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(lab_->fabric().counters(true));
+  auto copying = borrower().start(copy_command(target_address_, 500), {{}, 5min});
+  ASSERT_OK(copying);
+  ASSERT_OK(lab::eventually("edu copies", lab::kPatience, [&] {
+    const auto counters = lab_->fabric().counters();
+    return counters && counters->path(1, 2).bar.read_bytes > 2 * kPage;
+  }));
+  const int resets = function(lender(), edu_).at("resets");
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(lab::eventually("nothing is reached", lab::kPatience,
+                            [&] { return reached() == json::array(); }));
+  EXPECT_OK(lab::eventually("edu was reset", lab::kPatience,
+                            [&] { return function(lender(), edu_).at("resets") == resets + 1; }));
+  EXPECT_EQ(function(borrower(), edu_).at("state"), "borrowed");
+  EXPECT_EQ(function(borrower(), target_).at("state"), "borrowed");
+  // Its driver for the test knows of no resets: it misses data, or an interrupt.
+  expect_in_log("word [0-9]+ in memory is|DMA ended without an interrupt");
+  await_link("down");
+  expect_failure(p2p(), "don't reach each other");
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  await_link("up");
+  const auto copied = copying->wait();
+  ASSERT_OK(copied);
+  EXPECT_NE(copied->code, 0);
+
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  ASSERT_OK(borrower().run(p2p()));
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+}
+
+/*
+ *   host1: power off          host2 exposes nothing to its next boot
+ */
+TEST_F(P2pLenders, TheSourcesHostDies) {
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_GT(exposed(), 0u);
+  ASSERT_OK(lender().power_off());
+  ASSERT_OK(lab::eventually("edu is gone from host3", lab::kPatience, [&] {
+    return function(borrower(), edu_).at("virtual").is_null();
+  }));
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_OK(lender().power_on());
+  await_link("up");
+  expect_nothing_exposed();
+  EXPECT_EQ(function(borrower(), target_).at("state"), "borrowed");
+  ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
+  ASSERT_NO_FATAL_FAILURE(lend(lender(), "edu", &edu_));
+  ASSERT_NO_FATAL_FAILURE(borrow(edu_, &edu_address_));
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  ASSERT_OK(borrower().run(p2p()));
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+}
+
+/*
+ *   host2 does not offer the drive to host1, or to its functions
+ */
+TEST_F(P2pLenders, ATargetIsExposedOnlyToWhoMayBorrowIt) {
+  ASSERT_OK(target_lender().run(fmt::format("pcilend allow {} {}", target_, borrower().node())));
+  expect_failure(p2p(), fmt::format("does not offer {} to node {}", target_, lender().node()));
+  EXPECT_EQ(exposed(), 0u);
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_OK(target_lender().run(
+      fmt::format("pcilend allow {} {} {}", target_, borrower().node(), lender().node())));
+  ASSERT_OK(borrower().run(p2p()));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "peer_to_peer.h"
+
+namespace pcilend::scenarios {
+
+using nlohmann::json;
+
+std::optional<lab::Lab> PeerToPeer::lab_;
+int PeerToPeer::hosts_ = 0;
+
+void PeerToPeer::start(const std::string& name, int lenders) {
+  hosts_ = lenders + 1;
+  lab::Options options;
+  options.name = name;
+  options.hosts = hosts_;
+  const auto drive = [](int host, const std::string& id) {
+    return fmt::format("host{0}:nvme,id={1},serial={1},drive-size=16M,cmb_size_mb=1", host, id);
+  };
+  ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
+  ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffffffffff,bus=port0"));
+  ASSERT_OK(options.add_device(drive(lenders, "target")));
+  ASSERT_OK(options.add_device(drive(hosts_, "local")));
+  ASSERT_OK(start_lab(options, lab_));
+  ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
+  if (lenders > 1) {
+    ASSERT_OK(target_lender().run(fmt::format("pcilend connect {}", borrower().node())));
+    ASSERT_OK(target_lender().run(fmt::format("pcilend connect {}", lender().node())));
+  }
+  // The drives are targets only: their driver would use the memory buffers itself.
+  for (int host = 1; host <= hosts_; ++host)
+    ASSERT_OK(lab_->host(host).run(
+        "mkdir -p /etc/modprobe.d && echo blacklist nvme >/etc/modprobe.d/p2p.conf && "
+        "modprobe -r nvme"));
+}
+
+void PeerToPeer::SetUp() {
+  ASSERT_TRUE(lab_) << "the lab did not start";
+  start_ = std::chrono::steady_clock::now();
+  for (int host = 1; host <= hosts(); ++host) ASSERT_OK(lab_->host(host).mark_log());
+  ASSERT_NO_FATAL_FAILURE(lend(lender(), "edu", &edu_));
+  ASSERT_NO_FATAL_FAILURE(lend(target_lender(), "target", &target_));
+  ASSERT_NO_FATAL_FAILURE(borrow(edu_, &edu_address_));
+  ASSERT_NO_FATAL_FAILURE(borrow(target_, &target_address_));
+}
+
+void PeerToPeer::TearDown() {
+  if (!lab_) return;
+  for (const auto& [host, id] : {std::pair{&lender(), edu_}, {&target_lender(), target_}}) {
+    if (id.empty()) continue;
+    EXPECT_OK(borrower().exec("pcilend return --force " + id));
+    EXPECT_OK(host->exec("pcilend unavailable --force " + id));
+    EXPECT_OK(host->exec("pcilend remove " + id));
+  }
+  for (int number = 1; number <= hosts(); ++number) {
+    const lab::Host& host = lab_->host(number);
+    EXPECT_OK(host.check_log(expected_));
+    // What was exposed to another lender goes when that has acknowledged it.
+    EXPECT_OK(lab::eventually("nothing is exported by " + host.name(), lab::kPatience, [&] {
+      const auto links = host.json("pcilend link --json");
+      if (!links) return false;
+      for (const auto& link : links->at("links"))
+        if (link.at("export_bytes") != 0) return false;
+      return true;
+    }));
+    const auto links = host.json("pcilend link --json");
+    ASSERT_OK(links);
+    for (const auto& link : links->at("links")) EXPECT_EQ(link.at("bad_messages"), 0) << link;
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+  fmt::print(stderr, "-- {} took {:.1f} s\n",
+             testing::UnitTest::GetInstance()->current_test_info()->name(), took.count());
+}
+
+void PeerToPeer::lend(const lab::Host& host, const std::string& device, std::string* id) {
+  const auto address = host.address(device);
+  ASSERT_OK(address);
+  ASSERT_OK(host.run("pcilend add " + *address));
+  ASSERT_OK(host.run("pcilend available " + *address));
+  const auto own = host.json("pcilend list --json");
+  ASSERT_OK(own);
+  for (const auto& function : own->at("functions"))
+    if (function.value("bdf", "") == *address) *id = function.at("id");
+  ASSERT_FALSE(id->empty());
+}
+
+void PeerToPeer::borrow(const std::string& id, std::string* address) {
+  ASSERT_OK(borrower().until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id),
+                             [](const lab::Output& output) { return output.code == 0; }));
+  const auto answer = borrower().json("pcilend borrow --json " + id);
+  ASSERT_OK(answer);
+  *address = answer->at("functions").at(0).at("virtual");
+}
+
+json PeerToPeer::function(const lab::Host& host, const std::string& id) {
+  const auto shown = host.json("pcilend show --json " + id);
+  EXPECT_OK(shown);
+  return shown ? shown->at("functions").at(0) : json::object();
+}
+
+void PeerToPeer::expect_copied(const std::string& peer, int repeat, const std::string& where,
+                               lab::Counters* counters) {
+  ASSERT_OK(lab_->fabric().counters(true));
+  const auto copied = copy(peer, repeat);
+  ASSERT_OK(copied);
+  EXPECT_EQ(copied->code, 0) << copied->err << borrower().log();
+  const auto now = lab_->fabric().counters();
+  ASSERT_OK(now);
+  *counters = *now;
+  const std::string said = fmt::format("pcilend_edu: {} is reached at {}", peer, where);
+  EXPECT_NE(borrower().log().find(said), std::string::npos) << borrower().log();
+}
+
+void PeerToPeer::expect_refused() {
+  const auto refused = copy(target_address_);
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  const std::string said = fmt::format("pcilend_edu: {} can't be mapped", target_address_);
+  EXPECT_NE(borrower().log().find(said), std::string::npos) << borrower().log();
+  ASSERT_OK(borrower().mark_log());
+}
+
+void PeerToPeer::expect_failure(const std::string& command, const std::string& words) {
+  const auto failed = borrower().exec(command);
+  ASSERT_OK(failed);
+  EXPECT_NE(failed->code, 0) << command;
+  EXPECT_NE(failed->err.find(words), std::string::npos) << failed->err;
+}
+
+}  // namespace pcilend::scenarios
