@@ -510,8 +510,9 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 
 	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->interrupts, r->config,
 					 frontend);
+	/* Not to be taken for an answer of the lender. */
 	if (IS_ERR(virtual))
-		return PTR_ERR(virtual);
+		return PTR_ERR(virtual) == -ENOMEM ? -ENOMEM : -ECANCELED;
 	mutex_lock(&r->lock);
 	r->virtual = virtual;
 	mutex_unlock(&r->lock);

@@ -28,6 +28,11 @@ Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::
   // With what may sleep; and to the end of the last function's page.
   script += set_both("ignore-gfp-wait", "N") + set_both("require-start", "0x$1") +
             set_both("require-end", "0x${2%???}fff");
+  // Of each slab cache but kmemleak's, which has every other allocation and makes do without.
+  script +=
+      "for f in /sys/kernel/slab/*/failslab; do echo 1 >$f || exit 1; done\n"
+      "echo 0 >/sys/kernel/slab/kmemleak_object/failslab || exit 1\n"
+      "echo Y >/sys/kernel/debug/failslab/cache-filter || exit 1\n";
   // Not in ACPI's interpreter, which uses freed memory after it has run out of it (6.12.107, _PRT).
   script += set_both("reject-start", "0x$3") + set_both("reject-end", "0x$4");
   PCILEND_TRY(host.run(script));

@@ -201,6 +201,22 @@ TEST_F(RogueNode, LegacyInterruptsAreNobodyElses) {
                            [](const lab::Output& o) { return o.code == 0; }));
 }
 
+/*
+ *   rogue: borrows from host1, has it expose the drive to host2, and no longer; lends to host2's
+ *          functions what it does not have
+ */
+TEST_F(RogueNode, WhatItExposesIsItsOwnAndBounded) {
+  const json before = honest_link(lender()).at("export_bytes");
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  const json told = act("foreign-exposures", 1);
+  expect_refused(told, "foreign-exposures");
+  EXPECT_LE(told["numbers"]["told"], 64);
+  ASSERT_NO_FATAL_FAILURE(flood("flood-expose", 1));
+  act("return", 1);
+  EXPECT_OK(lab::eventually("nothing more is exposed", lab::kPatience,
+                            [&] { return honest_link(lender()).at("export_bytes") == before; }));
+}
+
 // What a lender answers is its own affair, as long as it ends.
 TEST_F(RogueNode, ALenderThatAnswersBadlyIsNotBorrowedFrom) {
   const std::string id = fmt::format("{:x}", kRogueNode << 16 | 1);

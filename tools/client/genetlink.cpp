@@ -41,6 +41,7 @@ ErrorClass classify(int number) {
       return ErrorClass::State;
     case EPERM:
     case EACCES:
+    case ECONNREFUSED:
       return ErrorClass::Permission;
     case ETIMEDOUT:
     case EHOSTDOWN:

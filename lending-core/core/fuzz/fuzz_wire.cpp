@@ -109,6 +109,24 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       Demand(m.on <= 1 && m.target != m.id, "reach");
       break;
     }
+    case PCILEND_MSG_EXPOSE: {
+      const auto m = Body<pcilend_msg_expose>(slot);
+      Demand(m.on <= 1 && m.node != 0 && m.node <= PCILEND_NODE_MAX, "exposed to a node");
+      break;
+    }
+    case PCILEND_MSG_EXPOSED: {
+      const auto m = Body<pcilend_msg_exposed>(slot);
+      Demand(m.on <= 1 && m.borrower != 0 && m.borrower <= PCILEND_NODE_MAX, "for a node");
+      for (const auto& bar : m.bar) {
+        if (m.on == 0 || bar.size == 0) continue;
+        Demand((bar.offset | bar.size) % PCILEND_PAGE == 0 && bar.shift == 0, "whole pages");
+        Demand(bar.offset + bar.size > bar.offset && bar.window < PCILEND_WIRE_WINDOWS, "place");
+      }
+      break;
+    }
+    case PCILEND_MSG_UNREACHED:
+      Demand(pcilend_id_valid(Body<pcilend_msg_unreached>(slot).target), "a valid target");
+      break;
     case PCILEND_MSG_CONFIG_READ:
     case PCILEND_MSG_CONFIG_WRITE: {
       const auto m = Body<pcilend_msg_config>(slot);

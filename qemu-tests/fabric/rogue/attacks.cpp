@@ -101,6 +101,10 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
   expect_refusal(node, report, PCILEND_MSG_INTX, &intx, named("intx"));
   const pcilend_msg_reach reach{id, lease, id + 1, lease, kReach, 0, 1, 0};
   expect_refusal(node, report, PCILEND_MSG_REACH, &reach, named("reach"));
+  for (const uint32_t other : {4u, 8u, 65535u}) {
+    const pcilend_msg_expose expose{id, lease, other, 1};
+    expect_refusal(node, report, PCILEND_MSG_EXPOSE, &expose, named("expose"));
+  }
   const pcilend_msg_lease only{id, lease, 0};
   expect_refusal(node, report, PCILEND_MSG_RESET, &only, named("reset"));
   expect_refusal(node, report, PCILEND_MSG_RETURN, &only, named("return"));
@@ -250,6 +254,52 @@ Result<Report> foreign_notices(Node& node, milliseconds, uint32_t) {
   }
   rest(node, 100ms);
   return finish(node);
+}
+
+pcilend_msg_exposed exposed(uint32_t id, uint32_t borrower) {
+  pcilend_msg_exposed message{};
+  message.id = id;
+  message.lease = 1;
+  message.borrower = borrower;
+  message.on = 1;
+  message.bar[0] = {0, kPage, 1, 0};
+  message.bar[2] = {kWindow0, kPage, PCILEND_WIRE_WINDOWS - 1, 0};
+  return message;
+}
+
+// As another lender: it exposes functions of others, and more of its own than there are; and lets a
+// function that it holds reach these.
+Result<Report> foreign_exposures(Node& node, milliseconds, uint32_t) {
+  PCILEND_TRY(need_up(node));
+  const auto peer = static_cast<u16>(node.peer_node());
+  const u16 self = node.number();
+  const auto mine = held(node);
+  Report report;
+  for (const uint32_t id : {pcilend_id(peer, 1), pcilend_id(4, 1), pcilend_id(8, 1),
+                            pcilend_id(0xffff, 0xffff), 0u, 0xffffffffu}) {
+    const auto message = exposed(id, 8);
+    expect_refusal(node, report, PCILEND_MSG_EXPOSED, &message, fmt::format("exposed {:x}", id));
+  }
+  for (const uint32_t borrower : {uint32_t{peer}, uint32_t{self}, 0u, 65536u}) {
+    const auto message = exposed(pcilend_id(self, 1), borrower);
+    expect_refusal(node, report, PCILEND_MSG_EXPOSED, &message,
+                   fmt::format("exposed for {}", borrower));
+  }
+  for (u16 index = 1; index <= 200; index++) {
+    auto message = exposed(pcilend_id(self, index), 8);
+    const auto answer = node.ask(PCILEND_MSG_EXPOSED, &message, 30s);
+    report.numbers["told"] += answer && answer->status == PCILEND_STATUS_OK ? 1 : 0;
+  }
+  for (uint32_t bar = 0; mine && bar < 6; bar++) {
+    const pcilend_msg_reach reach{mine->id, mine->lease, pcilend_id(self, 1), 1, kReach, bar, 1, 0};
+    expect_refusal(node, report, PCILEND_MSG_REACH, &reach, fmt::format("reach BAR {}", bar));
+  }
+  for (u16 index = 1; index <= 200; index++) {
+    auto message = exposed(pcilend_id(self, index), 8);
+    message.on = 0;
+    node.ask(PCILEND_MSG_EXPOSED, &message, 30s);
+  }
+  return finish(node, report);
 }
 
 // Two functions with one UUID, and one with the UUID of a function of the victim.
@@ -444,7 +494,7 @@ Result<Report> flood_garbage(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
   report.numbers["messages"] = repeat(node, time, [&](uint64_t i) {
-    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % (PCILEND_MSG_REACH + 1)),
+    Slot slot = node.make(static_cast<uint16_t>(1 + dice()() % (PCILEND_MSG_EXPOSED + 1)),
                           (i & 1) != 0, 0, static_cast<uint32_t>(i & 2), nullptr);
     // Every other one has a head that is believed.
     fill(std::span(slot).subspan((i & 4) != 0 ? 0 : sizeof(pcilend_msg_header)));
@@ -491,6 +541,27 @@ Result<Report> flood_intx(Node& node, milliseconds time, uint32_t) {
       default:
         node.request(PCILEND_MSG_INTX, &own);
     }
+  });
+  return finish(node, report);
+}
+
+// What it holds is exposed to node `value` and to some that are not there, and no longer; and as
+// another lender, the same with its own.
+Result<Report> flood_expose(Node& node, milliseconds time, uint32_t value) {
+  PCILEND_TRY(need_up(node));
+  const auto mine = held(node);
+  if (!mine) return tl::unexpected(mine.error());
+  Report report;
+  report.numbers["requests"] = repeat(node, time, [&](uint64_t i) {
+    const auto on = static_cast<uint32_t>(i / 8 & 1);
+    const uint32_t towards = i % 8 != 0 ? value != 0 ? value : 8 : static_cast<uint32_t>(i % 999);
+    const pcilend_msg_expose expose{mine->id, mine->lease, towards, on};
+    auto told = exposed(pcilend_id(node.number(), static_cast<u16>(1 + i % 100)), 8);
+    told.on = on;
+    if (i % 4 == 0)
+      node.request(PCILEND_MSG_EXPOSED, &told);
+    else
+      node.request(PCILEND_MSG_EXPOSE, &expose);
   });
   return finish(node, report);
 }
@@ -658,6 +729,8 @@ constexpr Attack kAttacks[] = {
     {"foreign-lease", "every request, with the leases of others", foreign_lease},
     {"replay", "old messages, other boot ids, answers to nothing", replay},
     {"foreign-notices", "notices about functions of others", foreign_notices},
+    {"foreign-exposures", "as another lender: BARs of others, and more than there are",
+     foreign_exposures},
     {"twins", "functions with UUIDs of others", twins},
     {"reborn", "ids that become other functions all the time", reborn},
     {"bad-ranges", "overlapping, huge, unaligned, wrapping ranges; states that there are not",
@@ -669,6 +742,7 @@ constexpr Attack kAttacks[] = {
     {"flood-garbage", "random messages, room or not", flood_garbage},
     {"flood-notices", "more functions than a lender has", flood_notices},
     {"flood-intx", "legacy interrupts: of what it borrows, and of what it does not", flood_intx},
+    {"flood-expose", "what it borrows is exposed to node VALUE and no longer", flood_expose},
     {"flip-connected", "connected, not connected, connected", flip_connected},
     {"storm", "doorbells", storm},
     {"jump-head", "random heads", jump_head},
