@@ -540,16 +540,21 @@ static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_m
 	remote_put(r);
 }
 
-/* What was told of legacy interrupts over @link may be lost. */
-static void doubt_intx(struct pcilend_link *link)
+/* What was told over @link of legacy interrupts, and of what a function reaches, may be lost. */
+static void doubt(struct pcilend_link *link)
 {
 	struct remote *r;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
+		bool over;
+
 		mutex_lock(&r->lock);
-		if (r->link == link && r->intx)
+		over = r->link == link;
+		if (over && r->intx)
 			pcilend_virtual_intx_doubt(r->intx);
 		mutex_unlock(&r->lock);
+		if (over)
+			remote_reach_doubt(r);
 	}
 }
 
@@ -691,13 +696,13 @@ void pcilend_borrower_notices_lost(struct pcilend_link *link)
 		if (READ_ONCE(r->link) == link)
 			remote_was_reset(r, 0);
 	}
-	doubt_intx(link);
+	doubt(link);
 	pcilend_borrower_resync(link);
 }
 
 void pcilend_borrower_link_up(struct pcilend_link *link)
 {
-	doubt_intx(link);
+	doubt(link);
 	pcilend_borrower_resync(link);
 }
 

@@ -136,6 +136,7 @@ void remote_put_paths(struct remote *r);
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
+void remote_reach_doubt(struct remote *r);
 
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);

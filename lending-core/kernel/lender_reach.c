@@ -290,7 +290,7 @@ static int learn(struct pcilend_link *link, const struct pcilend_msg_exposed *ms
  * pcilend_reach_exposed - another lender tells where BARs of one of its functions are, or that they
  * are not any more
  *
- * When it returns nothing that was told of the function before is mapped any more. Return: 0;
+ * When it returns nothing else that was told of it over this link is mapped any more. Return: 0;
  * -ENOSPC if it tells too much; -ENOMEM.
  */
 int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_exposed *msg)
@@ -300,7 +300,8 @@ int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_ex
 
 	mutex_lock(&reaches_lock);
 	exposed = find_exposed(le32_to_cpu(msg->id));
-	if (exposed && !(msg->on && is_same(exposed, link, msg))) {
+	/* What was told over another link, and ends there, may have been told anew over this one. */
+	if (exposed && (msg->on ? !is_same(exposed, link, msg) : exposed->link == link)) {
 		forget(exposed);
 		exposed = NULL;
 	}

@@ -171,24 +171,42 @@ void remote_reach_end(struct remote *r)
 	}
 }
 
+/* @target 0: all in other hosts. Return: was any of them not closed? */
+static bool close_reaches(u32 from, u32 target)
+{
+	const struct pcilend_reach *reach = NULL;
+	bool any = false;
+
+	guard(spinlock_irqsave)(&reach_lock);
+	while ((reach = pcilend_reach_next(&table, from, target, reach))) {
+		if (!reach->phys || (!target && !is_elsewhere(from, reach->to)))
+			continue;
+		pcilend_reach_close(&table, from, reach->to);
+		any = true;
+	}
+	return any;
+}
+
 /*
  * The lender has ended it: the link to the target's lender was lost, or that one has withdrawn its
  * BARs. Process context.
  */
 void remote_unreached(struct remote *r, u32 lease, u32 target)
 {
-	bool known;
-
-	if (remote_held_lease(r) != lease)
-		return;
-	scoped_guard(spinlock_irqsave, &reach_lock) {
-		known = pcilend_reach_next(&table, r->pub.id, target, NULL);
-		pcilend_reach_close(&table, r->pub.id, target);
-	}
-	if (!known)
+	if (remote_held_lease(r) != lease || !close_reaches(r->pub.id, target))
 		return;
 	pr_notice_ratelimited("%x no longer reaches the BARs of %x: the link between their lenders was lost, or the target taken back: see 'pcilend list', and repeat 'pcilend p2p'\n",
 			      r->pub.id, target);
+	remote_event(r, PCILEND_EVENT_FUNCTION);
+}
+
+/* Its lender may have told that, and was not heard. Process context. */
+void remote_reach_doubt(struct remote *r)
+{
+	if (!close_reaches(r->pub.id, 0))
+		return;
+	pr_notice_ratelimited("%x may no longer reach what it did in other hosts, as its lender was not heard: repeat 'pcilend p2p'\n",
+			      r->pub.id);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 

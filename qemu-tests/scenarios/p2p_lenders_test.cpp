@@ -167,15 +167,33 @@ TEST_F(P2pLenders, ALostLinkBetweenTheLendersStopsTheSource) {
 }
 
 /*
+ *   host1: edu ══════════════════════ CMB, host2
+ *     ✂
+ *   host3
+ *
+ * Whatever host1 would have told host3 is lost: it is asked for again.
+ */
+TEST_F(P2pLenders, ALostLinkToTheSourcesLenderEndsIt) {
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(lab_->fabric().link_down(1, 3));
+  ASSERT_OK(lab_->fabric().link_up(1, 3));
+  ASSERT_OK(lab::eventually("nothing is reached", lab::kPatience,
+                            [&] { return reached() == json::array(); }));
+  ASSERT_OK(borrower().until(p2p(), [](const lab::Output& output) { return output.code == 0; }));
+  EXPECT_EQ(reached(), json::array({target_}));
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+}
+
+/*
  *   host1: power off          host2 exposes nothing to its next boot
  */
 TEST_F(P2pLenders, TheSourcesHostDies) {
   ASSERT_OK(borrower().run(p2p()));
   EXPECT_GT(exposed(), 0u);
   ASSERT_OK(lender().power_off());
-  ASSERT_OK(lab::eventually("edu is gone from host3", lab::kPatience, [&] {
-    return function(borrower(), edu_).at("virtual").is_null();
-  }));
+  ASSERT_OK(lab::eventually("edu is gone from host3", lab::kPatience,
+                            [&] { return function(borrower(), edu_).at("virtual").is_null(); }));
   EXPECT_EQ(reached(), json::array());
   ASSERT_OK(lender().power_on());
   await_link("up");
