@@ -160,6 +160,7 @@ Phase phase_of(std::string_view operation, std::string_view sub_operation) {
   if (operation == "prepare" && sub_operation == "begin") return Phase::Prepare;
   if ((operation == "stopped" || operation == "release") && sub_operation == "end")
     return Phase::Release;
+  if (operation == "reconnect" && sub_operation == "begin") return Phase::Reconnect;
   return Phase::Other;
 }
 
@@ -202,6 +203,32 @@ Result<> release_domain(HookContext& context, const Domain& domain) {
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
   return undo_all(context, **client, **record);
+}
+
+Result<> reconcile_domain(HookContext& context, const Domain& domain) {
+  const auto former = load_record(context.environment, domain.uuid);
+  const bool known = former && *former;
+  if (former && !known && domain.functions.empty()) return {};
+  context.steps.begin("asking pcilend.ko", kSeeKernelLog);
+  const auto client = context.open_client();
+  if (!client) return tl::unexpected(client.error());
+  const auto functions = (*client)->functions();
+  if (!functions) return tl::unexpected(functions.error());
+
+  Record record{domain.name, domain.uuid, {}};
+  if (known) record.functions = (*former)->functions;
+  const std::string owner = to_string(domain.uuid);
+  for (const Function& f : *functions) {
+    const auto names = [&](const auto& list, auto uuid_of) {
+      return std::any_of(list.begin(), list.end(),
+                         [&](const auto& entry) { return uuid_of(entry) == f.uuid; });
+    };
+    if (f.owner != owner || !names(domain.functions, [](const Uuid& uuid) { return uuid; }) ||
+        names(record.functions, [](const FunctionRecord& entry) { return entry.uuid; }))
+      continue;
+    record.functions.push_back({f.id, f.uuid, mdev_exists(context.environment, f.uuid)});
+  }
+  return save_record(context.environment, record);
 }
 
 }  // namespace pcilend

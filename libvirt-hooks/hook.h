@@ -16,9 +16,10 @@
 namespace pcilend {
 
 enum class Phase {
-  Prepare,  // before libvirt looks at the domain's devices
-  Release,  // QEMU is gone
-  Other,    // nothing to do, whatever the domain is
+  Prepare,    // before libvirt looks at the domain's devices
+  Release,    // QEMU is gone
+  Reconnect,  // libvirtd is back, and the domain has run on: libvirt kills it if the hook fails
+  Other,      // nothing to do, whatever the domain is
 };
 
 // From the arguments libvirt gives after the domain's name.
@@ -41,5 +42,9 @@ Result<> prepare_domain(HookContext& context, const Domain& domain);
 // Removes the mediated devices and returns the functions that prepare_domain() recorded for this
 // domain, and no others. What can't be undone stays in the record for the next call.
 Result<> release_domain(HookContext& context, const Domain& domain);
+
+// The record of a domain that runs has all functions that it holds, so that release_domain() gives
+// them back: also if the record was lost meanwhile, or is damaged.
+Result<> reconcile_domain(HookContext& context, const Domain& domain);
 
 }  // namespace pcilend

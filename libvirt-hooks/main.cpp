@@ -45,8 +45,14 @@ Result<> run(Phase phase) {
     HookContext context{environment, names, [] { return open_client(); },
                         [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
                         steps};
-    return phase == Phase::Prepare ? prepare_domain(context, *domain)
-                                   : release_domain(context, *domain);
+    switch (phase) {
+      case Phase::Prepare:
+        return prepare_domain(context, *domain);
+      case Phase::Reconnect:
+        return reconcile_domain(context, *domain);
+      default:
+        return release_domain(context, *domain);
+    }
   });
 }
 
@@ -63,5 +69,5 @@ int main(int argc, char** argv) {
   const auto done = pcilend::run(phase);
   if (done) return 0;
   std::fprintf(stderr, "pcilend: domain '%s': %s\n", argv[1], done.error().message.c_str());
-  return static_cast<int>(done.error().kind);
+  return phase == pcilend::Phase::Reconnect ? 0 : static_cast<int>(done.error().kind);
 }

@@ -98,6 +98,11 @@ class HookTest : public testing::Test {
     return release_domain(c, d);
   }
 
+  Result<> reconcile(const Domain& d) {
+    auto c = context();
+    return reconcile_domain(c, d);
+  }
+
   fs::path root_;
   Environment environment_;
   PciNames names_{std::string(PCILEND_SOURCE_DIR) + "/tools/client/testdata/pci.ids"};
@@ -110,9 +115,9 @@ TEST(Phases, FollowLibvirtsTable) {
   EXPECT_EQ(phase_of("prepare", "begin"), Phase::Prepare);
   EXPECT_EQ(phase_of("stopped", "end"), Phase::Release);
   EXPECT_EQ(phase_of("release", "end"), Phase::Release);
+  EXPECT_EQ(phase_of("reconnect", "begin"), Phase::Reconnect);
   for (const auto& [operation, sub] : {std::pair{"start", "begin"},
                                        {"started", "begin"},
-                                       {"reconnect", "begin"},
                                        {"attach", "begin"},
                                        {"migrate", "begin"},
                                        {"restore", "begin"},
@@ -338,6 +343,46 @@ TEST_F(HookTest, APrepareAfterACrashStartsClean) {
   EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("return 40002 {}", kDomain),
                                        fmt::format("return 40001 {}", kDomain),
                                        fmt::format("borrow 40002 mdev {}", kDomain)));
+}
+
+TEST_F(HookTest, ALostOrDamagedRecordIsMadeAnewWhenLibvirtdIsBack) {
+  const Domain d = domain(kDomain, {kFirst, kSecond});
+  for (const char* left : {"", "{\"version\":1"}) {
+    ASSERT_TRUE(prepare(d));
+    add_mdev(kFirst);
+    kernel_.functions[1].owner = "somebody else";
+    fs::remove(record_path(kDomain));
+    if (*left != 0) {
+      ASSERT_TRUE(
+          environment_.replace_file(fmt::format("/run/pcilend/domains/{}.json", kDomain), left));
+    }
+    ASSERT_TRUE(reconcile(d));
+    const auto record = load_record(environment_, parse_uuid(kDomain).value());
+    ASSERT_TRUE(record && *record);
+    ASSERT_EQ((*record)->functions.size(), 1u) << "what is another's stays so";
+    EXPECT_EQ(to_string((*record)->functions[0].uuid), kFirst);
+    EXPECT_TRUE((*record)->functions[0].created);
+    ASSERT_TRUE(release(d));
+    EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+    kernel_.functions[1].owner.clear();
+    kernel_.functions[1].state = PCILEND_FUNCTION_AVAILABLE;
+    fs::remove_all(root_ / "sys/bus/mdev/devices" / kFirst);
+  }
+}
+
+TEST_F(HookTest, AReconnectChangesNoRecordThatIsWhole) {
+  const Domain d = domain(kDomain, {kFirst});
+  add_mdev(kFirst);
+  ASSERT_TRUE(prepare(d));
+  kernel_.log.clear();
+  ASSERT_TRUE(reconcile(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  ASSERT_EQ((*record)->functions.size(), 1u);
+  EXPECT_FALSE((*record)->functions[0].created) << "not made by the hook, so not its to remove";
+  EXPECT_TRUE(reconcile(domain(kOtherDomain, {})));
+  EXPECT_FALSE(fs::exists(record_path(kOtherDomain)));
 }
 
 TEST_F(HookTest, ADamagedRecordIsReported) {
