@@ -43,6 +43,10 @@ std::string domain_xml(const GuestSpec& spec) {
         "    </channel>\n",
         guest_agent_socket(spec.name), suffix, suffix);
   }
+  // Each device of the XML gets a root port of its own; these are beyond.
+  for (int slot = 0; slot < spec.free_slots; ++slot)
+    devices +=
+        fmt::format("    <controller type='pci' index='{}' model='pcie-root-port'/>\n", 20 + slot);
   for (const std::string& uuid : spec.uuids)
     devices += fmt::format(
         "    <hostdev mode='subsystem' type='mdev' model='vfio-pci'>\n"

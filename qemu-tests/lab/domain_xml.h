@@ -21,6 +21,7 @@ struct GuestSpec {
   std::string machine = "q35";       // or "pc"
   std::vector<std::string> uuids;    // of the functions it gets
   std::string kernel_arguments;      // more words for its kernel's command line
+  int free_slots = 0;                // PCIe slots that devices can be plugged into; q35
 
   [[nodiscard]] Result<> check() const;
 };
