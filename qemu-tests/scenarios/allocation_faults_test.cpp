@@ -53,6 +53,24 @@ void fail_each(const lab::Host& host, const AllocationFaults& faults, const std:
   FAIL() << program << " makes more than " << kMost << " allocations";
 }
 
+// While it lives the host has no nvme driver: its probe and removal are not ours, and on 6.12 wait
+// for themselves for ever when they fail at the wrong place (nvme_init_subsystem()).
+class WithoutDriver {
+ public:
+  explicit WithoutDriver(const lab::Host& host) : host_(host) {
+    EXPECT_OK(
+        host_.run("mkdir -p /etc/modprobe.d && "
+                  "echo 'install nvme /bin/true' >/etc/modprobe.d/faults.conf && "
+                  "modprobe -r nvme"));
+  }
+  WithoutDriver(const WithoutDriver&) = delete;
+  WithoutDriver& operator=(const WithoutDriver&) = delete;
+  ~WithoutDriver() { EXPECT_OK(host_.run("rm /etc/modprobe.d/faults.conf && modprobe nvme")); }
+
+ private:
+  const lab::Host& host_;
+};
+
 // A guest starts with the function and reads from it: what failed before left nothing behind.
 void use_in_guest(MainJob& job) {
   ASSERT_OK(job.see_available());
@@ -91,6 +109,7 @@ TEST_F(TwoHosts, DebugKernelAvailableSurvivesWithoutMemory) {
   ASSERT_OK(lender().run("pcilend connect " + std::to_string(borrower().node())));
   ASSERT_OK(lender().run("pcilend add " + address));
   {
+    const WithoutDriver none(lender());
     const auto faults = AllocationFaults::in(lender(), "pcilend");
     ASSERT_OK(faults);
     fail_each(lender(), *faults, "pcilend available " + address, "pcilend unavailable " + address);
@@ -110,6 +129,7 @@ TEST_F(TwoHosts, DebugKernelBorrowSurvivesWithoutMemory) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   {
+    const WithoutDriver none(borrower());
     const auto faults = AllocationFaults::in(borrower(), "pcilend");
     ASSERT_OK(faults);
     fail_each(borrower(), *faults, "pcilend borrow " + job().id(), "pcilend return " + job().id());
