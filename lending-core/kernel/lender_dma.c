@@ -244,13 +244,12 @@ void pcilend_dma_resume(struct pcilend_link *link)
 			continue;
 		}
 		pcilend_intx_tell_again(fn);
-		if (READ_ONCE(fn->stale)) {
+		if (READ_ONCE(fn->stale))
 			queue_recover(fn);
-		} else if (READ_ONCE(fn->untold)) {
+		else if (READ_ONCE(fn->untold))
 			tell_reset(fn);
-		} else if (fn->bus_master) {
+		else if (fn->bus_master)
 			pcilend_device_bus_master(fn, true);
-		}
 		mutex_unlock(&fn->lock);
 	}
 }

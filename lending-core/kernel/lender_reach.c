@@ -300,7 +300,7 @@ int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_ex
 
 	mutex_lock(&reaches_lock);
 	exposed = find_exposed(le32_to_cpu(msg->id));
-	/* What was told over another link, and ends there, may have been told anew over this one. */
+	/* What ends over one link may have been told anew over another. */
 	if (exposed && (msg->on ? !is_same(exposed, link, msg) : exposed->link == link)) {
 		forget(exposed);
 		exposed = NULL;

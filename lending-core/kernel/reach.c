@@ -99,7 +99,7 @@ void remote_reach_report(struct remote *r, struct pcilend_report *report)
 	}
 }
 
-/* Asks the target's lender to expose its BARs to a node, or no longer; for the latter nobody waits. */
+/* Asks the target's lender to expose its BARs to a node; or no longer, for which nobody waits. */
 static int expose(struct remote *to, u32 node, __le32 lease, bool on)
 {
 	const struct pcilend_msg_expose msg = {
@@ -458,8 +458,8 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
  * @from: the function that does the DMA
  * @to_id: the one whose BARs it reaches
  *
- * May sleep for PCILEND_REQUEST_MS for each BAR, and once more. Return: 0; -EALREADY if it is so already; a
- * refusal, with nothing set up, or what was to end no longer looked up here.
+ * May sleep for PCILEND_REQUEST_MS for each BAR, and once more. Return: 0; -EALREADY if it is so
+ * already; a refusal, with nothing set up, or what was to end no longer looked up here.
  */
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack)
 {
