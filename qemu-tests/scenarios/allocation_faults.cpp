@@ -15,15 +15,16 @@ std::string set_both(const std::string& file, const std::string& value) {
 
 }  // namespace
 
-Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::string& module) {
+Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::string& module,
+                                              const std::string& first, const std::string& last) {
   std::string script = fmt::format(
       "set -- $(awk '$2 ~ /^[tT]$/ && $4 == \"[{}]\" {{ print $1 }}' /proc/kallsyms | sort | "
       "sed -n '1p;$p')\n"
       "set -- $* $(awk '$2 ~ /^[tT]$/ {{ print $1, $3 }}' /proc/kallsyms | sort | "
-      "awk 'found {{ print $1; exit }} $2 == \"acpi_ns_evaluate\" {{ print $1; found = 1 }}')\n"
+      "awk 'found {{ print $1; exit }} $2 == \"{}\" {{ print $1 }} $2 == \"{}\" {{ found = 1 }}')\n"
       "[ $# = 4 ] || exit 1\n"
       "echo 0 >/sys/kernel/debug/fail_page_alloc/min-order\n",
-      module);
+      module, first, last);
   script += set_both("probability", "0") + set_both("verbose", "1");
   // With what may sleep; and to the end of the last function's page.
   script += set_both("ignore-gfp-wait", "N") + set_both("require-start", "0x$1") +
@@ -33,7 +34,8 @@ Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::
       "for f in /sys/kernel/slab/*/failslab; do echo 1 >$f || exit 1; done\n"
       "echo 0 >/sys/kernel/slab/kmemleak_object/failslab || exit 1\n"
       "echo Y >/sys/kernel/debug/failslab/cache-filter || exit 1\n";
-  // Not in ACPI's interpreter, which uses freed memory after it has run out of it (6.12.107, _PRT).
+  // Not in ACPI's routing of interrupts, which uses freed memory after it has run out of it
+  // (6.12.107, _PRT); or what else the caller names.
   script += set_both("reject-start", "0x$3") + set_both("reject-end", "0x$4");
   PCILEND_TRY(host.run(script));
   return AllocationFaults(host, 0);

@@ -10,9 +10,12 @@ namespace pcilend::scenarios {
 
 class AllocationFaults {
  public:
-  // From now on only allocations with `module` on the stack count. The host must outlive this, and
-  // be up when it goes.
-  static Result<AllocationFaults> in(const lab::Host& host, const std::string& module);
+  // From now on only allocations with `module` on the stack count, and those below the kernel's
+  // functions from `first` to `last` don't, which are next to each other in its text. The host must
+  // outlive this, and be up when it goes.
+  static Result<AllocationFaults> in(const lab::Host& host, const std::string& module,
+                                     const std::string& first = "acpi_pci_irq_enable",
+                                     const std::string& last = "acpi_pci_irq_enable");
   AllocationFaults(AllocationFaults&& other) noexcept;
   AllocationFaults& operator=(AllocationFaults&&) = delete;
   ~AllocationFaults();
