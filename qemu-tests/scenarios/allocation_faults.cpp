@@ -32,7 +32,7 @@ Result<AllocationFaults> AllocationFaults::in(const lab::Host& host, const std::
   // Of each slab cache but kmemleak's, which has every other allocation and makes do without.
   script +=
       "for f in /sys/kernel/slab/*/failslab; do echo 1 >$f || exit 1; done\n"
-      "echo 0 >/sys/kernel/slab/kmemleak_object/failslab || exit 1\n"
+      "for f in /sys/kernel/slab/kmemleak_*/failslab; do echo 0 >$f || exit 1; done\n"
       "echo Y >/sys/kernel/debug/failslab/cache-filter || exit 1\n";
   // Not in ACPI's routing of interrupts, which uses freed memory after it has run out of it
   // (6.12.107, _PRT); or what else the caller names.

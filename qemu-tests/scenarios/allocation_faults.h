@@ -15,7 +15,7 @@ class AllocationFaults {
   // outlive this, and be up when it goes.
   static Result<AllocationFaults> in(const lab::Host& host, const std::string& module,
                                      const std::string& first = "acpi_pci_irq_enable",
-                                     const std::string& last = "acpi_pci_irq_enable");
+                                     const std::string& last = "acpi_pci_irq_disable");
   AllocationFaults(AllocationFaults&& other) noexcept;
   AllocationFaults& operator=(AllocationFaults&&) = delete;
   ~AllocationFaults();
