@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // More allocations than any command makes.
-constexpr int kMost = 1000;
+constexpr int kMost = 400;
 
 // What a host knows of functions: "40001 available", a line each.
 Result<std::string> states(const lab::Host& host) {
