@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A borrowed function in the hands of libvirt: libvirtd comes and goes, functions are plugged in, and
-// virsh manages their mediated devices.
+// A borrowed function in the hands of libvirt: libvirtd comes and goes, functions are plugged in,
+// and virsh manages their mediated devices.
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
