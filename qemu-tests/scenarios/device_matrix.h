@@ -15,6 +15,7 @@ enum class Workload {
   Disk,       // data written, and read again
   Network,    // data sent to a server on the lender, which sends it back
   Registers,  // of `edu`: written and read by the CPU
+  Watchdog,   // started, fed and stopped
   Binding,    // its driver finds what it expects
 };
 
@@ -27,6 +28,7 @@ struct MatrixFunction {
   std::string refusal;               // part of what `pcilend available` says; empty: it is lent
   bool port = true;                  // false: on bus 0
   std::vector<std::string> log;      // patterns of what the borrower's kernel may say
+  bool sleeps = false;               // its driver lets it sleep (D3hot) when it is not in use
 };
 
 // For GoogleTest.

@@ -124,6 +124,8 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
         return use_network(host, address);
       case Workload::Registers:
         return use_registers(host, address);
+      case Workload::Watchdog:
+        return use_watchdogs(host);
       case Workload::Binding:
         return std::string();
     }
@@ -189,12 +191,37 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
         address));
   }
 
+  // Each watchdog of the host, as the driver doesn't say which is whose, is started, fed, and
+  // stopped. One that still ran would reset the lender: it is in that machine.
+  static Result<std::string> use_watchdogs(const lab::Host& host) {
+    return host.run(
+        "for dog in /sys/class/watchdog/watchdog*; do exec 3>/dev/$(basename $dog) && echo >&3 && "
+        "cat $dog/identity $dog/state $dog/timeout && printf V >&3 && exec 3>&- && "
+        "cat $dog/state || exit 1; done | sort -u");
+  }
+
+  // Its interface is down: its driver puts it to sleep, and wakes it when it is used again.
+  static Result<> sleep_and_wake(const lab::Host& host, const std::string& address) {
+    const std::string device = "/sys/bus/pci/devices/" + address;
+    PCILEND_TRY(host.run(fmt::format("echo auto >{}/power/control", device)));
+    PCILEND_TRY(host.until(fmt::format("grep -x D3hot {}/power_state", device), succeeds));
+    // In its configuration space too: PCI_PM_CTRL_STATE_MASK.
+    PCILEND_TRY(host.run(fmt::format("[ $((0x$(setpci -s {} CAP_PM+4.w) & 3)) = 3 ]", address)));
+    PCILEND_TRY(
+        host.run(fmt::format("echo on >{0}/power/control && grep -x D0 {0}/power_state", device)));
+    return {};
+  }
+
   void expect_lent() {
     ASSERT_OK(lend());
     const auto borrowed = borrow();
     ASSERT_OK(borrowed);
     const auto there = use(borrower(), *borrowed, true);
     ASSERT_OK(there);
+    if (GetParam().sleeps) {
+      ASSERT_OK(sleep_and_wake(borrower(), *borrowed));
+      ASSERT_OK(use(borrower(), *borrowed, true));
+    }
     ASSERT_OK(borrower().run("pcilend return " + id_));
     EXPECT_OK(borrower().run("! ls /sys/bus/pci/devices/" + *borrowed));
     ASSERT_OK(lender().run("pcilend unavailable " + address_));
@@ -216,9 +243,13 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
       case Workload::Disk:
         return "data written and read, read again on the lender";
       case Workload::Network:
-        return "data sent to the lender and back";
+        return fmt::format(
+            "data sent to the lender and back{}",
+            GetParam().sleeps ? ", before and after its driver put it to sleep (D3hot)" : "");
       case Workload::Registers:
         return "registers written and read";
+      case Workload::Watchdog:
+        return "started, fed and stopped";
       case Workload::Binding:
         return "its driver binds";
     }
