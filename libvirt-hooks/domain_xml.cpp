@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "domain_xml.h"
 
+#include <fmt/ranges.h>
 #include <libxml/parser.h>
 #include <libxml/tree.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 
@@ -53,18 +55,147 @@ xmlNode* element(xmlNode* from, std::string_view name) {
   return from;
 }
 
-// The UUID of a <hostdev> if that is a mediated device that names a function.
-std::optional<Uuid> function_of(xmlNode* hostdev) {
+// The UUID of a <hostdev> if that is a mediated device.
+std::optional<Uuid> mdev_of(xmlNode* hostdev) {
   if (attribute(hostdev, "type") != "mdev") return {};
   xmlNode* const source = element(hostdev->children, "source");
   xmlNode* const address = source ? element(source->children, "address") : nullptr;
   if (!address) return {};
   const auto uuid = parse_uuid(attribute(address, "uuid"));
-  if (!uuid || !uuid->names_function()) return {};
+  if (!uuid) return {};
   return *uuid;
 }
 
+// Elements below ours are ours with and without the namespace: `virsh metadata --set` gives it to
+// the outermost one only.
+bool is_foreign(const xmlNode* node) {
+  return node->ns && kOptionsNamespace != reinterpret_cast<const char*>(node->ns->href);
+}
+
+template <class Number>
+bool parse_number(const std::string& text, int base, Number most, Number* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number, base);
+  return error == std::errc() && end == text.data() + text.size() && *number <= most;
+}
+
+Result<std::optional<uint16_t>> pci_id(const std::string& name, const std::string& value) {
+  uint16_t id = 0;
+  if (value.size() != 4 || !parse_number<uint16_t>(value, 16, 0xffff, &id))
+    return fail(ErrorClass::Usage, "{}='{}': four hexadecimal digits are expected", name, value);
+  return std::optional(id);
+}
+
+// Calls `take` with the name and the value of each attribute.
+template <class Take>
+Result<> each_attribute(xmlNode* node, const Take& take) {
+  for (const xmlAttr* at = node->properties; at; at = at->next) {
+    const std::string name = reinterpret_cast<const char*>(at->name);
+    PCILEND_TRY(take(name, attribute(node, name.c_str())));
+  }
+  return {};
+}
+
+Result<Choice> choice_of(xmlNode* node) {
+  Choice choice;
+  bool named = false;
+  PCILEND_TRY(
+      each_attribute(node, [&](const std::string& name, const std::string& value) -> Result<> {
+        if (name == "uuid") {
+          const auto uuid = parse_uuid(value);
+          if (!uuid) return tl::unexpected(uuid.error());
+          choice.mdev = *uuid;
+          named = true;
+        } else if (name == "class") {
+          uint32_t code = 0;
+          if (value.size() % 2 != 0 || value.size() > 6 ||
+              !parse_number<uint32_t>(value, 16, 0xffffff, &code))
+            return fail(ErrorClass::Usage,
+                        "class='{}': two, four or six hexadecimal digits are expected", value);
+          choice.class_code = fmt::format("{:0{}x}", code, value.size());
+        } else if (name == "vendor" || name == "device") {
+          const auto id = pci_id(name, value);
+          if (!id) return tl::unexpected(id.error());
+          (name == "vendor" ? choice.vendor : choice.device) = *id;
+        } else if (name == "label") {
+          choice.label = value;
+        } else {
+          return fail(ErrorClass::Usage,
+                      "<choose> has no attribute '{}', but uuid, class, vendor, "
+                      "device and label",
+                      name);
+        }
+        return {};
+      }));
+  if (!named) return fail(ErrorClass::Usage, "a <choose> without the uuid of its <hostdev>");
+  if (choice.text().empty())
+    return fail(ErrorClass::Usage, "<choose uuid='{}'>: say class, vendor, device or label",
+                to_string(choice.mdev));
+  return choice;
+}
+
+Result<DomainOptions> options_of(xmlNode* functions, const std::vector<Uuid>& mdevs) {
+  if (!is_element(functions, "functions"))
+    return fail(ErrorClass::Usage, "there is no element <{}>, but <functions>",
+                reinterpret_cast<const char*>(functions->name));
+  DomainOptions options;
+  PCILEND_TRY(
+      each_attribute(functions, [&](const std::string& name, const std::string& value) -> Result<> {
+        if (name != "wait")
+          return fail(ErrorClass::Usage, "<functions> has no attribute '{}', but wait", name);
+        unsigned seconds = 0;
+        if (!parse_number<unsigned>(value, 10, 3600, &seconds))
+          return fail(ErrorClass::Usage, "wait='{}': seconds are expected, 3600 at most", value);
+        options.wait = std::chrono::seconds(seconds);
+        return {};
+      }));
+  for (xmlNode* node = functions->children; node; node = node->next) {
+    if (node->type != XML_ELEMENT_NODE) continue;
+    if (is_foreign(node) || !is_element(node, "choose"))
+      return fail(ErrorClass::Usage, "<functions> has no element <{}>, but <choose>",
+                  reinterpret_cast<const char*>(node->name));
+    auto choice = choice_of(node);
+    if (!choice) return tl::unexpected(std::move(choice).error());
+    const auto same = [&choice](const Choice& other) { return other.mdev == choice->mdev; };
+    if (std::any_of(options.choices.begin(), options.choices.end(), same))
+      return fail(ErrorClass::Usage, "there are two <choose uuid='{}'>", to_string(choice->mdev));
+    if (std::find(mdevs.begin(), mdevs.end(), choice->mdev) == mdevs.end())
+      return fail(ErrorClass::Usage,
+                  "<choose uuid='{}'>: the domain has no <hostdev type='mdev'> of that UUID",
+                  to_string(choice->mdev));
+    options.choices.push_back(std::move(*choice));
+  }
+  return options;
+}
+
+// The first element of our namespace in <metadata>: libvirt allows for one.
+Result<DomainOptions> options_in(xmlNode* metadata, const std::vector<Uuid>& mdevs) {
+  for (xmlNode* node = metadata ? metadata->children : nullptr; node; node = node->next) {
+    if (node->type != XML_ELEMENT_NODE || !node->ns || is_foreign(node)) continue;
+    Result<DomainOptions> options = options_of(node, mdevs);
+    if (!options)
+      return tl::unexpected(std::move(options).error().in(
+          fmt::format("the domain's metadata ('virsh edit', {})", kOptionsNamespace)));
+    return options;
+  }
+  return DomainOptions();
+}
+
 }  // namespace
+
+bool Choice::matches(const Function& function) const {
+  return fmt::format("{:06x}", function.class_revision >> 8).starts_with(class_code) &&
+         (!vendor || *vendor == function.vendor) && (!device || *device == function.device) &&
+         (label.empty() || label == function.label);
+}
+
+std::string Choice::text() const {
+  std::vector<std::string> parts;
+  if (!class_code.empty()) parts.push_back("class " + class_code);
+  if (vendor) parts.push_back(fmt::format("vendor {:04x}", *vendor));
+  if (device) parts.push_back(fmt::format("device {:04x}", *device));
+  if (!label.empty()) parts.push_back("label " + label);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
 
 Result<Domain> parse_domain_xml(std::string_view xml) {
   if (xml.size() > kDomainXmlBytesMax)
@@ -90,11 +221,11 @@ Result<Domain> parse_domain_xml(std::string_view xml) {
   xmlNode* const devices = element(root->children, "devices");
   for (xmlNode* node = devices ? element(devices->children, "hostdev") : nullptr; node;
        node = element(node->next, "hostdev")) {
-    const auto function = function_of(node);
-    if (function && std::find(domain.functions.begin(), domain.functions.end(), *function) ==
-                        domain.functions.end())
-      domain.functions.push_back(*function);
+    const auto mdev = mdev_of(node);
+    if (mdev && std::find(domain.mdevs.begin(), domain.mdevs.end(), *mdev) == domain.mdevs.end())
+      domain.mdevs.push_back(*mdev);
   }
+  domain.options = options_in(element(root->children, "metadata"), domain.mdevs);
   return domain;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "hook.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "mdev.h"
@@ -17,7 +19,8 @@ constexpr std::string_view kSeeLink = "see 'pcilend link' and dmesg";
 
 // A function that was given up a moment ago is stopped and reset first; that takes its time.
 constexpr std::chrono::milliseconds kSettleLimit{10000};
-constexpr std::chrono::milliseconds kSettlePoll{100};
+constexpr std::chrono::milliseconds kPollLeast{100};
+constexpr std::chrono::milliseconds kPollMost{2000};
 
 std::string described(const HookContext& context, const Function& f) {
   return fmt::format("{} ({} {})", to_string(f.id), context.names.vendor(f.vendor),
@@ -26,18 +29,6 @@ std::string described(const HookContext& context, const Function& f) {
 
 bool in_transition(const Function& f) {
   return f.state == PCILEND_FUNCTION_FENCING || f.state == PCILEND_FUNCTION_RESETTING;
-}
-
-Result<Function> find(Client& client, const Uuid& uuid, uint32_t this_node) {
-  auto functions = client.functions();
-  if (!functions) return tl::unexpected(std::move(functions).error());
-  const auto found = std::find_if(functions->begin(), functions->end(),
-                                  [&](const Function& f) { return f.uuid == uuid; });
-  if (found != functions->end()) return *found;
-  return fail(ErrorClass::NotFound,
-              "no host offers function {} to this one: on its lender run 'pcilend connect {}' and "
-              "'pcilend add' with its address; 'pcilend link' shows the hosts in reach",
-              to_string(uuid), this_node);
 }
 
 // Who has it on this host: a domain by name if the hook gave it to one.
@@ -54,7 +45,7 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
                     const std::string& owner) {
   const std::string name = described(context, f);
   if (f.lender == this_node)
-    return fail(ErrorClass::State,
+    return fail(ErrorClass::Usage,
                 "{} is installed in this host at {}: pass it to the domain as a PCI hostdev", name,
                 f.bdf);
   switch (f.state) {
@@ -82,50 +73,115 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
   }
 }
 
-// The function, once it may be borrowed by `owner`.
-Result<Function> wait_until_free(HookContext& context, Client& client, const Uuid& uuid,
-                                 uint32_t this_node, const std::string& owner) {
-  context.steps.begin(fmt::format("looking up function {}", to_string(uuid)), kSeeKernelLog);
-  auto function = find(client, uuid, this_node);
-  for (auto waited = kSettleLimit.zero();
-       function && in_transition(*function) && waited < kSettleLimit; waited += kSettlePoll) {
-    context.sleep(kSettlePoll);
-    function = find(client, uuid, this_node);
+// A mediated device of the domain that is to be a borrowed function: that of its UUID, or any that
+// matches its choice.
+struct Wanted {
+  Uuid mdev;
+  const Choice* choice;  // of the domain, or null
+};
+
+std::vector<Wanted> wanted_by(const Domain& domain) {
+  std::vector<Wanted> wanted;
+  for (const Uuid& mdev : domain.mdevs) {
+    const Choice* choice = nullptr;
+    if (domain.options)
+      for (const Choice& candidate : domain.options->choices)
+        if (candidate.mdev == mdev) choice = &candidate;
+    if (choice || mdev.names_function()) wanted.push_back({mdev, choice});
   }
-  if (!function) return function;
-  PCILEND_TRY(check_free(context, *function, this_node, owner));
-  return function;
+  return wanted;
 }
 
-Result<> take(HookContext& context, Client& client, const Function& f, Record* record) {
+// All that a mediated device can become, whatever their state.
+std::vector<Function> candidates(const HookContext& context, const std::vector<Function>& functions,
+                                 const Wanted& wanted) {
+  std::vector<Function> found;
+  // One that somebody else has made is of one function.
+  const auto parent = function_of_mdev(context.environment, wanted.mdev);
+  for (const Function& f : functions) {
+    if (wanted.choice ? wanted.choice->matches(f) && (!parent || *parent == f.id)
+                      : f.uuid == wanted.mdev)
+      found.push_back(f);
+  }
+  return found;
+}
+
+// Functions in use over the least used adapter that leads to it.
+size_t load_on_the_way_to(const Function& f, const std::vector<Function>& functions) {
+  size_t least = f.paths.empty() ? 0 : functions.size();
+  for (const std::string& path : f.paths)
+    least = std::min<size_t>(
+        least, std::count_if(functions.begin(), functions.end(), [&](const Function& other) {
+          return other.borrower && other.adapter == path;
+        }));
+  return least;
+}
+
+// Those of the candidates that can be borrowed now, best first: every function is one link away, so
+// it is the least used link that counts.
+Result<std::vector<Function>> free_ones(const HookContext& context,
+                                        const std::vector<Function>& functions,
+                                        const Wanted& wanted, uint32_t this_node,
+                                        const std::string& owner) {
+  const auto all = candidates(context, functions, wanted);
+  std::vector<Function> free;
+  std::vector<std::string> reasons;
+  for (const Function& f : all) {
+    const auto is_free = check_free(context, f, this_node, owner);
+    if (!is_free && !wanted.choice) return tl::unexpected(is_free.error());
+    if (is_free)
+      free.push_back(f);
+    else
+      reasons.push_back(is_free.error().message);
+  }
+  if (!wanted.choice && free.empty())
+    return fail(
+        ErrorClass::NotFound,
+        "no host offers function {} to this one: on its lender run 'pcilend connect {}' and "
+        "'pcilend add' with its address; 'pcilend link' shows the hosts in reach",
+        to_string(wanted.mdev), this_node);
+  if (free.empty() && reasons.empty())
+    return fail(ErrorClass::NotFound, "no host offers a function of {}: 'pcilend list' shows all",
+                wanted.choice->text());
+  if (free.empty())
+    return fail(ErrorClass::State, "no function of {} is free: {}", wanted.choice->text(),
+                fmt::join(reasons, "; "));
+  std::stable_sort(free.begin(), free.end(), [&](const Function& a, const Function& b) {
+    return load_on_the_way_to(a, functions) < load_on_the_way_to(b, functions);
+  });
+  return free;
+}
+
+Result<> take(HookContext& context, Client& client, const Function& f, const Uuid& mdev,
+              Record* record) {
   const Environment& environment = context.environment;
-  record->functions.push_back({f.id, f.uuid});
+  record->functions.push_back({f.id, mdev});
   PCILEND_TRY(save_record(environment, *record));
   context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender),
                       kSeeLink);
   auto borrowed = client.borrow(f.id, kFrontend, to_string(record->domain));
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
-  if (mdev_exists(environment, f.uuid)) return {};
+  if (mdev_exists(environment, mdev)) return {};
 
   record->functions.back().created = true;
   PCILEND_TRY(save_record(environment, *record));
   context.steps.begin(fmt::format("creating the mediated device of {}", to_string(f.id)),
                       kSeeKernelLog);
-  auto created = create_mdev(environment, f.id, f.uuid);
+  auto created = create_mdev(environment, f.id, mdev);
   if (created) return {};
   // Not made by us: not ours to remove.
   record->functions.back().created = false;
   PCILEND_TRY(save_record(environment, *record));
-  if (mdev_exists(environment, f.uuid)) return {};
+  if (mdev_exists(environment, mdev)) return {};
   return created;
 }
 
 Result<> undo(HookContext& context, Client& client, const FunctionRecord& f,
               const std::string& owner) {
   if (f.created) {
-    context.steps.begin(fmt::format("removing mediated device {}", to_string(f.uuid)),
+    context.steps.begin(fmt::format("removing mediated device {}", to_string(f.mdev)),
                         "a process still has it open, see dmesg");
-    PCILEND_TRY(remove_mdev(context.environment, f.uuid));
+    PCILEND_TRY(remove_mdev(context.environment, f.mdev));
   }
   context.steps.begin(fmt::format("returning {}", to_string(f.id)), kSeeLink);
   const auto function = client.function(f.id);
@@ -154,6 +210,69 @@ Result<> undo_all(HookContext& context, Client& client, Record record) {
   return result ? saved : result;
 }
 
+// A mediated device, and what it can become now.
+struct Pick {
+  Uuid mdev;
+  std::vector<Function> free;
+};
+
+// What each can become. An error if one can become nothing.
+Result<std::vector<Pick>> pick(const HookContext& context, const std::vector<Function>& functions,
+                               const std::vector<Wanted>& wanted, uint32_t this_node,
+                               const std::string& owner) {
+  std::vector<Pick> picks;
+  for (const Wanted& one : wanted) {
+    auto free = free_ones(context, functions, one, this_node, owner);
+    if (!free) return tl::unexpected(std::move(free).error());
+    picks.push_back({one.mdev, std::move(*free)});
+  }
+  // Who has least to choose from chooses first.
+  std::stable_sort(picks.begin(), picks.end(),
+                   [](const Pick& a, const Pick& b) { return a.free.size() < b.free.size(); });
+  return picks;
+}
+
+// The first that can be had and is none of the record's. If none can, the first one's error.
+Result<> take_one(HookContext& context, Client& client, const Pick& pick, Record* record) {
+  Result<> result = fail(ErrorClass::State, "the domain wants more functions than are free");
+  bool tried = false;
+  for (const Function& f : pick.free) {
+    if (std::any_of(record->functions.begin(), record->functions.end(),
+                    [&f](const FunctionRecord& taken) { return taken.id == f.id; }))
+      continue;
+    auto taken = take(context, client, f, pick.mdev, record);
+    if (taken) return {};
+    if (!tried) result = std::move(taken);
+    tried = true;
+    if (!undo(context, client, record->functions.back(), to_string(record->domain))) return result;
+    record->functions.pop_back();
+  }
+  return result;
+}
+
+Result<> take_all(HookContext& context, Client& client, const std::vector<Pick>& picks,
+                  Record record) {
+  for (const Pick& pick : picks) {
+    auto taken = take_one(context, client, pick, &record);
+    if (taken) continue;
+    (void)undo_all(context, client, record);  // what it can't undo stays recorded for release
+    return taken;
+  }
+  return {};
+}
+
+// How long a refusal may still turn into its opposite.
+std::chrono::milliseconds patience(const HookContext& context, const Domain& domain,
+                                   const std::vector<Function>& functions,
+                                   const std::vector<Wanted>& wanted, const Error& error) {
+  if (error.kind == ErrorClass::Usage) return {};
+  std::chrono::milliseconds limit = domain.options->wait;
+  for (const Wanted& one : wanted)
+    for (const Function& f : candidates(context, functions, one))
+      if (in_transition(f)) limit = std::max(limit, kSettleLimit);
+  return limit;
+}
+
 }  // namespace
 
 Phase phase_of(std::string_view operation, std::string_view sub_operation) {
@@ -167,7 +286,9 @@ Phase phase_of(std::string_view operation, std::string_view sub_operation) {
 Result<> prepare_domain(HookContext& context, const Domain& domain) {
   const auto former = load_record(context.environment, domain.uuid);
   if (!former) return tl::unexpected(former.error());
-  if (domain.functions.empty() && !*former) return {};
+  if (!domain.options) return tl::unexpected(domain.options.error());
+  const auto wanted = wanted_by(domain);
+  if (wanted.empty() && !*former) return {};
   context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
@@ -176,20 +297,22 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
 
   const auto node = (*client)->node();
   if (!node) return tl::unexpected(node.error());
-  Record record{domain.name, domain.uuid, {}};
-  std::vector<Function> functions;
-  for (const auto& uuid : domain.functions) {
-    auto function = wait_until_free(context, **client, uuid, node->id, to_string(domain.uuid));
-    if (!function) return tl::unexpected(std::move(function).error());
-    functions.push_back(std::move(*function));
+  const auto begin = context.now();
+  for (;;) {
+    context.steps.begin("looking for functions", kSeeKernelLog);
+    const auto functions = (*client)->functions();
+    if (!functions) return tl::unexpected(functions.error());
+    const auto picks = pick(context, *functions, wanted, node->id, to_string(domain.uuid));
+    const Result<> taken =
+        picks ? take_all(context, **client, *picks, Record{domain.name, domain.uuid, {}})
+              : tl::unexpected(picks.error());
+    if (taken) return {};
+    const auto waited = context.now() - begin;
+    if (waited >= patience(context, domain, *functions, wanted, taken.error())) return taken;
+    // Refusals are written down on the lender, so they are not asked for too often.
+    context.sleep(std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(waited / 8),
+                             kPollLeast, kPollMost));
   }
-  for (const auto& function : functions) {
-    auto taken = take(context, **client, function, &record);
-    if (taken) continue;
-    (void)undo_all(context, **client, record);  // what it can't undo stays recorded for release
-    return taken;
-  }
-  return {};
 }
 
 Result<> release_domain(HookContext& context, const Domain& domain) {
@@ -208,7 +331,8 @@ Result<> release_domain(HookContext& context, const Domain& domain) {
 Result<> reconcile_domain(HookContext& context, const Domain& domain) {
   const auto former = load_record(context.environment, domain.uuid);
   const bool known = former && *former;
-  if (former && !known && domain.functions.empty()) return {};
+  const auto wanted = wanted_by(domain);
+  if (former && !known && wanted.empty()) return {};
   context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
@@ -218,15 +342,13 @@ Result<> reconcile_domain(HookContext& context, const Domain& domain) {
   Record record{domain.name, domain.uuid, {}};
   if (known) record.functions = (*former)->functions;
   const std::string owner = to_string(domain.uuid);
-  for (const Function& f : *functions) {
-    const auto names = [&](const auto& list, auto uuid_of) {
-      return std::any_of(list.begin(), list.end(),
-                         [&](const auto& entry) { return uuid_of(entry) == f.uuid; });
-    };
-    if (f.owner != owner || !names(domain.functions, [](const Uuid& uuid) { return uuid; }) ||
-        names(record.functions, [](const FunctionRecord& entry) { return entry.uuid; }))
+  for (const Wanted& one : wanted) {
+    if (std::any_of(record.functions.begin(), record.functions.end(),
+                    [&one](const FunctionRecord& entry) { return entry.mdev == one.mdev; }))
       continue;
-    record.functions.push_back({f.id, f.uuid, mdev_exists(context.environment, f.uuid)});
+    for (const Function& f : candidates(context, *functions, one))
+      if (f.owner == owner)
+        record.functions.push_back({f.id, one.mdev, mdev_exists(context.environment, one.mdev)});
   }
   return save_record(context.environment, record);
 }

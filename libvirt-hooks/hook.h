@@ -31,11 +31,13 @@ struct HookContext {
   const PciNames& names;
   std::function<Result<std::unique_ptr<Client>>()> open_client;
   std::function<void(std::chrono::milliseconds)> sleep;
+  std::function<std::chrono::steady_clock::time_point()> now;
   Steps& steps;
 };
 
-// Borrows every function the domain names and makes the mediated devices that are missing. All
-// or none: what was done is undone before an error is returned. Does not open netlink for a domain
+// Borrows every function the domain names, or chooses by its options, and makes the mediated
+// devices that are missing; waits as long as the options say for what can't be borrowed yet. All or
+// none: what was done is undone before an error is returned. Does not open netlink for a domain
 // that names none.
 Result<> prepare_domain(HookContext& context, const Domain& domain);
 

@@ -42,8 +42,11 @@ Result<> run(Phase phase) {
   return supervise(kStepLimit, [&](Steps& steps) {
     const Environment environment;
     const PciNames names;
-    HookContext context{environment, names, [] { return open_client(); },
+    HookContext context{environment,
+                        names,
+                        [] { return open_client(); },
                         [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
+                        [] { return std::chrono::steady_clock::now(); },
                         steps};
     switch (phase) {
       case Phase::Prepare:

@@ -14,6 +14,12 @@ bool mdev_exists(const Environment& environment, const Uuid& uuid) {
   return environment.exists(device(uuid));
 }
 
+Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& uuid) {
+  const auto place = environment.resolve(device(uuid));
+  if (!place) return tl::unexpected(place.error());
+  return parse_function_id(place->parent_path().filename().native());
+}
+
 Result<> create_mdev(const Environment& environment, FunctionId function, const Uuid& uuid) {
   const std::string parent = "/sys/bus/pcilend/devices/" + to_string(function);
   if (environment.exists(parent) && !environment.exists(parent + "/mdev_supported_types"))

@@ -9,7 +9,10 @@ namespace pcilend {
 
 bool mdev_exists(const Environment& environment, const Uuid& uuid);
 
-// Makes the mediated device of a remote function; it has the function's UUID.
+// The function whose mediated device it is.
+Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& uuid);
+
+// Makes the mediated device of a remote function.
 Result<> create_mdev(const Environment& environment, FunctionId function, const Uuid& uuid);
 
 // Blocks while somebody has the device open. Succeeds if there is none.

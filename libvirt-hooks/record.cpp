@@ -36,9 +36,9 @@ std::optional<Record> parse(const std::string& text) {
   for (const auto& entry : *functions) {
     if (!entry.is_object()) return {};
     const auto id = parse_function_id(member<std::string>(entry, "id"));
-    const auto uuid = parse_uuid(member<std::string>(entry, "uuid"));
-    if (!id || !uuid) return {};
-    record.functions.push_back({*id, *uuid, member<bool>(entry, "created")});
+    const auto mdev = parse_uuid(member<std::string>(entry, "uuid"));
+    if (!id || !mdev) return {};
+    record.functions.push_back({*id, *mdev, member<bool>(entry, "created")});
   }
   return record;
 }
@@ -67,7 +67,7 @@ Result<> save_record(const Environment& environment, const Record& record) {
             {"functions", Json::array()}};
   for (const auto& function : record.functions)
     json["functions"].push_back({{"id", to_string(function.id)},
-                                 {"uuid", to_string(function.uuid)},
+                                 {"uuid", to_string(function.mdev)},
                                  {"created", function.created}});
   return environment.replace_file(path,
                                   json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -14,8 +14,8 @@ namespace pcilend {
 
 struct FunctionRecord {
   FunctionId id;
-  Uuid uuid;
-  bool created = false;  // the mediated device is ours to remove
+  Uuid mdev;             // its mediated device
+  bool created = false;  // which is ours to remove
 };
 
 struct Record {

@@ -41,8 +41,9 @@ TEST(DomainXml, FindsTheFunctionsAmongOtherDevices) {
   ASSERT_TRUE(domain) << domain.error().message;
   EXPECT_EQ(domain->name, "g");
   EXPECT_EQ(to_string(domain->uuid), "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01");
-  ASSERT_EQ(domain->functions.size(), 2u);
-  EXPECT_EQ(to_string(domain->functions[0]), kOurs);
+  ASSERT_EQ(domain->mdevs.size(), 3u);
+  EXPECT_EQ(to_string(domain->mdevs[0]), kForeign);
+  EXPECT_EQ(to_string(domain->mdevs[1]), kOurs);
 }
 
 // What libvirt 11.3 gave its hook on Debian trixie.
@@ -53,8 +54,8 @@ TEST(DomainXml, IsReadInEveryPhase) {
     ASSERT_TRUE(domain) << phase << ": " << domain.error().message;
     EXPECT_EQ(domain->name, "vm1") << phase;
     EXPECT_EQ(to_string(domain->uuid), "6eb61858-c9a4-47b5-991f-31aae14f91c5") << phase;
-    ASSERT_EQ(domain->functions.size(), 1u) << phase;
-    EXPECT_EQ(to_string(domain->functions[0]), "70636c64-9a83-8129-b2cc-fbad277ec083") << phase;
+    ASSERT_EQ(domain->mdevs.size(), 1u) << phase;
+    EXPECT_EQ(to_string(domain->mdevs[0]), "70636c64-9a83-8129-b2cc-fbad277ec083") << phase;
   }
 }
 
@@ -70,7 +71,82 @@ TEST(DomainXml, OtherPlacesForAUuidDoNotCount) {
        }) {
     const auto domain = parse_domain_xml(domain_with(devices));
     ASSERT_TRUE(domain) << devices;
-    EXPECT_TRUE(domain->functions.empty()) << devices;
+    EXPECT_TRUE(domain->mdevs.empty()) << devices;
+  }
+}
+
+// A domain with one mediated device, kForeign, and this in its metadata.
+Result<Domain> with_metadata(const std::string& metadata) {
+  std::string xml = domain_with(hostdev("mdev", kForeign));
+  return parse_domain_xml(
+      xml.insert(xml.find("<devices>"), "<metadata>" + metadata + "</metadata>"));
+}
+
+std::string functions(const std::string& attributes, const std::string& content) {
+  return "<p:functions xmlns:p='urn:pcilend:libvirt:1' " + attributes + ">" + content +
+         "</p:functions>";
+}
+
+TEST(DomainXml, OptionsAreInItsMetadata) {
+  const std::string choose =
+      "choose uuid='" + std::string(kForeign) +
+      "' class='0108' vendor='1b36' device='0010' label='fast &amp; cheap'/>";
+  // As an editor writes it, and as `virsh metadata --set` does.
+  for (const char* prefix : {"<p:", "<"}) {
+    const auto domain = with_metadata("<other xmlns='urn:other'><functions wait='x'/></other>" +
+                                      functions("wait='90'", " " + (prefix + choose) + " "));
+    ASSERT_TRUE(domain);
+    ASSERT_TRUE(domain->options) << domain->options.error().message;
+    EXPECT_EQ(domain->options->wait.count(), 90);
+    ASSERT_EQ(domain->options->choices.size(), 1u);
+    const Choice& choice = domain->options->choices[0];
+    EXPECT_EQ(choice.mdev, domain->mdevs[0]);
+    EXPECT_EQ(choice.text(), "class 0108, vendor 1b36, device 0010, label fast & cheap");
+  }
+  for (const char* none :
+       {"", "<functions wait='x'/>", "<functions xmlns='urn:other' wait='x'/>"}) {
+    const auto domain = with_metadata(none);
+    ASSERT_TRUE(domain && domain->options) << none;
+    EXPECT_EQ(domain->options->wait.count(), 0);
+    EXPECT_TRUE(domain->options->choices.empty());
+  }
+}
+
+TEST(DomainXml, OptionsThatAreNoneAreNamed) {
+  const std::string uuid = "uuid='" + std::string(kForeign) + "'";
+  const struct {
+    std::string metadata;
+    const char* reason;
+  } cases[] = {
+      {functions("wait=''", ""), "wait='': seconds are expected, 3600 at most"},
+      {functions("wait='3601'", ""), "wait='3601': seconds are expected, 3600 at most"},
+      {functions("wait='-1'", ""), "wait='-1': seconds"},
+      {functions("wait='1s'", ""), "wait='1s': seconds"},
+      {functions("weight='1'", ""), "<functions> has no attribute 'weight', but wait"},
+      {functions("", "<p:chose/>"), "<functions> has no element <chose>, but <choose>"},
+      {functions("", "<p:choose class='01'/>"), "a <choose> without the uuid of its <hostdev>"},
+      {functions("", "<p:choose " + uuid + "/>"), "say class, vendor, device or label"},
+      {functions("", "<p:choose uuid='x' class='01'/>"), "'x'"},
+      {functions("", "<p:choose uuid='" + std::string(kOurs) + "' class='01'/>"),
+       "the domain has no <hostdev type='mdev'> of that UUID"},
+      {functions("", "<p:choose " + uuid + " class='01'/><p:choose " + uuid + " class='02'/>"),
+       "there are two <choose uuid="},
+      {functions("", "<p:choose " + uuid + " class='1'/>"), "class='1': two, four or six"},
+      {functions("", "<p:choose " + uuid + " class='00000001'/>"), "class='00000001': two"},
+      {functions("", "<p:choose " + uuid + " class='nv'/>"), "class='nv': two"},
+      {functions("", "<p:choose " + uuid + " vendor='8086 '/>"), "vendor='8086 ': four"},
+      {functions("", "<p:choose " + uuid + " device='0x10'/>"), "device='0x10': four"},
+      {functions("", "<p:choose " + uuid + " name='x'/>"), "<choose> has no attribute 'name'"},
+      {"<p:wait xmlns:p='urn:pcilend:libvirt:1'/>", "no element <wait>, but <functions>"},
+  };
+  for (const auto& bad : cases) {
+    const auto domain = with_metadata(bad.metadata);
+    ASSERT_TRUE(domain) << bad.metadata;
+    ASSERT_FALSE(domain->options) << bad.metadata;
+    EXPECT_EQ(domain->options.error().kind, ErrorClass::Usage);
+    EXPECT_THAT(domain->options.error().message,
+                ::testing::AllOf(HasSubstr("the domain's metadata ('virsh edit', "),
+                                 HasSubstr(bad.reason)));
   }
 }
 

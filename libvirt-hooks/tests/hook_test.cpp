@@ -21,6 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr const char* kFirst = "70636c64-0000-8000-8000-000000000001";
 constexpr const char* kSecond = "70636c64-0000-8000-8000-000000000002";
+constexpr const char* kAny = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
 constexpr const char* kDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
 constexpr const char* kOtherDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a02";
 
@@ -78,16 +79,29 @@ class HookTest : public testing::Test {
   }
 
   static Domain domain(const char* uuid, std::vector<const char*> functions) {
-    Domain d{"guest", parse_uuid(uuid).value(), {}};
-    for (const char* f : functions) d.functions.push_back(parse_uuid(f).value());
+    Domain d{"guest", parse_uuid(uuid).value(), {}, {}};
+    for (const char* f : functions) d.mdevs.push_back(parse_uuid(f).value());
+    return d;
+  }
+  // Of which one, kAny, may be whatever `choice` says.
+  static Domain choosing(Choice choice) {
+    Domain d = domain(kDomain, {kAny});
+    choice.mdev = d.mdevs[0];
+    d.options->choices = {std::move(choice)};
     return d;
   }
   HookContext context() {
-    return {environment_, names_,
+    return {environment_,
+            names_,
             [this]() -> Result<std::unique_ptr<Client>> {
               return std::make_unique<test::FakeClient>(kernel_);
             },
-            [this](std::chrono::milliseconds) { ++sleeps_; }, steps_};
+            [this](std::chrono::milliseconds time) {
+              ++sleeps_;
+              now_ += time;
+            },
+            [this] { return now_; },
+            steps_};
   }
   Result<> prepare(const Domain& d) {
     auto c = context();
@@ -109,6 +123,7 @@ class HookTest : public testing::Test {
   test::FakeKernel kernel_;
   QuietSteps steps_;
   int sleeps_ = 0;
+  std::chrono::steady_clock::time_point now_;
 };
 
 TEST(Phases, FollowLibvirtsTable) {
@@ -248,6 +263,160 @@ TEST_F(HookTest, AFunctionBeingResetIsWaitedFor) {
   EXPECT_EQ(sleeps_, 3);
 }
 
+TEST_F(HookTest, WaitsAsLongAsTheDomainSays) {
+  for (const auto& [seconds, comes] : {std::pair{60, true}, {20, false}, {0, false}}) {
+    Function& f = kernel_.functions[0];
+    f.state = PCILEND_FUNCTION_BORROWED;
+    f.borrower = 12;
+    const auto begin = now_;
+    kernel_.on_look = [&f, begin, this] {
+      if (now_ - begin > std::chrono::seconds(30)) f.state = PCILEND_FUNCTION_AVAILABLE;
+    };
+    Domain d = domain(kDomain, {kFirst});
+    d.options->wait = std::chrono::seconds(seconds);
+    const auto done = prepare(d);
+    EXPECT_EQ(done.has_value(), comes) << seconds;
+    const auto waited = now_ - begin;
+    EXPECT_GE(waited, std::chrono::seconds(std::min(seconds, 30)));
+    EXPECT_LE(waited, std::chrono::seconds(seconds + 2));
+    if (!done) {
+      EXPECT_THAT(done.error().message, HasSubstr("is borrowed by node 12"));
+    }
+    kernel_.on_look = [] {};
+    ASSERT_TRUE(release(d));
+  }
+}
+
+TEST_F(HookTest, WhatWaitingCannotCureIsSaidAtOnce) {
+  kernel_.functions[0].lender = 8;
+  Domain d = domain(kDomain, {kFirst});
+  d.options->wait = std::chrono::seconds(60);
+  EXPECT_FALSE(prepare(d));
+  EXPECT_EQ(sleeps_, 0);
+}
+
+TEST_F(HookTest, OptionsThatCannotBeFollowedKeepItFromStartingOnly) {
+  Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  d.options = fail(ErrorClass::Usage, "wait='x'");
+  EXPECT_TRUE(reconcile(d));
+  EXPECT_TRUE(release(d));
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "wait='x'");
+}
+
+TEST_F(HookTest, AChoiceIsMadeRecordedAndGivenBack) {
+  kernel_.functions[0].class_revision = 0x02000001;
+  kernel_.functions[1].class_revision = 0x01080202;
+  const Domain d = choosing({{}, "0108", {}, {}, ""});
+  ASSERT_TRUE(prepare(d));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  EXPECT_EQ(created(0x40002), kAny);
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  ASSERT_EQ((*record)->functions.size(), 1u);
+  EXPECT_EQ(to_string((*record)->functions[0].id), "40002");
+  add_mdev(kAny);
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(removed(kAny), "1");
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
+}
+
+TEST_F(HookTest, EveryCriterionCounts) {
+  Function& f = kernel_.functions[0];
+  f.class_revision = 0x01080202;
+  f.label = "fast";
+  for (const Choice& good : std::vector<Choice>{{{}, "01", {}, {}, ""},
+                                                {{}, "010802", {}, {}, ""},
+                                                {{}, "", 0x1b36, {}, ""},
+                                                {{}, "", {}, 0x0010, ""},
+                                                {{}, "", {}, {}, "fast"},
+                                                {{}, "0108", 0x1b36, 0x0010, "fast"}})
+    EXPECT_TRUE(good.matches(f)) << good.text();
+  for (const Choice& bad : std::vector<Choice>{{{}, "02", 0x1b36, {}, ""},
+                                               {{}, "010803", {}, {}, ""},
+                                               {{}, "0108", 0x8086, {}, ""},
+                                               {{}, "", 0x1b36, 0x0011, ""},
+                                               {{}, "0108", {}, {}, "fas"}})
+    EXPECT_FALSE(bad.matches(f)) << bad.text();
+}
+
+TEST_F(HookTest, OfEqualOnesTheLeastUsedLinkIsTaken) {
+  Function busy = kernel_.functions[0];
+  busy.id.value = 0x40003;
+  busy.uuid.bytes[15] = 3;
+  busy.state = PCILEND_FUNCTION_BORROWED;
+  busy.borrower = 8;
+  busy.adapter = "0000:00:04.0";
+  kernel_.functions.push_back(busy);
+  kernel_.functions[0].paths = {"0000:00:04.0"};
+  kernel_.functions[1].paths = {"0000:00:04.0", "0000:00:05.0"};
+  ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+}
+
+TEST_F(HookTest, TheNextIsTriedWhereALenderRefuses) {
+  kernel_.refuse = [](const std::string& entry) -> Result<> {
+    if (entry.starts_with("borrow 40001"))
+      return fail(ErrorClass::State, "it is reserved for node 12");
+    return {};
+  };
+  ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  EXPECT_EQ((*record)->functions.size(), 1u);
+}
+
+TEST_F(HookTest, AChoiceTakesNothingThatTheDomainNames) {
+  Domain d = choosing({{}, "", 0x1b36, {}, ""});
+  d.mdevs.push_back(parse_uuid(kFirst).value());
+  ASSERT_TRUE(prepare(d));
+  EXPECT_EQ(created(0x40001), kFirst);
+  EXPECT_EQ(created(0x40002), kAny);
+  ASSERT_TRUE(release(d));
+  d.mdevs.push_back(parse_uuid(kSecond).value());
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the domain wants more functions than are free");
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, AChoiceThatCannotBeMadeSaysWhyOfEach) {
+  const Choice choice{{}, "", 0x1b36, {}, ""};
+  kernel_.functions[0].state = PCILEND_FUNCTION_ADDED;
+  kernel_.functions[1].state = PCILEND_FUNCTION_BORROWED;
+  kernel_.functions[1].borrower = 12;
+  auto refused = prepare(choosing(choice));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(
+      refused.error().message,
+      "no function of vendor 1b36 is free: 40001 (Red Hat, Inc. QEMU NVM Express Controller) "
+      "is not available: on node 4 run 'pcilend available 0000:00:05.0'; 40002 (Red Hat, Inc. "
+      "QEMU NVM Express Controller) is borrowed by node 12: end its use there first");
+  kernel_.functions.clear();
+  refused = prepare(choosing(choice));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "no host offers a function of vendor 1b36: 'pcilend list' shows all");
+}
+
+TEST_F(HookTest, AnMdevThatIsThereFixesTheChoice) {
+  const fs::path place = fs::path("sys/devices/pcilend/40002") / kAny;
+  touch(place / "remove");
+  fs::create_directory_symlink(root_ / place, root_ / "sys/bus/mdev/devices" / kAny);
+  const Domain d = choosing({{}, "", 0x1b36, {}, ""});
+  ASSERT_TRUE(prepare(d));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  // It also tells a lost record's function.
+  fs::remove(record_path(kDomain));
+  ASSERT_TRUE(reconcile(d));
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
+}
+
 TEST_F(HookTest, AFailedBorrowRollsTheFirstOneBack) {
   kernel_.refuse = [](const std::string& entry) -> Result<> {
     if (entry.starts_with("borrow 40002"))
@@ -360,7 +529,7 @@ TEST_F(HookTest, ALostOrDamagedRecordIsMadeAnewWhenLibvirtdIsBack) {
     const auto record = load_record(environment_, parse_uuid(kDomain).value());
     ASSERT_TRUE(record && *record);
     ASSERT_EQ((*record)->functions.size(), 1u) << "what is another's stays so";
-    EXPECT_EQ(to_string((*record)->functions[0].uuid), kFirst);
+    EXPECT_EQ(to_string((*record)->functions[0].mdev), kFirst);
     EXPECT_TRUE((*record)->functions[0].created);
     ASSERT_TRUE(release(d));
     EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));

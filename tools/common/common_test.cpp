@@ -57,6 +57,17 @@ TEST_F(EnvironmentTest, AttributesAreNotCreated) {
   EXPECT_EQ(written.error().kind, ErrorClass::NotFound);
 }
 
+TEST_F(EnvironmentTest, LinksAreFollowedToTheirEnd) {
+  const Environment environment(root_);
+  ASSERT_TRUE(environment.replace_file("/devices/parent/child", "x"));
+  fs::create_directory_symlink("../devices/parent", root_ / "bus");
+  fs::create_directory_symlink(root_ / "devices/parent", root_ / "link");
+  EXPECT_EQ(environment.resolve("/link/child").value(), root_ / "devices/parent/child");
+  const auto missing = environment.resolve("/link/other");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorClass::NotFound);
+}
+
 TEST_F(EnvironmentTest, RemovingTwiceIsFine) {
   const Environment environment(root_);
   ASSERT_TRUE(environment.replace_file("/f", "x"));

@@ -71,6 +71,16 @@ Result<> Environment::remove_file(std::string_view absolute) const {
   return {};
 }
 
+Result<fs::path> Environment::resolve(std::string_view absolute) const {
+  std::error_code error;
+  const fs::path file = path(absolute);
+  fs::path end = fs::canonical(file, error);
+  if (!error) return end;
+  if (error == std::errc::no_such_file_or_directory)
+    return fail(ErrorClass::NotFound, "{}: {}", file.native(), error.message());
+  return fail_errno(file.native(), error.value());
+}
+
 bool Environment::exists(std::string_view absolute) const {
   std::error_code error;
   return fs::exists(path(absolute), error);

@@ -32,6 +32,9 @@ class Environment {
   // Removes a file; no error if it isn't there.
   Result<> remove_file(std::string_view absolute) const;
 
+  // Where a path ends when all symbolic links are followed; NotFound if it isn't there.
+  [[nodiscard]] Result<std::filesystem::path> resolve(std::string_view absolute) const;
+
   [[nodiscard]] bool exists(std::string_view absolute) const;
 
  private:
