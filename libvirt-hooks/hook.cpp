@@ -64,9 +64,9 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
                   name, f.lender, f.bdf);
     case PCILEND_FUNCTION_QUARANTINED:
       return fail(ErrorClass::State,
-                  "{} is quarantined{}{}: on node {} run 'pcilend unavailable {}', see to it, then "
-                  "'pcilend available {}'",
-                  name, f.reason.empty() ? "" : ", ", f.reason, f.lender, f.bdf, f.bdf);
+                  "{} is quarantined{}{}: on node {} see to it ('pcilend show {}'), then run "
+                  "'pcilend release-quarantine {}'",
+                  name, f.reason.empty() ? "" : ", ", f.reason, f.lender, to_string(f.id), f.bdf);
     default:
       return fail(ErrorClass::State, "{} is still {}: try again, or look at node {}", name,
                   function_state_name(f.state), f.lender);
