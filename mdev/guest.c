@@ -28,6 +28,9 @@
 #define HOLD_MS 20
 #define HOLD_MAX_MS 2000
 
+/* How often who watches is told how far a pass has got. */
+#define TELL_MS 250
+
 static LIST_HEAD(guests);	/* that functions of sets share */
 static DEFINE_MUTEX(guests_lock);
 
@@ -436,6 +439,17 @@ void mdev_guest_leave(struct mdev_memory *memory)
 	list_del_init(&memory->member);
 }
 
+void mdev_guest_tell(struct mdev_guest *guest, u64 bytes, u64 pass_ns)
+{
+	struct mdev_memory *memory;
+
+	lockdep_assert_held(&guest->pass_lock);
+	/* The list changes only when pass_lock is held. */
+	list_for_each_entry(memory, &guest->members, member)
+		pcilend_report_guest_memory(state_of(memory)->remote, bytes,
+					    (guest->spent_ns + pass_ns) / NSEC_PER_USEC);
+}
+
 /* Is there one for whom it is worth going on? */
 static bool is_wanted(struct mdev_guest *guest)
 {
@@ -451,7 +465,8 @@ static bool is_wanted(struct mdev_guest *guest)
 
 int mdev_guest_find(struct mdev_guest *guest)
 {
-	bool held = false;
+	u64 start = ktime_get_ns(), told = start, bytes, now;
+	bool held = false, changed;
 	int ret = 1;
 
 	lockdep_assert_held(&guest->pass_lock);
@@ -466,6 +481,13 @@ int mdev_guest_find(struct mdev_guest *guest)
 				ret = -ESTALE;
 			else if (!held)
 				ret = pcilend_guestmem_step(guest->state);
+			bytes = guest->state->pinned;
+			changed = guest->state->changed;
+		}
+		now = ktime_get_ns();
+		if (ret > 0 && changed && now - told > TELL_MS * NSEC_PER_MSEC) {
+			mdev_guest_tell(guest, bytes, now - start);
+			told = now;
 		}
 		if (held)
 			msleep(HOLD_MS);

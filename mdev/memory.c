@@ -102,12 +102,12 @@ static int pass(struct mdev_guest *guest)
 	spent = ktime_get_ns() - start;
 	if (changed)
 		guest->spent_ns += spent;
+	mdev_guest_tell(guest, bytes, 0);
 	list_for_each_entry(memory, &guest->members, member) {
 		struct pcilend_remote *remote = state_of(memory)->remote;
 
 		trace_pcilend_mdev_pass(remote->id, bytes, segments, spent / NSEC_PER_USEC,
 					memory->error, clean, stable);
-		pcilend_report_guest_memory(remote, bytes, guest->spent_ns / NSEC_PER_USEC);
 		complain(memory, memory->error);
 	}
 	return err;

@@ -253,6 +253,8 @@ int mdev_guest_join(struct mdev_memory *memory);
 void mdev_guest_leave(struct mdev_memory *memory);
 /* One pass: 0, or what it failed with; -ESTALE if all members are stopping. */
 int mdev_guest_find(struct mdev_guest *guest);
+/* Tells who watches how much was found; @pass_ns: for how long a pass is under way. */
+void mdev_guest_tell(struct mdev_guest *guest, u64 bytes, u64 pass_ns);
 void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length);
 
 #endif /* PCILEND_MDEV_H */

@@ -349,11 +349,14 @@ EXPORT_SYMBOL_GPL(pcilend_aperture);
 void pcilend_report_guest_memory(struct pcilend_remote *remote, u64 bytes, u64 microseconds)
 {
 	struct remote *r = to_remote(remote);
+	bool changed;
 
 	mutex_lock(&r->lock);
+	changed = r->guest_bytes != bytes || r->guest_map_us != microseconds;
 	r->guest_bytes = bytes;
 	r->guest_map_us = microseconds;
 	mutex_unlock(&r->lock);
-	pcilend_changed();
+	if (changed)
+		remote_event(r, PCILEND_EVENT_GUEST_MEMORY);
 }
 EXPORT_SYMBOL_GPL(pcilend_report_guest_memory);

@@ -413,7 +413,8 @@ Result<Event> decode_event(std::span<const std::byte> attributes) {
     case PCILEND_EVENT_FUNCTION_GONE:
     case PCILEND_EVENT_LEASE_LOST:
     case PCILEND_EVENT_RECALL:
-    case PCILEND_EVENT_WAS_RESET: {
+    case PCILEND_EVENT_WAS_RESET:
+    case PCILEND_EVENT_GUEST_MEMORY: {
       auto function = decode_function(attributes);
       if (!function) return tl::unexpected(std::move(function).error());
       event.function = std::move(*function);

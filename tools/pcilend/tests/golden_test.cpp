@@ -169,6 +169,9 @@ class GoldenTest : public HostTest {
     recall.function->recall_ms = 29001;
     Event was_reset = function;
     was_reset.kind = PCILEND_EVENT_WAS_RESET;
+    Event mapped = function;
+    mapped.kind = PCILEND_EVENT_GUEST_MEMORY;
+    mapped.function->guest_bytes = 768 << 20;
     Event done;
     done.kind = PCILEND_EVENT_AUDIT;
     done.audit = Audit{1795288499123456789, 0, {}, "connect", {}, 12, 0};
@@ -179,8 +182,8 @@ class GoldenTest : public HostTest {
         Audit{1795288499600000000, 0, {}, "p2p", FunctionId{0x40001}, {}, 0, FunctionId{0x40002}};
     Event newer;
     newer.kind = 99;
-    return {link, function, gone,         lost,  recall,    was_reset,
-            done, refused,  peer_to_peer, newer, Wake::Lost};
+    return {link,   function, gone,    lost,         recall, was_reset,
+            mapped, done,     refused, peer_to_peer, newer,  Wake::Lost};
   }
 
   void expect_golden(const std::string& name, std::vector<std::string> arguments, int status = 0) {
