@@ -3,8 +3,8 @@
 // same host.
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "bench_rows.h"
+#include "guest_bench.h"
 #include "lab/lab.h"
 #include "main_job.h"
 #include "suite_lab.h"
@@ -14,7 +14,6 @@ namespace {
 
 constexpr int kBinds = 7;
 constexpr int kCommands = 200;
-constexpr std::string_view kOwn = "a drive of the host's own";
 
 /*
  *   host1 (lender)          host2 (borrower)
@@ -24,28 +23,11 @@ constexpr std::string_view kOwn = "a drive of the host's own";
 Result<lab::Options> options() {
   lab::Options options;
   options.name = "bench";
+  // Its guests have 1 GiB, also in huge pages.
+  options.memory[2] = 4096;
   PCILEND_TRY(options.add_device("host1:nvme,serial=lent,drive-size=64M"));
   PCILEND_TRY(options.add_device("host2:nvme,serial=own,drive-size=64M"));
   return options;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.at(values.size() / 2);
-}
-
-// How long `script` takes on the host, in milliseconds by its clock.
-Result<double> time_of(const lab::Host& host, const std::string& script) {
-  const auto ns = host.run(fmt::format(
-      "start=$(date +%s%N) && {{ {}; }} >/dev/null && echo $(($(date +%s%N) - start))", script));
-  if (!ns) return tl::unexpected(ns.error());
-  return std::stod(*ns) / 1e6;
-}
-
-void print(std::string_view what, double borrowed, std::string_view peer, double its,
-           std::string_view unit) {
-  fmt::print("| {} | {:.1f} {} | {} | {:.1f} {} | {:.2f} |\n", what, borrowed, unit, peer, its,
-             unit, borrowed / its);
 }
 
 // To the disk: `pcilend borrow --wait`, and the driver bound by hand.
@@ -67,8 +49,8 @@ Result<> measure_appearance(const MainJob& job, const std::string& own) {
     if (!bind) return tl::unexpected(bind.error());
     bound.push_back(*bind);
   }
-  print(fmt::format("to the disk, median of {}", kBinds), median(borrowed), kOwn, median(bound),
-        "ms");
+  print_row(fmt::format("to the disk, median of {}", kBinds), median(borrowed), kOwnDrive,
+            median(bound), "ms");
   return {};
 }
 
@@ -97,12 +79,12 @@ Result<> measure_mapping(const MainJob& job, const std::string& borrowed, const 
   const auto there = map_times(job.borrower(), borrowed);
   if (!there) return tl::unexpected(there.error());
   const std::pair<std::string_view, std::string> peers[] = {{"the adapter itself", *adapter},
-                                                            {kOwn, own}};
+                                                            {kOwnDrive, own}};
   for (const auto& [name, address] : peers) {
     const auto its = map_times(job.borrower(), address);
     if (!its) return tl::unexpected(its.error());
-    print("to map a page for DMA", there->map, name, its->map, "ns");
-    print("to unmap it", there->unmap, name, its->unmap, "ns");
+    print_row("to map a page for DMA", there->map, name, its->map, "ns");
+    print_row("to unmap it", there->unmap, name, its->unmap, "ns");
   }
   return {};
 }
@@ -157,6 +139,9 @@ Result<> bench() {
                               fmt::format("if={} of=/dev/null iflag=direct", drive->disk)));
   PCILEND_TRY(measure_traffic(*lab, job, "write of 4 KiB",
                               fmt::format("if=/dev/zero of={} oflag=direct", drive->disk)));
+  PCILEND_TRY(job.borrower().run("pcilend return " + job.id()));
+  fmt::print("\n| | borrowed | beside | | ratio |\n| --- | --- | --- | --- | --- |\n");
+  PCILEND_TRY(measure_guests(job, *own));
   return job.clean_up();
 }
 

@@ -6,6 +6,8 @@
 namespace pcilend::scenarios {
 namespace {
 
+using namespace std::chrono_literals;
+
 class Libvirt : public TwoHosts {
  protected:
   void start_and_use() {
@@ -15,7 +17,7 @@ class Libvirt : public TwoHosts {
     ASSERT_OK(job().await_guest_disk());
     use();
   }
-  void use() { EXPECT_OK(job().guest().run(kIo)); }
+  void use() { EXPECT_OK(job().guest().run(MainJob::kUseDisk)); }
 
   void kill_libvirtd() {
     ASSERT_OK(borrower().run("pkill -KILL -x libvirtd"));
@@ -35,11 +37,6 @@ class Libvirt : public TwoHosts {
     EXPECT_OK(await("[ -z \"$(ls /sys/bus/mdev/devices)\" ]"));
     EXPECT_OK(await("[ -z \"$(ls /run/pcilend/domains)\" ]"));
   }
-
-  static constexpr const char* kIo =
-      "dd if=/dev/urandom of=/tmp/x bs=16k count=4 2>/dev/null && "
-      "dd if=/tmp/x of=/dev/nvme0n1 bs=16k oflag=direct 2>/dev/null && "
-      "dd if=/dev/nvme0n1 of=/tmp/y bs=16k count=4 iflag=direct 2>/dev/null && cmp /tmp/x /tmp/y";
 };
 
 /*
@@ -102,7 +99,7 @@ TEST_F(Libvirt, AFunctionIsPluggedIntoARunningGuest) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_OK(borrower().run("virsh attach-device empty /tmp/function.xml"));
     ASSERT_OK(MainJob::await_disk(guest));
-    EXPECT_OK(guest.run(kIo));
+    EXPECT_OK(guest.run(MainJob::kUseDisk));
     EXPECT_OK(job().await_state(lender(), "borrowed"));
     ASSERT_OK(borrower().run("virsh detach-device empty /tmp/function.xml"));
     EXPECT_OK(job().await_state(borrower(), "available"));
@@ -148,6 +145,112 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
   ASSERT_OK(job().guest().destroy());
   expect_returned();
   ASSERT_OK(borrower().run("virsh nodedev-undefine " + device));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ guest: virsh reset; a kernel panic; what it wrote is still there
+ */
+TEST_F(Libvirt, AResetAndACrashedGuestHaveTheirFunctionAgain) {
+  ASSERT_NO_FATAL_FAILURE(start_and_use());
+  const std::string sum = "dd if=/dev/nvme0n1 bs=16k count=4 iflag=direct 2>/dev/null | sha256sum";
+  const auto before = job().guest().run(sum);
+  ASSERT_OK(before);
+  const std::string boot_id = "cat /proc/sys/kernel/random/boot_id";
+  auto boot = job().guest().run(boot_id);
+  ASSERT_OK(boot);
+  const auto lease = (*job().function_on(borrower())).at("lease");
+  std::optional<lab::Running> panic;
+  for (const char* way : {"virsh reset", "panic"}) {
+    if (*way == 'v') {
+      ASSERT_OK(borrower().run("virsh reset guest"));
+    } else {
+      auto started = job().guest().start("echo c >/proc/sysrq-trigger", {{}, 5min});
+      ASSERT_OK(started);
+      panic.emplace(std::move(*started));
+    }
+    ASSERT_OK(lab::eventually("the guest boots again", 5min, [&] {
+      const auto now = job().guest().exec(boot_id);
+      return now && now->code == 0 && now->out != *boot;
+    }));
+    boot = job().guest().run(boot_id);
+    ASSERT_OK(boot);
+    ASSERT_OK(job().await_guest_disk());
+    const auto after = job().guest().run(sum);
+    ASSERT_OK(after);
+    EXPECT_EQ(*after, *before) << way;
+  }
+  use();
+  EXPECT_EQ((*job().function_on(borrower())).at("lease"), lease) << "the same all the time";
+  ASSERT_OK(job().guest().destroy());
+  expect_returned();
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ guest: autostart, wait='300'
+ *   fenced, reset                  reset; libvirtd starts it before the link is up
+ */
+TEST_F(Libvirt, AGuestThatStartsWithItsHostWaitsForItsFunction) {
+  ASSERT_NO_FATAL_FAILURE(start_and_use());
+  ASSERT_OK(
+      borrower().run("virsh metadata guest urn:pcilend:libvirt:1 --key pcilend --config --set "
+                     "\"<functions wait='300'/>\" && virsh autostart guest && sync"));
+  ASSERT_OK(borrower().reset());
+  ASSERT_OK(job().await_guest_disk());
+  use();
+  EXPECT_OK(job().await_state(lender(), "borrowed"));
+  ASSERT_OK(borrower().run("virsh autostart --disable guest"));
+  ASSERT_OK(job().guest().destroy());
+  expect_returned();
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme, labelled 'fast' ════════ guest: <choose class='0108' label='fast'/>; waits for it
+ */
+TEST_F(Libvirt, AGuestTakesWhatFits) {
+  constexpr const char* kAny = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  auto spec = borrower().guest_spec("chooser", {});
+  ASSERT_OK(spec);
+  spec->uuids = {kAny};
+  const lab::Guest guest = borrower().guest(*spec);
+  ASSERT_OK(guest.define());
+  const auto want = [&](int seconds) {
+    return borrower().run(fmt::format(
+        "virsh metadata chooser urn:pcilend:libvirt:1 --key pcilend --config --set \"<functions "
+        "wait='{}'><choose uuid='{}' class='0108' label='fast'/></functions>\"",
+        seconds, kAny));
+  };
+  ASSERT_OK(want(2));
+  const auto refused = borrower().exec("virsh start chooser");
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_NE(refused->err.find("no host offers a function of class 0108, label fast"),
+            std::string::npos)
+      << refused->err;
+  EXPECT_GE(refused->time, 2s);
+
+  ASSERT_OK(want(300));
+  auto start = borrower().start("virsh start chooser", {{}, 5min});
+  ASSERT_OK(start);
+  ASSERT_OK(lender().run({"pcilend", "label", *lender().address(0), "fast"}));
+  const auto started = start->wait();
+  ASSERT_OK(started);
+  EXPECT_EQ(started->code, 0) << started->err;
+  ASSERT_OK(MainJob::await_disk(guest));
+  EXPECT_OK(guest.run(MainJob::kUseDisk));
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  EXPECT_EQ(function->at("state"), "borrowed");
+  EXPECT_EQ(borrower().run("virsh domuuid chooser | tr -d '\\n'").value_or(""),
+            function->at("owner"));
+  ASSERT_OK(guest.destroy());
+  expect_returned();
+  ASSERT_OK(guest.undefine());
+  ASSERT_OK(lender().run({"pcilend", "label", *lender().address(0), ""}));
 }
 
 }  // namespace

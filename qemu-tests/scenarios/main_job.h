@@ -72,6 +72,11 @@ class MainJob {
   // Its boot is over, and commands can be run.
   static Result<> await_answer(const lab::Guest& guest);
   static Result<> await_disk(const lab::Guest& guest);
+  // Writes to the drive of a guest, reads, and compares.
+  static constexpr const char* kUseDisk =
+      "dd if=/dev/urandom of=/tmp/x bs=16k count=4 2>/dev/null && "
+      "dd if=/tmp/x of=/dev/nvme0n1 bs=16k oflag=direct 2>/dev/null && "
+      "dd if=/dev/nvme0n1 of=/tmp/y bs=16k count=4 iflag=direct 2>/dev/null && cmp /tmp/x /tmp/y";
   // A second guest of the borrower, with the same function.
   Result<lab::Guest> another_guest(const std::string& name) const;
 

@@ -37,7 +37,7 @@ class RogueNode : public testing::Test {
     ASSERT_OK(job_->see_available());
     ASSERT_OK(job_->start_guest());
     ASSERT_OK(job_->await_guest_disk());
-    const auto io = job_->guest().exec(kHonestIo);
+    const auto io = job_->guest().exec(MainJob::kUseDisk);
     ASSERT_OK(io);
     ASSERT_EQ(io->code, 0) << io->err;
     quiet_io_ = io->time;
@@ -72,7 +72,7 @@ class RogueNode : public testing::Test {
     if (!lab_ || !job_) return;
     for (const int victim : {1, 2}) act("leave", victim);
     for (const auto* host : {&lender(), &borrower()}) EXPECT_OK(host->check_log());
-    EXPECT_OK(job_->guest().run(kHonestIo));
+    EXPECT_OK(job_->guest().run(MainJob::kUseDisk));
     const std::array after{honest_link(lender()), honest_link(borrower())};
     for (size_t i = 0; i < after.size(); i++) {
       EXPECT_EQ(after[i].at("state"), "up");
@@ -111,13 +111,6 @@ class RogueNode : public testing::Test {
     EXPECT_EQ(report.value("unanswered", 1), 0) << attack << report;
   }
 
-  // Writes and reads through the guest's borrowed drive.
-  static constexpr const char* kHonestIo =
-      "dd if=/dev/urandom of=/tmp/x bs=16k count=4 2>/dev/null && "
-      "dd if=/tmp/x of=/dev/nvme0n1 bs=16k oflag=direct 2>/dev/null && "
-      "dd if=/dev/nvme0n1 of=/tmp/y bs=16k count=4 iflag=direct 2>/dev/null && "
-      "cmp /tmp/x /tmp/y";
-
   // An attack that goes on for a while, during which the victim answers and the guest works. Not
   // both at once: in the lab a lender stands still while its drive reads guest memory.
   static void flood(const std::string& attack, int victim) {
@@ -133,7 +126,7 @@ class RogueNode : public testing::Test {
       EXPECT_EQ(list->code, 0) << attack << ": " << list->err;
       EXPECT_LT(list->time, kAnswers + 4 * quiet->time) << attack;
     } while (std::chrono::steady_clock::now() - start < 2s);
-    const auto io = job_->guest().exec(kHonestIo);
+    const auto io = job_->guest().exec(MainJob::kUseDisk);
     ASSERT_OK(io);
     EXPECT_EQ(io->code, 0) << attack << ": " << io->out << io->err;
     EXPECT_LT(io->time, 10s + 4 * quiet_io_) << attack;
