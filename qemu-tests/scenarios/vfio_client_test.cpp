@@ -120,12 +120,12 @@ std::optional<lab::Lab> VfioClient::lab_;
  *   host1 (lender)                 host2 (borrower)
  *   nvme ═════════════════════════ client: what regions and interrupts are there?
  *
- * What it says is what the lender's own lspci and `pcilend lspci --emulated` say.
+ * What it says is what the lender's own kernel and `pcilend lspci --emulated` say.
  */
 TEST_F(VfioClient, TheDeviceIsWhatPcilendShows) {
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
   ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + id_));
-  const auto shown = borrower().json("pcilend lspci --emulated --json " + id_);
+  const auto shown = lender().json("pcilend lspci --emulated --json " + id_);
   ASSERT_OK(shown);
   const json& function = shown->at("functions").at(0);
   const auto said = borrower().json(client("info"));
