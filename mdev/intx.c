@@ -107,8 +107,15 @@ static int set_trigger(struct mdev_irqs *irqs, s32 fd)
 	}
 	if (irqs->index != VFIO_PCI_INTX_IRQ_INDEX) {
 		err = enable(irqs, trigger);
-		if (err && trigger)
-			eventfd_ctx_put(trigger);
+		if (err) {
+			if (trigger)
+				eventfd_ctx_put(trigger);
+			return err;
+		}
+		/* Until the lender listens, MSI-X is on, and swallows what the device raises. */
+		err = pcilend_virtual_settle(irqs->pdev);
+		if (err)
+			mdev_intx_disable(irqs);
 		return err;
 	}
 	old = intx->trigger;

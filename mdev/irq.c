@@ -221,9 +221,10 @@ static int set_request(struct mdev_irqs *irqs, const struct vfio_irq_set *set, v
 int mdev_irq_set(struct mdev_device_state *state, const struct vfio_irq_set *set, void *data)
 {
 	struct mdev_irqs *irqs = &state->irqs;
-	bool trigger = (set->flags & VFIO_IRQ_SET_ACTION_TYPE_MASK) == VFIO_IRQ_SET_ACTION_TRIGGER;
+	u32 action = set->flags & VFIO_IRQ_SET_ACTION_TYPE_MASK;
+	bool trigger = action == VFIO_IRQ_SET_ACTION_TRIGGER;
 
-	if (!trigger && set->index != VFIO_PCI_INTX_IRQ_INDEX)
+	if (!is_power_of_2(action) || (!trigger && set->index != VFIO_PCI_INTX_IRQ_INDEX))
 		return -ENOTTY;
 	/* A driver that sets up interrupts is about to use DMA. */
 	if (trigger && set->index != VFIO_PCI_REQ_IRQ_INDEX)

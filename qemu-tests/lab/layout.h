@@ -74,6 +74,7 @@ struct Artefacts {
   // Put into the hosts if they are there.
   [[nodiscard]] std::string tool() const { return bin / "pcilend"; }
   [[nodiscard]] std::string libvirt_hook() const { return bin / "pcilend-libvirt-hook"; }
+  [[nodiscard]] std::string vfio_client() const { return bin / "pcilend-vfio-client"; }
 
   std::string kernel;
 };

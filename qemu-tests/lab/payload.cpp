@@ -61,6 +61,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
   const PayloadFile programs[] = {
       {artefacts.tool(), "/usr/sbin/pcilend", 0755},
       {artefacts.libvirt_hook(), "/etc/libvirt/hooks/qemu.d/pcilend", 0755},
+      {artefacts.vfio_client(), "/usr/lib/pcilend-lab/vfio-client", 0755},
   };
   for (const PayloadFile& program : programs)
     if (fs::exists(program.source)) files.push_back(program);

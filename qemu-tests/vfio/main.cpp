@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// pcilend-vfio-client UUID COMMAND: a plain user of VFIO, for the mediated device of a borrowed
+// function. Answers in JSON.
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "vfio/bad_input.h"
+#include "vfio/device.h"
+#include "vfio/interrupts.h"
+#include "vfio/nvme.h"
+
+namespace pcilend::vfio {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using namespace std::chrono_literals;
+
+void say(const Json& json) {
+  fmt::print("{}\n", json.dump());
+  std::fflush(stdout);
+}
+
+// What VFIO says about the device.
+Result<> describe(const Device& device) {
+  const auto info = device.info();
+  if (!info) return tl::unexpected(info.error());
+  Json regions = Json::array();
+  for (uint32_t index = 0; index < info->num_regions; ++index) {
+    const auto region = device.region(index);
+    if (!region) continue;  // VGA: there is none
+    regions.push_back({{"index", index},
+                       {"flags", region->flags},
+                       {"size", region->size},
+                       {"capabilities", region->capabilities}});
+  }
+  Json irqs = Json::array();
+  for (uint32_t index = 0; index < info->num_irqs; ++index)
+    if (const auto irq = device.irq(index))
+      irqs.push_back({{"index", index}, {"flags", irq->flags}, {"count", irq->count}});
+  const auto config = device.config();
+  if (!config) return tl::unexpected(config.error());
+  std::string bytes;
+  for (const std::byte byte : *config) bytes += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  say({{"flags", info->flags},
+       {"regions", regions},
+       {"num_regions", info->num_regions},
+       {"irqs", irqs},
+       {"num_irqs", info->num_irqs},
+       {"config", bytes}});
+  return {};
+}
+
+// Memory in both areas where pcilend looks for it, see docs/operating.md.
+constexpr uint64_t kLow = 1ULL << 20;  // the drive's queues
+constexpr uint64_t kHigh = 1ULL << 32;
+constexpr size_t kPage = 4096;
+
+// Identifies the drive, into memory that was mapped before the drive was started, and into some
+// that was mapped later. All this twice: a reset stops it.
+Result<> use_nvme(const Device& device) {
+  Json serials = Json::array();
+  Json stopped = Json::array();
+  for (int i = 0; i < 2; ++i) {
+    const auto early = device.map_dma(kHigh, kPage);
+    if (!early) return tl::unexpected(early.error());
+    auto nvme = Nvme::start(device, kLow);
+    if (!nvme) return tl::unexpected(nvme.error());
+    const auto late = device.map_dma(kHigh + (1ULL << 30), kPage);
+    if (!late) return tl::unexpected(late.error());
+    PCILEND_TRY(device.enable());
+    for (int command = 0; command < 6; ++command) {
+      const auto serial = nvme->identify(command % 2 ? *late : *early);
+      if (!serial) return tl::unexpected(serial.error());
+      serials.push_back(*serial);
+    }
+    if (const int error = device.reset()) return fail_errno("VFIO_DEVICE_RESET", error);
+    PCILEND_TRY(device.enable());
+    stopped.push_back(!nvme->ready());
+  }
+  say({{"serials", serials}, {"stopped", stopped}});
+  return {};
+}
+
+// Does not let go when it is asked, and looks what becomes of the device.
+Result<> hold(const Device& device) {
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  const auto request = EventFd::make();
+  if (!request) return tl::unexpected(request.error());
+  const int fd = request->get();
+  if (const int error = device.set_eventfds(VFIO_PCI_REQ_IRQ_INDEX, 0, {&fd, 1}))
+    return fail_errno("device request", error);
+  const auto bar = device.region(VFIO_PCI_BAR0_REGION_INDEX);
+  if (!bar) return tl::unexpected(bar.error());
+  say({{"ready", nvme->ready()}});
+
+  PCILEND_TRY(request->wait());
+  const auto serial = nvme->identify(*data);
+  if (!serial) return tl::unexpected(serial.error());
+  say({{"asked", true}, {"serial", *serial}});
+
+  const auto end = std::chrono::steady_clock::now() + 2min;
+  while (load<uint32_t>(nvme->registers(), 0) != ~0U) {
+    if (std::chrono::steady_clock::now() > end)
+      return fail(ErrorClass::Unreachable, "the device is not taken");
+    std::this_thread::sleep_for(10ms);
+  }
+  // Asked once more as it is taken.
+  PCILEND_TRY(request->wait());
+  uint32_t word = 0;
+  const bool read = ::pread(device.fd(), &word, 4, static_cast<off_t>(bar->offset)) == 4;
+  const auto config = device.config();
+  if (!config) return tl::unexpected(config.error());
+  store<uint32_t>(nvme->registers(), 0x14, 0);
+  say({{"mapped", load<uint32_t>(nvme->registers(), 0x1000)},
+       {"read", read ? Json(word) : Json()},
+       {"config", std::all_of(config->begin(), config->end(),
+                              [](std::byte byte) { return byte == std::byte{0xff}; })},
+       {"interrupts", strerrorname_np(device.set_eventfds(VFIO_PCI_MSIX_IRQ_INDEX, 0, {&fd, 1}))},
+       {"reset", strerrorname_np(device.reset())}});
+  return {};
+}
+
+// Lets go when it is asked.
+Result<> let_go(const Device& device) {
+  const auto request = EventFd::make();
+  if (!request) return tl::unexpected(request.error());
+  const int fd = request->get();
+  if (const int error = device.set_eventfds(VFIO_PCI_REQ_IRQ_INDEX, 0, {&fd, 1}))
+    return fail_errno("device request", error);
+  say({{"ready", true}});
+  return request->wait();
+}
+
+Result<> run(const std::string& uuid, std::string_view command) {
+  const auto device = Device::open(uuid);
+  if (!device) return tl::unexpected(device.error());
+  if (command == "info") return describe(*device);
+  if (command == "nvme") return use_nvme(*device);
+  if (command == "msix") return use_msix(*device);
+  if (command == "msi") return use_msi(*device);
+  if (command == "intx") return use_intx(*device);
+  if (command == "hold") return hold(*device);
+  if (command == "let-go") return let_go(*device);
+  if (command == "bad-input") {
+    const auto answers = try_bad_input(*device);
+    if (!answers) return tl::unexpected(answers.error());
+    say(*answers);
+    return {};
+  }
+  return fail(ErrorClass::Usage, "no command '{}'", command);
+}
+
+}  // namespace
+}  // namespace pcilend::vfio
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fmt::print(stderr, "usage: {} UUID COMMAND\n", argv[0]);
+    return static_cast<int>(pcilend::ErrorClass::Usage);
+  }
+  const auto done = pcilend::vfio::run(argv[1], argv[2]);
+  if (done) return 0;
+  fmt::print(stderr, "{}\n", done.error().message);
+  return static_cast<int>(done.error().kind);
+}
