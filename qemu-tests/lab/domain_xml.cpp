@@ -18,6 +18,8 @@ Result<> GuestSpec::check() const {
                 kMinGuestMemory);
   if (machine != "q35" && machine != "pc")
     return fail(ErrorClass::Usage, "--machine '{}': it is q35 or pc", machine);
+  if (hole < 0 || pluggable < 0)
+    return fail(ErrorClass::Failure, "memory of less than 0 MiB: {}, {}", hole, pluggable);
   for (const std::string& uuid : uuids)
     if (uuid.empty() || uuid.find_first_not_of("0123456789abcdefABCDEF-") != std::string::npos)
       return fail(ErrorClass::Failure, "'{}' is not a UUID", uuid);
@@ -30,6 +32,60 @@ std::string guest_agent_socket(const std::string& name) {
 
 std::string guest_console(const std::string& name) {
   return fmt::format("/var/log/pcilend-lab-guest-{}.log", name);
+}
+
+namespace {
+
+// Its variables are in memory, and gone when the guest is off.
+constexpr const char* kUefi = "    <loader type='rom'>/usr/share/ovmf/OVMF.fd</loader>\n";
+
+std::string memory_xml(const GuestSpec& spec) {
+  std::string memory;
+  if (spec.pluggable)
+    memory += fmt::format("  <maxMemory slots='1' unit='MiB'>{}</maxMemory>\n",
+                          spec.memory + spec.pluggable);
+  memory += fmt::format("  <memory unit='MiB'>{}</memory>\n", spec.memory);
+  if (spec.huge_pages)
+    memory +=
+        "  <memoryBacking>\n"
+        "    <hugepages/>\n"
+        "  </memoryBacking>\n";
+  return memory;
+}
+
+// libvirt plugs memory into a NUMA node.
+std::string cpu_xml(const GuestSpec& spec) {
+  if (!spec.pluggable) return "  <cpu mode='maximum'/>\n";
+  return fmt::format(
+      "  <cpu mode='maximum'>\n"
+      "    <numa>\n"
+      "      <cell id='0' cpus='0' memory='{}' unit='MiB'/>\n"
+      "    </numa>\n"
+      "  </cpu>\n",
+      spec.memory);
+}
+
+std::string command_line_xml(const GuestSpec& spec) {
+  if (!spec.hole) return {};
+  return fmt::format(
+      "  <qemu:commandline>\n"
+      "    <qemu:arg value='-machine'/>\n"
+      "    <qemu:arg value='max-ram-below-4g={}M'/>\n"
+      "  </qemu:commandline>\n",
+      spec.hole);
+}
+
+}  // namespace
+
+std::string memory_module_xml(int mib) {
+  return fmt::format(
+      "<memory model='dimm'>\n"
+      "  <target>\n"
+      "    <size unit='MiB'>{}</size>\n"
+      "    <node>0</node>\n"
+      "  </target>\n"
+      "</memory>\n",
+      mib);
 }
 
 std::string domain_xml(const GuestSpec& spec) {
@@ -57,13 +113,13 @@ std::string domain_xml(const GuestSpec& spec) {
         uuid);
   // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
   // each: two thirds of the time that virsh start takes here.
-  return fmt::format(R"(<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
+  return fmt::format(
+      R"(<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
-  <memory unit='MiB'>{memory}</memory>
-  <vcpu>1</vcpu>
+{memory}  <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='{machine}'>hvm</type>
-    <kernel>/usr/share/pcilend-lab/guest/vmlinux</kernel>
+{firmware}    <kernel>/usr/share/pcilend-lab/guest/{kernel}</kernel>
     <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
     <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1{arguments}</cmdline>
   </os>
@@ -71,8 +127,7 @@ std::string domain_xml(const GuestSpec& spec) {
     <acpi/>
     <apic/>
   </features>
-  <cpu mode='maximum'/>
-  <on_poweroff>destroy</on_poweroff>
+{cpu}  <on_poweroff>destroy</on_poweroff>
   <on_reboot>restart</on_reboot>
   <on_crash>destroy</on_crash>
   <devices>
@@ -80,17 +135,20 @@ std::string domain_xml(const GuestSpec& spec) {
       <source path='{console}' append='on'/>
     </serial>
     <controller type='usb' model='none'/>
-    <memballoon model='none'/>
+    <memballoon model='{balloon}'/>
 {devices}  </devices>
   <qemu:capabilities>
     <qemu:del capability='cpu-unavailable-features'/>
   </qemu:capabilities>
-</domain>
+{command_line}</domain>
 )",
-                     fmt::arg("name", spec.name), fmt::arg("memory", spec.memory),
-                     fmt::arg("machine", spec.machine),
-                     fmt::arg("arguments", spec.kernel_arguments),
-                     fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
+      fmt::arg("name", spec.name), fmt::arg("memory", memory_xml(spec)),
+      fmt::arg("firmware", spec.uefi ? kUefi : ""),
+      fmt::arg("kernel", spec.uefi ? "vmlinuz" : "vmlinux"), fmt::arg("cpu", cpu_xml(spec)),
+      fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
+      fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
+      fmt::arg("arguments", spec.kernel_arguments), fmt::arg("console", guest_console(spec.name)),
+      fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab

@@ -22,6 +22,11 @@ struct GuestSpec {
   std::vector<std::string> uuids;    // of the functions it gets
   std::string kernel_arguments;      // more words for its kernel's command line
   int free_slots = 0;                // PCIe slots that devices can be plugged into; q35
+  bool uefi = false;                 // instead of SeaBIOS
+  bool huge_pages = false;           // of the host, which must have set some aside
+  int hole = 0;       // MiB: where the PCI hole begins, if lower than the machine has it
+  int pluggable = 0;  // MiB of memory that can be plugged in, as one module
+  bool balloon = false;
 
   [[nodiscard]] Result<> check() const;
 };
@@ -32,5 +37,8 @@ std::string guest_agent_socket(const std::string& name);
 std::string guest_console(const std::string& name);
 
 std::string domain_xml(const GuestSpec& spec);
+
+// What virsh attach-device plugs into a guest that has memory pluggable.
+std::string memory_module_xml(int mib);
 
 }  // namespace pcilend::lab

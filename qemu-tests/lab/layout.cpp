@@ -63,8 +63,9 @@ Result<Artefacts> Artefacts::find(const fs::path& program, const std::string& ke
       return fail(ErrorClass::NotFound,
                   "{} is not there: run 'make image KERNEL={}' (qemu-tests/image/build)", file,
                   kernel);
-  if (!fs::exists(found.agent()))
-    return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", found.agent());
+  for (const std::string& file : {found.agent(), found.reach()})
+    if (!fs::exists(file))
+      return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", file);
   return found;
 }
 

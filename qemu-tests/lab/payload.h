@@ -22,7 +22,7 @@ struct PayloadFile {
 Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
                                                const std::string& release);
 
-// The guest's initramfs with the agent in it as /agent.
+// The guest's initramfs with the agent in it as /agent, and /bin/reach.
 Result<std::string> guest_initrd(const Artefacts& artefacts);
 
 // Writes the image's initramfs and the payload behind it (as /payload/…) to `path`.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
-# The nested guest: an uncompressed kernel, and an initramfs with stock drivers, uncompressed, so
-# that more cpio archives (the agent) can be appended.
-#   vmlinux initrd
+# The nested guest: an uncompressed kernel, the same as UEFI takes it, and an initramfs with stock
+# drivers, uncompressed, so that more cpio archives (the agent) can be appended.
+#   vmlinux vmlinuz initrd
 title="kernel and initramfs of the nested guest"
 needs=(host-tree kernel@6.12 modules@6.12)
 inputs=(lib/cpio.sh lib/modules.sh lib/tree.sh lib/kbuild.sh guest)
@@ -30,6 +30,7 @@ build() {
 	make_cpio "$need_host_tree/usr/bin/busybox" "$root" >"$out/initrd"
 	rm -rf "$root"
 	cp "$need_kernel/vmlinux" "$out/vmlinux"
+	cp "$need_kernel/image/boot/vmlinuz-$release" "$out/vmlinuz"
 }
 
 compress_cold() { # MODULES-DIR

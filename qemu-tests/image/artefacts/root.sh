@@ -18,7 +18,7 @@ build() {
 		install -m 644 "$image_dir/host"/{libvirtd,qemu}.conf etc/libvirt/
 		install -m 644 "$image_dir/host/modprobe.conf" etc/modprobe.d/lab.conf
 		mkdir -p etc/libvirt/hooks/qemu.d var/log/libvirt usr/share/pcilend-lab/guest
-		cp "$need_guest"/{vmlinux,initrd} usr/share/pcilend-lab/guest/
+		cp "$need_guest"/{vmlinux,vmlinuz,initrd} usr/share/pcilend-lab/guest/
 		for name in poweroff reboot halt; do
 			ln -sf ../bin/busybox "usr/sbin/$name"
 		done

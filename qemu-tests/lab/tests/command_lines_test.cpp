@@ -132,6 +132,19 @@ TEST(DomainXml, OfAPcGuestWithoutFunctions) {
   expect_golden("guest-pc.xml", domain_xml(spec));
 }
 
+TEST(DomainXml, OfAGuestWithMemoryOfEveryKind) {
+  GuestSpec spec;
+  spec.name = "memory";
+  spec.memory = 512;
+  spec.uefi = true;
+  spec.huge_pages = true;
+  spec.hole = 256;
+  spec.pluggable = 128;
+  spec.balloon = true;
+  ASSERT_TRUE(spec.check());
+  expect_golden("guest-memory.xml", domain_xml(spec) + memory_module_xml(spec.pluggable));
+}
+
 TEST(DomainXml, WhatCannotBeIsRefused) {
   const auto error = [](auto change) {
     GuestSpec spec;
