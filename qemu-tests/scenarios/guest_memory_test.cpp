@@ -234,18 +234,12 @@ TEST_F(GuestMemory, AGuestStartsAnew) {
     EXPECT_EQ(*read, *written);
     EXPECT_OK(guest->run(reach(400, up_to(512) + " " + from_4_gib(256))));
   };
-  const auto await_next_boot = [&](const std::string& before) {
-    return lab::eventually("the guest has booted anew", lab::kPatience, [&] {
-      const auto now = guest->exec("cat /proc/sys/kernel/random/boot_id");
-      return now && now->code == 0 && now->out != before;
-    });
-  };
   check("first boot");
 
   ASSERT_OK(guest->run("modprobe -r nvme && ! [ -e /dev/nvme0n1 ] && modprobe nvme"));
   check("another driver");
 
-  auto boot_id = guest->run("cat /proc/sys/kernel/random/boot_id");
+  auto boot_id = MainJob::boot_id(*guest);
   ASSERT_OK(boot_id);
   ASSERT_OK(lab_->fabric().counters(true));
   auto load = guest->start("dd if=/dev/zero of=/dev/nvme0n1 bs=16k seek=128 oflag=direct");
@@ -255,13 +249,13 @@ TEST_F(GuestMemory, AGuestStartsAnew) {
     return counters && counters->path(1, 2).memory.read_bytes > (256u << 10);
   }));
   ASSERT_OK(borrower().run("virsh reset guest"));
-  ASSERT_OK(await_next_boot(*boot_id));
+  ASSERT_OK(MainJob::await_next_boot(*guest, *boot_id));
   check("virsh reset");
 
-  boot_id = guest->run("cat /proc/sys/kernel/random/boot_id");
+  boot_id = MainJob::boot_id(*guest);
   ASSERT_OK(boot_id);
   ASSERT_OK(guest->exec("reboot -f"));
-  ASSERT_OK(await_next_boot(*boot_id));
+  ASSERT_OK(MainJob::await_next_boot(*guest, *boot_id));
   check("reboot");
 }
 

@@ -136,6 +136,18 @@ Result<> MainJob::await_disk(const lab::Guest& guest) {
   return {};
 }
 
+Result<std::string> MainJob::boot_id(const lab::Guest& guest) {
+  return guest.run("cat /proc/sys/kernel/random/boot_id");
+}
+
+Result<> MainJob::await_next_boot(const lab::Guest& guest, const std::string& boot_id) {
+  return lab::eventually("the guest boots anew", 5min, [&] {
+    // What is asked while it goes down is never answered.
+    const auto now = guest.exec("cat /proc/sys/kernel/random/boot_id", {{}, 5s});
+    return now && now->code == 0 && now->out != boot_id;
+  });
+}
+
 Result<> MainJob::read_in_guest() {
   PCILEND_TRY(await_guest_disk());
   PCILEND_TRY(

@@ -72,6 +72,9 @@ class MainJob {
   // Its boot is over, and commands can be run.
   static Result<> await_answer(const lab::Guest& guest);
   static Result<> await_disk(const lab::Guest& guest);
+  // Another one after each boot.
+  static Result<std::string> boot_id(const lab::Guest& guest);
+  static Result<> await_next_boot(const lab::Guest& guest, const std::string& boot_id);
   // Writes to the drive of a guest, reads, and compares.
   static constexpr const char* kUseDisk =
       "dd if=/dev/urandom of=/tmp/x bs=16k count=4 2>/dev/null && "
