@@ -2,8 +2,8 @@
 /*
  * pcilend_cr8.ko: while it is loaded, KVM intercepts all writes of guests to CR8.
  *
- * A host's QEMU (11.1, SVM under TCG) ends with "cpu_interrupt: assertion failed: (bql_locked())" if
- * a guest writes CR8 while KVM waits for it to take an interrupt, and KVM does not intercept the
+ * A host's QEMU (11.1, SVM under TCG) ends with "cpu_interrupt: assertion failed: (bql_locked())"
+ * if a guest writes CR8 while KVM waits for it to take an interrupt, and KVM does not intercept the
  * write. UEFI writes it at the end of each interrupt.
  */
 
