@@ -36,7 +36,7 @@ enum pcilend_event {
 	PCILEND_EVENT_RECALL = 5,	/* its lender wants a function back: FUNCTION */
 	PCILEND_EVENT_AUDIT = 6,	/* somebody changed something, or was refused: AUDIT */
 	PCILEND_EVENT_WAS_RESET = 7,	/* reset, because its link was lost during DMA: FUNCTION */
-	PCILEND_EVENT_GUEST_MEMORY = 8,	/* it reaches more or less of its guest's memory: FUNCTION */
+	PCILEND_EVENT_GUEST_MEMORY = 8,	/* more or less of its guest mapped: FUNCTION */
 };
 
 /* What a range of this host's aperture is for. */
