@@ -49,8 +49,10 @@ TEST_F(TwoHosts, AGuestResetsMovesAndRescansItsFunction) {
 
   for (const char* method : {"flr", "bus"}) {
     const int before = resets();
-    ASSERT_OK(
-        guest.run(fmt::format("echo {1} >{0}/reset_method && echo 1 >{0}/reset", *device, method)));
+    ASSERT_OK(guest.run(fmt::format("echo {} >{}/reset_method", method, *device)));
+    // QEMU's root ports don't show that their link is active after their bus was reset, which Linux
+    // takes for a failure: so with a drive of the host's own, too.
+    ASSERT_OK(guest.exec(fmt::format("echo 1 >{}/reset", *device)));
     expect_works(method);
     EXPECT_GT(resets(), before) << method << ": carried out by the lender";
   }
