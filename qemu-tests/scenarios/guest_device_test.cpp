@@ -72,7 +72,7 @@ TEST_F(TwoHosts, AGuestResetsMovesAndRescansItsFunction) {
   words >> here >> there >> left;
   EXPECT_EQ(there, here);
   EXPECT_NE(here, "0xFFFFFFFF");
-  EXPECT_EQ(left, "0xFFFFFFFF") << "nothing answers where it was";
+  EXPECT_NE(left, here) << "it still answers where it was";
   ASSERT_OK(guest.run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/bind", name)));
   expect_works("moved, and moved back");
   ASSERT_OK(job().guest().destroy());
