@@ -22,6 +22,9 @@ constexpr std::chrono::milliseconds kSettleLimit{10000};
 constexpr std::chrono::milliseconds kPollLeast{100};
 constexpr std::chrono::milliseconds kPollMost{2000};
 
+// So many are told of functions that can't be chosen.
+constexpr size_t kReasons = 8;
+
 std::string described(const HookContext& context, const Function& f) {
   return fmt::format("{} ({} {})", to_string(f.id), context.names.vendor(f.vendor),
                      context.names.device(f.vendor, f.device));
@@ -96,10 +99,11 @@ std::vector<Wanted> wanted_by(const Domain& domain) {
 std::vector<Function> candidates(const HookContext& context, const std::vector<Function>& functions,
                                  const Wanted& wanted) {
   std::vector<Function> found;
-  // One that somebody else has made is of one function.
+  // One that is there already is of one function, or of something else.
+  const bool there = mdev_exists(context.environment, wanted.mdev);
   const auto parent = function_of_mdev(context.environment, wanted.mdev);
   for (const Function& f : functions) {
-    if (wanted.choice ? wanted.choice->matches(f) && (!parent || *parent == f.id)
+    if (wanted.choice ? wanted.choice->matches(f) && (!there || (parent && *parent == f.id))
                       : f.uuid == wanted.mdev)
       found.push_back(f);
   }
@@ -140,12 +144,21 @@ Result<std::vector<Function>> free_ones(const HookContext& context,
         "no host offers function {} to this one: on its lender run 'pcilend connect {}' and "
         "'pcilend add' with its address; 'pcilend link' shows the hosts in reach",
         to_string(wanted.mdev), this_node);
+  if (all.empty() && mdev_exists(context.environment, wanted.mdev))
+    return fail(ErrorClass::State,
+                "mediated device {} is there already, and not of a function of {}: give the "
+                "<hostdev> another UUID, or stop it ('mdevctl stop -u {}')",
+                to_string(wanted.mdev), wanted.choice->text(), to_string(wanted.mdev));
   if (free.empty() && reasons.empty())
     return fail(ErrorClass::NotFound, "no host offers a function of {}: 'pcilend list' shows all",
                 wanted.choice->text());
   if (free.empty())
-    return fail(ErrorClass::State, "no function of {} is free: {}", wanted.choice->text(),
-                fmt::join(reasons, "; "));
+    return fail(
+        ErrorClass::State, "no function of {} is free: {}{}", wanted.choice->text(),
+        fmt::join(reasons.begin(), reasons.begin() + std::min(reasons.size(), kReasons), "; "),
+        reasons.size() > kReasons
+            ? fmt::format("; and {} more, see 'pcilend list'", reasons.size() - kReasons)
+            : "");
   std::stable_sort(free.begin(), free.end(), [&](const Function& a, const Function& b) {
     return load_on_the_way_to(a, functions) < load_on_the_way_to(b, functions);
   });
@@ -292,13 +305,15 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
   context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
-  // The domain is about to start, so it does not run: what is recorded was left behind.
-  if (*former) PCILEND_TRY(undo_all(context, **client, **former));
-
   const auto node = (*client)->node();
   if (!node) return tl::unexpected(node.error());
   const auto begin = context.now();
   for (;;) {
+    // The domain is about to start, so it does not run: what is recorded was left behind, maybe by
+    // the last attempt.
+    const auto left = load_record(context.environment, domain.uuid);
+    if (!left) return tl::unexpected(left.error());
+    if (*left) PCILEND_TRY(undo_all(context, **client, **left));
     context.steps.begin("looking for functions", kSeeKernelLog);
     const auto functions = (*client)->functions();
     if (!functions) return tl::unexpected(functions.error());

@@ -403,6 +403,32 @@ TEST_F(HookTest, AChoiceThatCannotBeMadeSaysWhyOfEach) {
             "no host offers a function of vendor 1b36: 'pcilend list' shows all");
 }
 
+TEST_F(HookTest, WhatCannotBeUndoneIsNotForgottenWhileItWaits) {
+  Domain d = choosing({{}, "", 0x1b36, {}, ""});
+  d.options->wait = std::chrono::seconds(60);
+  // 40001 is borrowed, shown to nobody, and can't be returned.
+  fs::remove_all(root_ / "sys/bus/pcilend/devices/40001/mdev_supported_types");
+  kernel_.refuse = [](const std::string& entry) -> Result<> {
+    if (entry.starts_with("return 40001")) return fail(ErrorClass::Unreachable, "no answer");
+    return {};
+  };
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "no answer");
+  kernel_.refuse = [](const std::string&) { return Result<>(); };
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+}
+
+TEST_F(HookTest, AForeignMdevIsNotTakenForAChoice) {
+  add_mdev(kAny);
+  const auto refused = prepare(choosing({{}, "", 0x1b36, {}, ""}));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("is there already, and not of a function of vendor 1b36"));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+}
+
 TEST_F(HookTest, AnMdevThatIsThereFixesTheChoice) {
   const fs::path place = fs::path("sys/devices/pcilend/40002") / kAny;
   touch(place / "remove");
