@@ -85,12 +85,6 @@ void try_info(Attempts& attempts) {
 }
 
 void try_irqs(Attempts& attempts, int event, int file) {
-  constexpr uint32_t kNone = VFIO_IRQ_SET_DATA_NONE;
-  constexpr uint32_t kBool = VFIO_IRQ_SET_DATA_BOOL;
-  constexpr uint32_t kEventFd = VFIO_IRQ_SET_DATA_EVENTFD;
-  constexpr uint32_t kTrigger = VFIO_IRQ_SET_ACTION_TRIGGER;
-  constexpr uint32_t kMask = VFIO_IRQ_SET_ACTION_MASK;
-  constexpr uint32_t kUnmask = VFIO_IRQ_SET_ACTION_UNMASK;
   constexpr uint32_t kMsix = VFIO_PCI_MSIX_IRQ_INDEX;
   constexpr uint32_t kIntx = VFIO_PCI_INTX_IRQ_INDEX;
   const std::array events{event, event};
@@ -148,7 +142,8 @@ void try_irqs(Attempts& attempts, int event, int file) {
 // The BAR is read from its end, where no register is.
 void try_accesses(Attempts& attempts, const Region& bar, const Region& config) {
   std::array<std::byte, 64> bytes{};
-  auto* const nowhere = reinterpret_cast<void*>(8);
+  volatile uintptr_t address = 8;  // the compiler would see through a constant
+  auto* const nowhere = reinterpret_cast<void*>(address);
   attempts.read("BAR, at its end", bar.offset + bar.size, 4, bytes.data());
   attempts.read("BAR, across its end", bar.offset + bar.size - 3, 8, bytes.data());
   attempts.read("BAR, behind its end", bar.offset + bar.size + 1, 4, bytes.data());

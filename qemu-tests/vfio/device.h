@@ -16,6 +16,14 @@
 
 namespace pcilend::vfio {
 
+// Flags of VFIO_DEVICE_SET_IRQS.
+inline constexpr uint32_t kNone = VFIO_IRQ_SET_DATA_NONE;
+inline constexpr uint32_t kBool = VFIO_IRQ_SET_DATA_BOOL;
+inline constexpr uint32_t kEventFd = VFIO_IRQ_SET_DATA_EVENTFD;
+inline constexpr uint32_t kTrigger = VFIO_IRQ_SET_ACTION_TRIGGER;
+inline constexpr uint32_t kMask = VFIO_IRQ_SET_ACTION_MASK;
+inline constexpr uint32_t kUnmask = VFIO_IRQ_SET_ACTION_UNMASK;
+
 // One access of that width.
 template <class T>
 T load(std::span<const std::byte> bytes, size_t offset) {

@@ -10,13 +10,6 @@ namespace {
 
 using Numbers = std::vector<int>;
 
-constexpr uint32_t kNone = VFIO_IRQ_SET_DATA_NONE;
-constexpr uint32_t kBool = VFIO_IRQ_SET_DATA_BOOL;
-constexpr uint32_t kEventFd = VFIO_IRQ_SET_DATA_EVENTFD;
-constexpr uint32_t kTrigger = VFIO_IRQ_SET_ACTION_TRIGGER;
-constexpr uint32_t kMask = VFIO_IRQ_SET_ACTION_MASK;
-constexpr uint32_t kUnmask = VFIO_IRQ_SET_ACTION_UNMASK;
-
 Result<> expect(std::string_view step, int error, int expected = 0) {
   if (error == expected) return {};
   return fail(ErrorClass::Failure, "{}: {}, not {}", step, strerrorname_np(error),
