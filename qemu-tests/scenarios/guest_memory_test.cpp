@@ -79,8 +79,6 @@ class GuestMemory : public TwoHosts {
     EXPECT_OK(spec);
     if (!spec) return nullptr;
     shape(*spec);
-    // It needs kprobes, which the debug kernel does not have: SeaBIOS there.
-    if (lab::default_kernel() == "6.12-debug") spec->uefi = false;
     if (spec->uefi) EXPECT_OK(borrower().run("modprobe pcilend_cr8"));
     const lab::Guest& guest = guests_.emplace_back(borrower().guest(*spec));
     const auto up = [&]() -> Result<> {
