@@ -13,6 +13,7 @@
 void mdev_config_init(struct mdev_device_state *state)
 {
 	mutex_init(&state->config.lock);
+	mutex_init(&state->config.placing);
 }
 
 int mdev_config_open(struct mdev_device_state *state)
@@ -20,6 +21,8 @@ int mdev_config_open(struct mdev_device_state *state)
 	struct mdev_config *config = &state->config;
 	int err;
 
+	config->told = false;
+	memset(config->placed, 0, sizeof(config->placed));
 	guard(mutex)(&config->lock);
 	config->lost = false;
 	err = pcilend_config_init(state->remote, &config->space);
@@ -33,6 +36,29 @@ void mdev_config_revoke(struct mdev_device_state *state)
 {
 	guard(mutex)(&state->config.lock);
 	state->config.lost = true;
+}
+
+void mdev_config_place_bars(struct mdev_device_state *state)
+{
+	struct mdev_config *config = &state->config;
+	u64 now[MDEV_BARS] = { };
+	unsigned int i;
+
+	guard(mutex)(&config->placing);
+	scoped_guard(mutex, &config->lock) {
+		if (config->lost)
+			return;
+		for (i = 0; i < MDEV_BARS && pcilend_vconfig_memory(&config->space); i++)
+			now[i] = pcilend_vconfig_bar_address(&config->space, i);
+	}
+	/* What firmware or a reset has put nowhere comes back, most often to the same place. */
+	for (i = 0; i < MDEV_BARS; i++)
+		now[i] = now[i] ?: config->placed[i];
+	if (config->told && !memcmp(now, config->placed, sizeof(now)))
+		return;
+	config->told = true;
+	memcpy(config->placed, now, sizeof(now));
+	pcilend_guest_bars(state->remote, state->memory.guest->mm, now);
 }
 
 u32 mdev_config_size(const struct mdev_device_state *state)

@@ -102,6 +102,8 @@ static int device_open(struct vfio_device *vdev)
 		err = function->pdev ? open_parts(state) : -ENODEV;
 	if (err && borrowed)
 		pcilend_return(state->remote, NULL);
+	if (!err)
+		mdev_config_place_bars(state);
 	trace_pcilend_mdev_state(state->remote->id, "open", err);
 	return err;
 }

@@ -3,7 +3,8 @@
  * The memory of one guest, as borrowed functions reach it: core/guestmem.c finds it; here it is
  * pinned through VFIO and mapped into the NTB's IOMMU domain.
  *
- * Functions that are lent as a set share what they map, so they share a struct mdev_guest. Pages
+ * Functions that a VM reaches over one adapter share what is mapped of it in the adapter's windows,
+ * so they share a struct mdev_guest; so do those that are lent as a set, whoever uses them. Pages
  * are pinned for each of them, as each may be closed first. All others have one of their own.
  *
  * VFIO's dma_unmap callback must not wait for a pass, which can take seconds. So a pass holds the
@@ -12,6 +13,7 @@
 
 #include <linux/delay.h>
 #include <linux/iommu.h>
+#include <linux/moduleparam.h>
 #include <linux/sched/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -31,8 +33,12 @@
 /* How often who watches is told how far a pass has got. */
 #define TELL_MS 250
 
-static LIST_HEAD(guests);	/* that functions of sets share */
+static LIST_HEAD(guests);	/* that functions may share */
 static DEFINE_MUTEX(guests_lock);
+
+static bool share = true;
+module_param(share, bool, 0644);
+MODULE_PARM_DESC(share, "Functions of one VM share the memory windows that reach it (default: yes)");
 
 static struct mdev_device_state *state_of(struct mdev_memory *memory)
 {
@@ -206,6 +212,15 @@ static void guest_free(struct mdev_guest *guest)
 	kfree(guest);
 }
 
+/*
+ * A process may have several address spaces; a VM has one, but for a virtual IOMMU, which would keep
+ * memory from being found at all.
+ */
+static struct kvm *vm_of(struct mdev_device_state *state)
+{
+	return READ_ONCE(share) ? state->vdev.kvm : NULL;
+}
+
 static struct mdev_guest *guest_alloc(struct mdev_device_state *state)
 {
 	struct mdev_guest *guest = kzalloc(sizeof(*guest), GFP_KERNEL_ACCOUNT);
@@ -214,6 +229,7 @@ static struct mdev_guest *guest_alloc(struct mdev_device_state *state)
 		return NULL;
 	guest->mm = current->mm;
 	mmgrab(guest->mm);
+	guest->vm = vm_of(state);
 	guest->users = 1;
 	guest->domain = pcilend_aperture(state->remote);
 	guest->lender = pcilend_id_node(state->remote->id);
@@ -235,16 +251,22 @@ static struct mdev_guest *guest_alloc(struct mdev_device_state *state)
 	return guest;
 }
 
-/* The guest that has other functions of the same set, or NULL. */
-static struct mdev_guest *guest_of_set(const struct mdev_guest *wanted)
+static bool is_same_user(const struct mdev_guest *a, const struct mdev_guest *b)
+{
+	return a->mm == b->mm && a->domain == b->domain;
+}
+
+/* The guest that has other functions of the same set, or of the same VM; or NULL. */
+static struct mdev_guest *guest_to_share(const struct mdev_guest *wanted)
 {
 	struct mdev_guest *guest;
 
 	lockdep_assert_held(&guests_lock);
-	if (!wanted->set)
-		return NULL;
 	list_for_each_entry(guest, &guests, node) {
-		if (guest->lender == wanted->lender && guest->set == wanted->set)
+		if (guest->lender != wanted->lender || guest->set != wanted->set)
+			continue;
+		if (wanted->set || (wanted->vm && guest->vm == wanted->vm &&
+				    is_same_user(guest, wanted)))
 			return guest;
 	}
 	return NULL;
@@ -262,13 +284,12 @@ int mdev_guest_open(struct mdev_device_state *state)
 		return -ESTALE;
 	}
 	mutex_lock(&guests_lock);
-	guest = guest_of_set(fresh);
+	guest = guest_to_share(fresh);
 	if (!guest) {
 		guest = fresh;
 		fresh = NULL;
-		if (guest->set)
-			list_add(&guest->node, &guests);
-	} else if (guest->mm != fresh->mm || guest->domain != fresh->domain) {
+		list_add(&guest->node, &guests);
+	} else if (!is_same_user(guest, fresh)) {
 		err = -EBUSY;
 	} else {
 		guest->users++;

@@ -79,6 +79,9 @@ struct mdev_config {
 	struct mutex lock;		/* space, and the effects of a write to it */
 	bool lost;
 	struct pcilend_vconfig space;
+	struct mutex placing;		/* taken before lock, and with no other */
+	bool told;			/* placing: pcilend knows of the guest, and */
+	u64 placed[MDEV_BARS];		/* placing: where it has the BARs */
 };
 
 struct mdev_intx {
@@ -105,14 +108,15 @@ struct mdev_irqs {
 
 struct mdev_memory;
 
-/* The memory of one guest, as one function or the functions of a set reach it. */
+/* The memory of one guest, as one function, or several over one adapter, reach it. */
 struct mdev_guest {
 	struct list_head node;		/* guests_lock */
 	unsigned int users;		/* guests_lock: devices that have it open, and who looks */
 	struct mm_struct *mm;		/* constant, as what follows: of the VMM */
+	const struct kvm *vm;		/* to compare; NULL: not to be shared, but in a set */
 	struct iommu_domain *domain;	/* of the adapter */
 	u32 lender;
-	u32 set;			/* of the lender; 0: of one function alone */
+	u32 set;			/* of the lender; 0: of functions that are in none */
 
 	struct mutex pass_lock;		/* one pass at a time, and requests to the lender */
 	u64 spent_ns;			/* pass_lock: by passes that mapped something */
@@ -190,6 +194,11 @@ void mdev_config_revoke(struct mdev_device_state *state);
 u32 mdev_config_read(struct mdev_device_state *state, u32 offset, u32 length);
 int mdev_config_write(struct mdev_device_state *state, u32 offset, u32 length, u32 value);
 u32 mdev_config_size(const struct mdev_device_state *state);
+/*
+ * After writes, and once it is open: functions of the same guest that reach the BARs by DMA follow
+ * them. Waits for other operations on the function, so the caller holds no lock.
+ */
+void mdev_config_place_bars(struct mdev_device_state *state);
 int mdev_reset(struct mdev_device_state *state);
 /* The lender has reset the function, unknown to the guest: its registers stay as they are. */
 int mdev_was_reset(struct mdev_device_state *state);

@@ -331,10 +331,12 @@ ssize_t mdev_region_write(struct vfio_device *vdev, const char __user *buffer, s
 		 * A refused effect is in the log. The write itself can't fail: the VMM would show
 		 * the guest a value that was not written.
 		 */
-		if (index == VFIO_PCI_CONFIG_REGION_INDEX)
+		if (index == VFIO_PCI_CONFIG_REGION_INDEX) {
 			mdev_config_write(state, offset + done, length, le32_to_cpu(value));
-		else
+			mdev_config_place_bars(state);
+		} else {
 			bar_write(state, index, offset + done, length, le32_to_cpu(value));
+		}
 		done += length;
 		cond_resched();
 	}

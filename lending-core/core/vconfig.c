@@ -168,6 +168,7 @@ u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned i
 		address |= (u64)get32(config->value, PCI_BASE_ADDRESS_0 + 4 * bar + 4) << 32;
 	return address;
 }
+EXPORT_SYMBOL_GPL(pcilend_vconfig_bar_address);
 
 enum pcilend_intx_state pcilend_vconfig_intx(const struct pcilend_vconfig *config)
 {
@@ -194,3 +195,4 @@ bool pcilend_vconfig_memory(const struct pcilend_vconfig *config)
 {
 	return config->value[PCI_COMMAND] & PCI_COMMAND_MEMORY;
 }
+EXPORT_SYMBOL_GPL(pcilend_vconfig_memory);

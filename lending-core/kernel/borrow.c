@@ -417,6 +417,7 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 /* Where the function has this host: at addresses of its own, or at those of a window. */
 static void place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
 {
+	remote_reach_begin(r);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
 	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
 				      PCILEND_INTERRUPT_ALIAS;

@@ -79,6 +79,8 @@ struct remote {
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
 	u64 interrupts;		/* device-side address of this host's interrupt controller */
 	struct list_head slots;
+	const void *guest;	/* reach_lock, as the next: who has it open, to compare; NULL: no VM */
+	u64 guest_bar[6];	/* guest-physical; 0: nowhere */
 	u64 guest_bytes;
 	u64 guest_map_us;
 	struct work_struct lost_work;
@@ -134,6 +136,7 @@ void remote_put_paths(struct remote *r);
 
 /* reach.c */
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
+void remote_reach_begin(struct remote *r);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
 void remote_reach_doubt(struct remote *r);

@@ -63,7 +63,7 @@ Result<Artefacts> Artefacts::find(const fs::path& program, const std::string& ke
       return fail(ErrorClass::NotFound,
                   "{} is not there: run 'make image KERNEL={}' (qemu-tests/image/build)", file,
                   kernel);
-  for (const std::string& file : {found.agent(), found.reach()})
+  for (const std::string& file : {found.agent(), found.peer(), found.reach()})
     if (!fs::exists(file))
       return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", file);
   return found;

@@ -69,6 +69,7 @@ struct Artefacts {
   [[nodiscard]] std::string root() const { return image / ("root-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
   [[nodiscard]] std::string agent() const { return bin / "pcilend-lab-agent"; }
+  [[nodiscard]] std::string peer() const { return bin / "pcilend-lab-peer"; }
   [[nodiscard]] std::string reach() const { return bin / "pcilend-lab-reach"; }
   [[nodiscard]] std::string fabric() const { return bin / "ntb-fabric"; }
   [[nodiscard]] std::string rogue() const { return bin / "ntb-rogue"; }

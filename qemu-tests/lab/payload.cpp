@@ -84,10 +84,13 @@ Result<std::string> guest_initrd(const Artefacts& artefacts) {
   if (!archive) return tl::unexpected(archive.error());
   const auto agent = Environment().read(artefacts.agent());
   if (!agent) return tl::unexpected(agent.error());
+  const auto peer = Environment().read(artefacts.peer());
+  if (!peer) return tl::unexpected(peer.error());
   const auto reach = Environment().read(artefacts.reach());
   if (!reach) return tl::unexpected(reach.error());
   CpioWriter addition;
   addition.add_file("agent", *agent, 0755);
+  addition.add_file("bin/peer", *peer, 0755);
   addition.add_file("bin/reach", *reach, 0755);
   pad_archive(*archive);
   return *archive + std::move(addition).finish();

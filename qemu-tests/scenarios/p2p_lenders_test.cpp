@@ -20,6 +20,9 @@ class P2pLenders : public PeerToPeer {
   static void SetUpTestSuite() { start("lenders", 2); }
   static void TearDownTestSuite() { end(); }
 
+  // However often edu copies, nothing more goes to host3 or through it.
+  static void expect_direct(const lab::Counters& once, const lab::Counters& often);
+
   // Bytes of BARs of host2 that host1 may reach, the places that are kept included.
   static uint64_t exposed() {
     const auto links = target_lender().json("pcilend link --json");
@@ -46,24 +49,7 @@ class P2pLenders : public PeerToPeer {
   }
 };
 
-/*
- *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
- *                     host3: its CPU fills the CMB before, and reads it after
- *
- * However often edu copies, nothing more goes to host3 or through it.
- */
-TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
-  ASSERT_NO_FATAL_FAILURE(expect_refused());
-  EXPECT_EQ(exposed(), 0u);
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_OK(borrower().run(p2p()));
-  EXPECT_EQ(reached(), json::array({target_}));
-  EXPECT_GT(exposed(), 0u);
-
-  lab::Counters once;
-  lab::Counters often;
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+void P2pLenders::expect_direct(const lab::Counters& once, const lab::Counters& often) {
   EXPECT_EQ(once.path(1, 2).bar.read_bytes, kPage);
   EXPECT_EQ(once.path(1, 2).bar.write_bytes, kPage);
   EXPECT_EQ(often.path(1, 2).bar.read_bytes, (1 + kMore) * kPage);
@@ -81,6 +67,48 @@ TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
   EXPECT_GE(fewer.read_bytes, kPage) << "the CPU compares the CMB";
   EXPECT_LT(more.write_bytes, fewer.write_bytes + kMore * kPage / 4);
   EXPECT_LT(more.read_bytes, fewer.read_bytes + kMore * kPage / 4);
+}
+
+/*
+ *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
+ *                     host3: its CPU fills the CMB before, and reads it after
+ */
+TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  EXPECT_EQ(exposed(), 0u);
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_EQ(reached(), json::array({target_}));
+  EXPECT_GT(exposed(), 0u);
+
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+  expect_direct(once, often);
+}
+
+/*
+ *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
+ *                     host3 ── guest, whose nvme driver is unloaded
+ *
+ * Where the guest has the CMB, and where it moves it to.
+ */
+TEST_F(P2pLenders, InAGuestAFunctionReachesOneOfAnotherLender) {
+  ASSERT_NO_FATAL_FAILURE(start_guest());
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_EQ(reached(), json::array({target_}));
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1 + kMore, &often));
+  expect_direct(once, often);
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once, kMoved));
+  // Whatever the guest does, what it was lent is taken back as ever.
+  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
+  ASSERT_OK(lab::eventually("nothing is reached", lab::kPatience,
+                            [&] { return reached() == json::array(); }));
+  expect_nothing_exposed();
 }
 
 /*

@@ -18,26 +18,12 @@ class P2p : public PeerToPeer {
  protected:
   static void SetUpTestSuite() { start("p2p", 1); }
   static void TearDownTestSuite() { end(); }
+
+  // However often edu copies, what crosses the fabric is what the CPU itself does.
+  static void expect_direct(const lab::Counters& once, const lab::Counters& often);
 };
 
-/*
- *   host1                                       host2
- *   edu ══ IOMMU ══ CMB                         the CPU fills the CMB before, and reads it after
- *
- * However often edu copies, what crosses the fabric is what the CPU itself does: it starts each
- * copy.
- */
-TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
-  ASSERT_NO_FATAL_FAILURE(expect_refused());
-  EXPECT_EQ(reached(), json::array());
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_OK(borrower().run(p2p()));
-  EXPECT_EQ(reached(), json::array({target_}));
-
-  lab::Counters once;
-  lab::Counters often;
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+void P2p::expect_direct(const lab::Counters& once, const lab::Counters& often) {
   const lab::PathCounters a = once.path(1, 2);
   const lab::PathCounters b = often.path(1, 2);
   EXPECT_EQ(a.memory.read_bytes, kPage) << "edu reads memory of host2 once";
@@ -60,6 +46,53 @@ TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
   EXPECT_LT(more.read_bytes, fewer.read_bytes + kMore * kPage / 4);
   fmt::print(stderr, "{} copies more: {} bytes more read by the CPU, {} written\n", 2 * kMore,
              more.read_bytes - fewer.read_bytes, more.write_bytes - fewer.write_bytes);
+}
+
+/*
+ *   host1                                       host2
+ *   edu ══ IOMMU ══ CMB                         the CPU fills the CMB before, and reads it after
+ *
+ * However often edu copies, what crosses the fabric is what the CPU itself does: it starts each
+ * copy.
+ */
+TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_EQ(reached(), json::array({target_}));
+
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+  expect_direct(once, often);
+}
+
+/*
+ *   host1                                       host2 ── guest, whose nvme driver is unloaded
+ *   edu ══ IOMMU ══ CMB                         the CPU fills the CMB before, and reads it after
+ *
+ * Where the guest has the CMB, and where it moves it to.
+ */
+TEST_F(P2p, InAGuestAFunctionReachesAnotherOfItsLender) {
+  ASSERT_NO_FATAL_FAILURE(start_guest());
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(borrower().run(p2p()));
+  EXPECT_EQ(reached(), json::array({target_}));
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1 + kMore, &often));
+  expect_direct(once, often);
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once, kMoved));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
+  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+
+  ASSERT_OK(borrower().run(p2p("--end")));
+  EXPECT_EQ(reached(), json::array());
+  expect_guest_refused();
 }
 
 /*
@@ -121,6 +154,9 @@ TEST_F(P2p, ATargetInTheBorrowerNeedsNoCommand) {
 TEST_F(P2p, RefusalsNameTheCure) {
   expect_failure(fmt::format("pcilend p2p {0} {0}", edu_), "name another one");
   expect_failure(fmt::format("pcilend p2p {} 40009", edu_), "no function 40009");
+  ASSERT_OK(borrower().run("pcilend return " + edu_));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + edu_));
+  expect_failure(p2p(), "not in one guest that runs");
   ASSERT_OK(borrower().run("pcilend return " + edu_));
   expect_failure(p2p(), "run 'pcilend borrow " + edu_ + "'");
   ASSERT_OK(borrower().run(p2p("--end")));

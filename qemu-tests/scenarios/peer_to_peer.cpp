@@ -45,6 +45,11 @@ void PeerToPeer::SetUp() {
 
 void PeerToPeer::TearDown() {
   if (!lab_) return;
+  if (guest_) {
+    const auto state = guest_->state();
+    if (state && *state == "running") EXPECT_OK(guest_->destroy());
+    EXPECT_OK(guest_->undefine());
+  }
   for (const auto& [host, id] : {std::pair{&lender(), edu_}, {&target_lender(), target_}}) {
     if (id.empty()) continue;
     EXPECT_OK(borrower().exec("pcilend return --force " + id));
@@ -108,6 +113,43 @@ void PeerToPeer::expect_copied(const std::string& peer, int repeat, const std::s
   *counters = *now;
   const std::string said = fmt::format("pcilend_edu: {} is reached at {}", peer, where);
   EXPECT_NE(borrower().log().find(said), std::string::npos) << borrower().log();
+}
+
+void PeerToPeer::start_guest() {
+  ASSERT_OK(borrower().run(fmt::format("pcilend return {} {}", edu_, target_)));
+  const auto spec = borrower().guest_spec("peers", {edu_, target_});
+  ASSERT_OK(spec);
+  guest_.emplace(borrower().guest(*spec));
+  ASSERT_OK(guest_->define());
+  ASSERT_OK(guest_->start());
+  ASSERT_OK(MainJob::await_answer(*guest_));
+  // Its driver would use the memory buffer itself.
+  ASSERT_OK(guest_->run("modprobe -r nvme"));
+}
+
+Result<lab::Output> PeerToPeer::copy_in_guest(int repeat, uint64_t shift) const {
+  return guest_->exec(
+      fmt::format("at() {{ grep -l \"^PCI_ID=$1\" /sys/bus/pci/devices/*/uevent | cut -d/ -f6; }}; "
+                  "peer $(at 1234:11E8) $(at 1B36:0010) 2 {} {}",
+                  repeat, shift),
+      {{}, std::chrono::minutes(5)});
+}
+
+void PeerToPeer::expect_copied_in_guest(int repeat, lab::Counters* counters, uint64_t shift) {
+  ASSERT_OK(lab_->fabric().counters(true));
+  const auto copied = copy_in_guest(repeat, shift);
+  ASSERT_OK(copied);
+  EXPECT_EQ(copied->code, 0) << copied->err;
+  const auto now = lab_->fabric().counters();
+  ASSERT_OK(now);
+  *counters = *now;
+}
+
+void PeerToPeer::expect_guest_refused() {
+  const auto copied = copy_in_guest(1, 0);
+  ASSERT_OK(copied);
+  EXPECT_NE(copied->code, 0);
+  EXPECT_NE(copied->err.find("in memory is"), std::string::npos) << copied->err;
 }
 
 void PeerToPeer::expect_refused() {

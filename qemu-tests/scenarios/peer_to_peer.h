@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Fixture: QEMU's edu and an NVMe drive with a controller memory buffer, lent by one host or by two
-// to the last one, on bare metal. The DMA engine of edu copies a page between its buffer and the
-// controller memory buffer of a drive, and between its buffer and memory of the borrower.
+// to the last one, on bare metal or for its guest. The DMA engine of edu copies a page between its
+// buffer and the controller memory buffer of a drive, and between its buffer and memory of the
+// borrower.
 #pragma once
 
 #include "two_hosts.h"
@@ -10,8 +11,9 @@ namespace pcilend::scenarios {
 
 class PeerToPeer : public testing::Test {
  protected:
-  static constexpr uint64_t kPage = 4096;  // what pcilend_edu copies
-  static constexpr int kMore = 16;         // copies more, which must not be seen elsewhere
+  static constexpr uint64_t kPage = 4096;      // what pcilend_edu copies
+  static constexpr int kMore = 16;             // copies more, which must not be seen elsewhere
+  static constexpr uint64_t kMoved = 1 << 20;  // a guest moves the BAR so far
   // From where reach.h has its addresses, and from below the DMA area's end.
   static constexpr const char* kAsPeer = "0x0000001";
   static constexpr const char* kAsMemory = "0x00000000";
@@ -48,6 +50,11 @@ class PeerToPeer : public testing::Test {
   void expect_copied(const std::string& peer, int repeat, const std::string& where,
                      lab::Counters* counters);
   void expect_refused();
+  // A guest that has both takes the place of the host; then what edu copies there, by
+  // guest-physical addresses, is right, also where the guest moves the BAR to.
+  void start_guest();
+  void expect_copied_in_guest(int repeat, lab::Counters* counters, uint64_t shift = 0);
+  void expect_guest_refused();
   // The command fails on the borrower, with these words on stderr.
   static void expect_failure(const std::string& command, const std::string& words);
   [[nodiscard]] std::string p2p(const std::string& options = "") const {
@@ -62,7 +69,10 @@ class PeerToPeer : public testing::Test {
   std::string target_address_;
 
  private:
+  [[nodiscard]] Result<lab::Output> copy_in_guest(int repeat, uint64_t shift) const;
+
   static int hosts_;
+  std::optional<lab::Guest> guest_;
   lab::Expected expected_;
   std::chrono::steady_clock::time_point start_;
 };

@@ -179,6 +179,16 @@ int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t
 			 dma_addr_t *address);
 
 /**
+ * pcilend_guest_bars - where a guest has the function's BARs
+ * @guest: to compare only; of one guest, functions may reach the BARs of others by DMA
+ * @address: guest-physical; 0: nowhere for now, and what it was stays in force
+ *
+ * Functions that reach them by DMA are told to follow. May sleep for PCILEND_REQUEST_MS for each of
+ * their BARs; the caller holds no lock that its frontend's callbacks take, and the lease.
+ */
+void pcilend_guest_bars(struct pcilend_remote *remote, const void *guest, const u64 address[6]);
+
+/**
  * pcilend_slot_get - IOVA range of this host's aperture for guest memory
  * @size: bytes, page aligned
  * @iova: set to its start
@@ -190,7 +200,7 @@ int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t
 int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova);
 void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size);
 /*
- * For functions of one set (pcilend_set()) over one link: @remote uses a slot that @from has, too.
+ * For functions that are mapped alike, over one link: @remote uses a slot that @from has, too.
  * Each of them puts it; the last one frees it. Return: 0, -ENOENT, -ENOMEM, or -EXDEV: not over
  * one link.
  */

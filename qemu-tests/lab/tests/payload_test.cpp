@@ -109,6 +109,7 @@ class PayloadTest : public testing::Test {
     artefacts_.modules = dir_ / "modules/6.12";
     artefacts_.kernel = "6.12";
     write(artefacts_.agent(), "AGENT");
+    write(artefacts_.peer(), "PEER");
     write(artefacts_.reach(), "REACH");
     write(artefacts_.guest_initrd(), guest());
     write(artefacts_.initrd(), "12345");
@@ -173,7 +174,8 @@ TEST_F(PayloadTest, StandsBehindTheImagesInitramfs) {
   EXPECT_THAT(
       unpack(initrd.content),
       ElementsAre(Entry{"init", S_IFREG | 0755, "INIT"}, Entry{"agent", S_IFREG | 0755, "AGENT"},
-                  Entry{"bin", S_IFDIR | 0755, ""}, Entry{"bin/reach", S_IFREG | 0755, "REACH"}));
+                  Entry{"bin", S_IFDIR | 0755, ""}, Entry{"bin/peer", S_IFREG | 0755, "PEER"},
+                  Entry{"bin/reach", S_IFREG | 0755, "REACH"}));
 }
 
 TEST_F(PayloadTest, WhatIsMissingIsNamed) {
@@ -192,6 +194,7 @@ TEST_F(PayloadTest, ArtefactsAreFoundBesideTheProgram) {
   EXPECT_EQ(beside->modules, dir_ / "modules/6.12");
 
   write(dir_ / "sanitize/bin/pcilend-lab-agent", "");
+  write(dir_ / "sanitize/bin/pcilend-lab-peer", "");
   write(dir_ / "sanitize/bin/pcilend-lab-reach", "");
   const auto above = Artefacts::find(dir_ / "sanitize/bin/pcilend-lab", "6.12");
   ASSERT_TRUE(above) << above.error().message;

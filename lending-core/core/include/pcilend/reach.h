@@ -5,7 +5,8 @@
  * that does the DMA, the target the one whose BARs it reaches.
  *
  * An address is given to one BAR only as long as the source's lease lasts: whoever drives the
- * source may still use it after the target's lease has ended.
+ * source may still use it after the target's lease has ended. In a guest it is the guest that gives
+ * BARs their addresses, which are those that its functions use.
  *
  * Callers serialise access.
  */
@@ -31,10 +32,11 @@ struct pcilend_reach {
 	u32 from;			/* id of the source */
 	u32 to;				/* id of the target */
 	u32 bar;
-	bool live;			/* it may be looked up */
+	bool live;			/* it may be looked up; of a guest: it is where @address says */
+	bool guest;			/* both are functions of one guest */
 	u64 phys;			/* the BAR on this host; 0: closed */
 	u64 size;			/* of the BAR, bytes */
-	u64 address;			/* device side, of the BAR's first page */
+	u64 address;			/* device side, of the BAR's first page; of a guest 0: nowhere */
 };
 
 struct pcilend_reach_table {
@@ -58,6 +60,15 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 		      u64 size, u64 *address);
 
 /*
+ * The same for functions of one guest, nowhere until it is placed. Return: 0; -EALREADY if it is
+ * live; -ENOSPC.
+ */
+int pcilend_reach_add_guest(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
+			    u64 size);
+/* A BAR of a guest's function is at @address for another one now, by whatever maps it. */
+void pcilend_reach_place(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 address);
+
+/*
  * What was added from @from to @to, and not closed since, may be looked up now. Return: is there
  * anything?
  */
@@ -75,7 +86,7 @@ const struct pcilend_reach *pcilend_reach_next(const struct pcilend_reach_table 
 /**
  * pcilend_reach_find - the device-side address of [phys, +size) for DMA of @from
  *
- * Return: 0, or -ENOENT if that is not inside of one BAR that it reaches.
+ * On bare metal. Return: 0, or -ENOENT if that is not inside of one BAR that it reaches.
  */
 int pcilend_reach_find(const struct pcilend_reach_table *table, u32 from, u64 phys, u64 size,
 		       u64 *address);
