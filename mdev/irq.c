@@ -2,7 +2,8 @@
 /*
  * VFIO's interrupts. MSI and MSI-X take their vectors from the virtual function, so the device
  * writes its messages straight into this host's interrupt controller; the handler signals the
- * eventfd that KVM's irqfd waits on. INTx, which the lender relays, is in intx.c.
+ * eventfd that KVM's irqfd waits on, unless the platform can post them to the guest without it (irq
+ * bypass). INTx, which the lender relays, is in intx.c.
  *
  * VFIO_PCI_REQ_IRQ_INDEX asks the user to let go of the device when the lease is lost.
  * VFIO_PCI_ERR_IRQ_INDEX is not offered: a VMM stops its guest then, which shall live on.
@@ -12,9 +13,11 @@
 #include <linux/msi.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "pcilend_mdev.h"
 
 struct mdev_vector {
+	struct irq_bypass_producer bypass;
 	int irq;
 	struct eventfd_ctx *trigger;
 	char name[40];
@@ -33,6 +36,7 @@ static void vector_clear(struct mdev_irqs *irqs, unsigned int number)
 	lockdep_assert_held(&irqs->lock);
 	if (!vector)
 		return;
+	irq_bypass_unregister_producer(&vector->bypass);
 	free_irq(vector->irq, vector->trigger);
 	eventfd_ctx_put(vector->trigger);
 	kfree(vector);
@@ -81,6 +85,10 @@ static int vector_set(struct mdev_irqs *irqs, unsigned int number, int fd)
 	err = request_irq(vector->irq, vector_handler, 0, vector->name, vector->trigger);
 	if (err)
 		goto err_erase;
+	/* What can't be bypassed goes by the eventfd. */
+	err = pcilend_bypass_register(&vector->bypass, vector->trigger, vector->irq);
+	if (err)
+		dev_dbg(&irqs->pdev->dev, "no irq bypass for %s (error %d)\n", vector->name, err);
 	return 0;
 
 err_erase:

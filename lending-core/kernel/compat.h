@@ -8,6 +8,7 @@
 
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
+#include <linux/irqbypass.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -101,6 +102,24 @@ out:
 }
 
 #endif
+
+/* Since 6.17 irq_bypass_register_producer() takes what its users had to fill in before. */
+static inline int pcilend_bypass_register(struct irq_bypass_producer *producer,
+					  struct eventfd_ctx *eventfd, int irq)
+{
+#ifdef PCILEND_HAVE_BYPASS_EVENTFD
+	return irq_bypass_register_producer(producer, eventfd, irq);
+#else
+	int err;
+
+	producer->token = eventfd;
+	producer->irq = irq;
+	err = irq_bypass_register_producer(producer);
+	if (err)
+		producer->token = NULL;
+	return err;
+#endif
+}
 
 /* What a mapping for @ntb came to, as seen from @base; checked, as DMA-API debugging wants it. */
 static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, u64 base, dma_addr_t handle)

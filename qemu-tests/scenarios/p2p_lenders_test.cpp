@@ -90,7 +90,7 @@ TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
 
 /*
  *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
- *                     host3 ── guest, whose nvme driver is unloaded
+ *                     host3 ── guest, without nvme's driver
  *
  * Where the guest has the CMB, and where it moves it to.
  */

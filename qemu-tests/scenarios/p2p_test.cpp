@@ -70,7 +70,7 @@ TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
 }
 
 /*
- *   host1                                       host2 ── guest, whose nvme driver is unloaded
+ *   host1                                       host2 ── guest, without nvme's driver
  *   edu ══ IOMMU ══ CMB                         the CPU fills the CMB before, and reads it after
  *
  * Where the guest has the CMB, and where it moves it to.

@@ -116,15 +116,15 @@ void PeerToPeer::expect_copied(const std::string& peer, int repeat, const std::s
 }
 
 void PeerToPeer::start_guest() {
-  ASSERT_OK(borrower().run(fmt::format("pcilend return {} {}", edu_, target_)));
-  const auto spec = borrower().guest_spec("peers", {edu_, target_});
+  for (const std::string& id : {edu_, target_}) ASSERT_OK(borrower().run("pcilend return " + id));
+  auto spec = borrower().guest_spec("peers", {edu_, target_});
   ASSERT_OK(spec);
+  // Its driver would use the memory buffer itself.
+  spec->kernel_arguments = " module_blacklist=nvme";
   guest_.emplace(borrower().guest(*spec));
   ASSERT_OK(guest_->define());
   ASSERT_OK(guest_->start());
   ASSERT_OK(MainJob::await_answer(*guest_));
-  // Its driver would use the memory buffer itself.
-  ASSERT_OK(guest_->run("modprobe -r nvme"));
 }
 
 Result<lab::Output> PeerToPeer::copy_in_guest(int repeat, uint64_t shift) const {
