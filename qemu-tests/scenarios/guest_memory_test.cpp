@@ -159,6 +159,9 @@ TEST_F(GuestMemory, AboveTheHoleOfABigGuestWithTwoFunctions) {
   expect_mapped(job(), 3584);
   expect_mapped(second(), 3584);
   EXPECT_EQ(kib_of(*guest, "Private_Hugetlb"), 3584 << 10);
+  const auto links = borrower().json("pcilend link --json");
+  ASSERT_OK(links);
+  EXPECT_LT(links->at("links").at(0).at("slot_bytes"), 2 * 3584 * kMiB) << "both use the same";
   const std::string ranges = up_to(2048) + " " + from_4_gib(1536);
   auto other = guest->start(reach(48, from_4_gib(1536), 1));
   ASSERT_OK(other);

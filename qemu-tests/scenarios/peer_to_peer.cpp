@@ -146,10 +146,12 @@ void PeerToPeer::expect_copied_in_guest(int repeat, lab::Counters* counters, uin
 }
 
 void PeerToPeer::expect_guest_refused() {
+  expect_in_log("DMAR: DRHD: handling fault status|DMAR: \\[DMA Read .*PTE Read access is not set");
   const auto copied = copy_in_guest(1, 0);
   ASSERT_OK(copied);
   EXPECT_NE(copied->code, 0);
   EXPECT_NE(copied->err.find("in memory is"), std::string::npos) << copied->err;
+  EXPECT_GT(function(lender(), edu_).at("faults"), 0) << "the lender's IOMMU has stopped it";
 }
 
 void PeerToPeer::expect_refused() {
