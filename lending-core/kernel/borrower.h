@@ -75,9 +75,11 @@ struct remote {
 	struct pcilend_vconfig *config;
 	struct pcilend_virtual *virtual;
 	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
+	struct pcilend_virtual_relay *relay;	/* the same */
 	struct pcilend_virtual_bar bar[6];
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
-	u64 interrupts;		/* device-side address of this host's interrupt controller */
+	u64 interrupts;		/* device-side address of this host's interrupt controller; */
+				/* 0: it does not reach that, the lender relays */
 	struct list_head slots;
 	u64 guest_bytes;
 	u64 guest_map_us;
