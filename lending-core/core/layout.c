@@ -24,6 +24,7 @@ struct plan_input {
 	struct plan_window window[PCILEND_LAYOUT_WINDOWS];
 	u64 hole;
 	u64 bars;		/* 0: exports may be anywhere */
+	bool relay;
 };
 
 static u64 smaller(u64 a, u64 b)
@@ -106,6 +107,7 @@ static int read_input(const struct pcilend_layout_host *self,
 	u32 i;
 
 	input->bars = self->bars;
+	input->relay = self->relay;
 	input->windows = (u32)smaller(self->windows, PCILEND_LAYOUT_WINDOWS);
 	if (peer->windows && peer->windows < input->windows)
 		input->windows = peer->windows;
@@ -229,6 +231,8 @@ static void plan_interrupts(struct pcilend_layout *layout, const struct plan_inp
 	u32 base = layout->dma_window;
 	u32 i;
 
+	if (input->relay)
+		return;
 	if (layout->window[base].size >= PCILEND_MSI_IOVA + PCILEND_MSI_BYTES) {
 		set_region(&layout->interrupts, base, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES);
 		return;
@@ -403,7 +407,7 @@ const char *pcilend_layout_degraded_text(u32 bit)
 {
 	switch (bit) {
 	case PCILEND_DEGRADED_INTERRUPTS:
-		return "the lender's CPU relays interrupts: a window of 4 GiB avoids that";
+		return "lenders relay MSI: a window of 4 GiB avoids that, without relay_msi=1";
 	case PCILEND_DEGRADED_DMA:
 		return "shadow devices have a small DMA area: a memory window of 4 GiB is enough";
 	case PCILEND_DEGRADED_GUESTS:

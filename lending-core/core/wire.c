@@ -44,6 +44,9 @@ static const struct msg_kind msg_kinds[] = {
 	{ "reach", PCILEND_MSG_REACH, sizeof(struct pcilend_msg_reach), 0, true },
 	{ "expose", PCILEND_MSG_EXPOSE, sizeof(struct pcilend_msg_expose), 0, true },
 	{ "exposed", PCILEND_MSG_EXPOSED, sizeof(struct pcilend_msg_exposed), 0, true },
+	{ "msi", PCILEND_MSG_MSI, sizeof(struct pcilend_msg_msi),
+	  sizeof(struct pcilend_msg_msi_message), true },
+	{ "msi-raised", PCILEND_MSG_MSI_RAISED, sizeof(struct pcilend_msg_msi_raised), 0, true },
 };
 
 struct status_kind {
@@ -330,6 +333,34 @@ static const char *check_exposed(const struct pcilend_msg_exposed *msg)
 	return check_placements(msg->bar);
 }
 
+static const char *check_msi(const struct pcilend_msg_msi *msg)
+{
+	u32 vector = le32_to_cpu(msg->vector);
+	u32 count = le32_to_cpu(msg->count);
+
+	if (vector >= PCILEND_RELAY_VECTORS)
+		return "a vector that is not relayed";
+	if (!is_power_of_two(count) || count > PCILEND_RELAY_MSI_MAX || (count > 1 && vector))
+		return "an impossible number of vectors";
+	return check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+}
+
+static const char *check_msi_message(const struct pcilend_msg_msi_message *msg)
+{
+	if (msg->reserved)
+		return "reserved bytes set";
+	if (le64_to_cpu(msg->address) & 3)
+		return "interrupt message to an unaligned address";
+	return check_lease(msg->id, msg->lease);
+}
+
+static const char *check_msi_raised(const struct pcilend_msg_msi_raised *msg)
+{
+	if (!msg->vectors)
+		return "no vector has raised an interrupt";
+	return check_lease(msg->id, msg->lease);
+}
+
 static const char *check_unreached(const struct pcilend_msg_unreached *msg)
 {
 	return check_id(msg->target) ?: check_lease(msg->id, msg->lease);
@@ -339,6 +370,7 @@ static const char *check_hello(const struct pcilend_msg_hello *msg)
 {
 	u32 lease_ms = le32_to_cpu(msg->lease_ms);
 	u32 windows = le32_to_cpu(msg->windows);
+	u32 interrupts = le32_to_cpu(msg->interrupt_window);
 	u32 i;
 
 	if (msg->reserved)
@@ -346,8 +378,10 @@ static const char *check_hello(const struct pcilend_msg_hello *msg)
 	if (lease_ms < PCILEND_LEASE_MS_MIN || lease_ms > PCILEND_LEASE_MS_MAX)
 		return "lease time out of range";
 	if (!windows || windows > PCILEND_WIRE_WINDOWS ||
-	    le32_to_cpu(msg->interrupt_window) >= PCILEND_WIRE_WINDOWS)
+	    (interrupts >= PCILEND_WIRE_WINDOWS && interrupts != PCILEND_WIRE_NO_WINDOW))
 		return "impossible window";
+	if (interrupts == PCILEND_WIRE_NO_WINDOW && msg->interrupt_offset)
+		return "interrupts at an offset in no window";
 	if (le64_to_cpu(msg->interrupt_offset) & 0xfffff)
 		return "interrupts not 1 MiB aligned";
 	if (!page_aligned(le64_to_cpu(msg->hole)) || !page_aligned(le64_to_cpu(msg->dma_limit)) ||
@@ -413,6 +447,10 @@ static const char *check_request(u16 type, const void *payload)
 		return check_exposed(payload);
 	case PCILEND_MSG_UNREACHED:
 		return check_unreached(payload);
+	case PCILEND_MSG_MSI:
+		return check_msi(payload);
+	case PCILEND_MSG_MSI_RAISED:
+		return check_msi_raised(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
@@ -432,6 +470,8 @@ static const char *check_answer(u16 type, const void *payload)
 		return check_borrowed(payload);
 	case PCILEND_MSG_CONFIG_READ:
 		return check_config(payload, false);
+	case PCILEND_MSG_MSI:
+		return check_msi_message(payload);
 	default:
 		return NULL;
 	}

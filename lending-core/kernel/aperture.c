@@ -94,6 +94,7 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 		ap->rule[i] = self->window[i];
 	}
 	self->hole = link->hole;
+	self->relay = pcilend_relay_msi;
 	/* Reserved ranges end the usable space as the page tables' own limit does. */
 	if (ap->direct) {
 		self->memory_end = memory_end();
@@ -142,12 +143,10 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 		err = plan(link, why, bytes);
 		if (err)
 			return err;
-		if (!layout->interrupts.size) {
-			snprintf(why, bytes,
-				 "no memory window reaches the interrupt range at %#llx: give the NTB a window of at least 4 GiB",
-				 PCILEND_MSI_IOVA);
-			return -ENOSPC;
-		}
+		if (!layout->interrupts.size)
+			pci_info(link->pdev, "MSI of functions borrowed over it is relayed: %s\n",
+				 pcilend_relay_msi ? "relay_msi=1" :
+				 "no memory window reaches the interrupt range");
 		err = pcilend_link_place_area(link, layout->dma_limit);
 		if (err) {
 			snprintf(why, bytes,

@@ -420,7 +420,8 @@ static void place_host(struct remote *r, const struct pcilend_msg_borrowed *gran
 	remote_reach_begin(r);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
 	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
-				      PCILEND_INTERRUPT_ALIAS;
+				      r->link->aperture.layout.interrupts.size ?
+				      PCILEND_INTERRUPT_ALIAS : 0;
 }
 
 static int ask_for_lease(struct remote *r, const char *owner)
@@ -428,7 +429,6 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	struct pcilend_msg_borrow msg = {
 		.id = cpu_to_le32(r->pub.id),
 		.lease_ms = cpu_to_le32(pcilend_lease_ms),
-		.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS),
 	};
 	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
 	const struct pcilend_msg_borrowed *granted;
@@ -445,6 +445,8 @@ static int ask_for_lease(struct remote *r, const char *owner)
 		return err;
 	msg.dma_window = cpu_to_le32(window);
 	msg.dma_offset = cpu_to_le64(offset);
+	if (r->link->aperture.layout.interrupts.size)
+		msg.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS);
 	if (!uuid_parse(owner, &uuid))
 		export_uuid(msg.owner, &uuid);
 	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);

@@ -94,6 +94,7 @@ void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report 
 	if (r->state == REMOTE_HELD) {
 		report->info.state = PCILEND_FUNCTION_BORROWED;
 		report->info.borrower = cpu_to_le32(pcilend_node);
+		report->relayed = !r->interrupts;
 	}
 	report->lease = r->lease;
 	if (r->state == REMOTE_HELD && r->recalled == r->lease)
@@ -540,7 +541,23 @@ static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_m
 	remote_put(r);
 }
 
-/* What was told over @link of legacy interrupts, and of what a function reaches, may be lost. */
+/* The same of vectors. */
+void pcilend_borrower_msi_raised(struct pcilend_link *link,
+				 const struct pcilend_msg_msi_raised *msg)
+{
+	struct remote *r = remote_find(le32_to_cpu(msg->id));
+
+	if (!r)
+		return;
+	mutex_lock(&r->lock);
+	if (r->state == REMOTE_HELD && r->lease == le32_to_cpu(msg->lease) && r->link == link &&
+	    r->relay)
+		pcilend_virtual_relay_raised(r->relay, le64_to_cpu(msg->vectors));
+	mutex_unlock(&r->lock);
+	remote_put(r);
+}
+
+/* What was told over @link of interrupts, and of what a function reaches, may be lost. */
 static void doubt(struct pcilend_link *link)
 {
 	struct remote *r;
@@ -552,6 +569,8 @@ static void doubt(struct pcilend_link *link)
 		over = r->link == link;
 		if (over && r->intx)
 			pcilend_virtual_intx_doubt(r->intx);
+		if (over && r->relay)
+			pcilend_virtual_relay_doubt(r->relay);
 		mutex_unlock(&r->lock);
 		if (over)
 			remote_reach_doubt(r);

@@ -75,9 +75,11 @@ struct remote {
 	struct pcilend_vconfig *config;
 	struct pcilend_virtual *virtual;
 	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
+	struct pcilend_virtual_relay *relay;	/* the same */
 	struct pcilend_virtual_bar bar[6];
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
-	u64 interrupts;		/* device-side address of this host's interrupt controller */
+	u64 interrupts;		/* device-side address of this host's interrupt controller; */
+				/* 0: it does not reach that, the lender relays */
 	struct list_head slots;
 	const void *guest;	/* reach_lock, as the next: who has it open, to compare; NULL: no VM */
 	u64 guest_bar[6];	/* guest-physical; 0: nowhere */

@@ -19,9 +19,12 @@ static void fill(struct pcilend_link *link, struct pcilend_msg_hello *msg)
 	memset(msg, 0, sizeof(*msg));
 	msg->version = cpu_to_le32(PCILEND_WIRE_VERSION);
 	msg->lease_ms = cpu_to_le32(pcilend_lease_ms);
-	msg->interrupt_window = cpu_to_le32(interrupts->window);
-	msg->interrupt_offset = cpu_to_le64(interrupts->iova -
-					    layout->window[interrupts->window].translation);
+	msg->interrupt_window = cpu_to_le32(PCILEND_WIRE_NO_WINDOW);
+	if (interrupts->size) {
+		msg->interrupt_window = cpu_to_le32(interrupts->window);
+		msg->interrupt_offset = cpu_to_le64(interrupts->iova -
+						    layout->window[interrupts->window].translation);
+	}
 	msg->hole = cpu_to_le64(link->hole);
 	msg->dma_limit = cpu_to_le64(layout->dma_limit);
 	msg->windows = cpu_to_le32(ap->windows);
@@ -124,7 +127,8 @@ int pcilend_hello_judge(struct pcilend_link *link, char *why, size_t bytes)
 			 (hello->dma_limit - link->hole) >> 10, link->hole);
 		return -EAGAIN;
 	}
-	if (pcilend_aperture_peer(link, hello->interrupt_window, hello->interrupt_offset,
+	if (hello->interrupt_window != PCILEND_WIRE_NO_WINDOW &&
+	    pcilend_aperture_peer(link, hello->interrupt_window, hello->interrupt_offset,
 				  PCILEND_MSI_BYTES, &phys)) {
 		snprintf(why, bytes,
 			 "the peer's interrupts are at %#llx of memory window %u, which this host does not see: give both NTB adapters windows of the same size",

@@ -65,6 +65,41 @@ void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtu
 	mutex_unlock(&r->lock);
 }
 
+int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		    u32 *data)
+{
+	struct remote *r = to_remote(remote);
+	const struct pcilend_msg_msi msg = {
+		.id = cpu_to_le32(remote->id),
+		.lease = cpu_to_le32(remote_held_lease(r)),
+		.vector = cpu_to_le32(vector),
+		.count = cpu_to_le32(count),
+		.on = cpu_to_le32(on),
+	};
+	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
+	const struct pcilend_msg_msi_message *message;
+	int err;
+
+	if (!answer)
+		return -ENOMEM;
+	err = msg.lease ? ask(r, PCILEND_MSG_MSI, &msg, answer) : -ESTALE;
+	if (err || !on)
+		return err;
+	message = (const struct pcilend_msg_msi_message *)answer->payload;
+	*address = le64_to_cpu(message->address);
+	*data = le32_to_cpu(message->data);
+	return 0;
+}
+
+void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay)
+{
+	struct remote *r = to_remote(remote);
+
+	mutex_lock(&r->lock);
+	r->relay = relay;
+	mutex_unlock(&r->lock);
+}
+
 int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length)
 {
 	struct remote *r = to_remote(remote);

@@ -16,6 +16,7 @@
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
  *	device_lock()		of a virtual function
+ *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
  *
  *	trust_lock		one link becomes trusted at a time
  *	choice_lock		links of leases are chosen one by one
@@ -26,11 +27,12 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				dma_lock, pcilend_intx.lock, reach_lock
+ *				dma_lock, pcilend_intx.lock, reach_lock,
+ *				pcilend_virtual_relay.lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
- * remote.frontends, remote.operation and the lender's first four may be held while waiting for a
- * peer or a device.
+ * remote.frontends, remote.operation, pcilend_virtual_relay.asking and the lender's first four may
+ * be held while waiting for a peer or a device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of
@@ -73,6 +75,7 @@ extern unsigned int pcilend_lease_ms;
 extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
 extern bool pcilend_unsafe_interrupts;
 extern bool pcilend_direct;		/* adapters without an IOMMU are used */
+extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
 extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
 /* For what frontends do: a lender can cause as much of it as it has functions. */
@@ -325,7 +328,7 @@ struct pcilend_link {
 	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
 	bool was_up;			/* dma_lock: at the last event */
 	u64 losses;			/* dma_lock: since it was taken into use */
-	struct ratelimit_state intx_limit; /* of legacy interrupts that are relayed */
+	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
 
 	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
 	struct delayed_work unexpose;	/* tells it what no longer is */
@@ -418,6 +421,7 @@ struct pcilend_report {
 	u64 guest_map_us;
 	u32 resets;
 	u64 faults;
+	bool relayed;			/* MSI, by the lender */
 	u64 recall_ms;			/* left; U64_MAX: not recalled */
 	u32 reaches;			/* functions whose BARs it reaches, by ascending id */
 	u32 reach[PCILEND_REACHES];
@@ -510,6 +514,8 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 /* borrower.c */
 void pcilend_borrower_link_init(struct pcilend_link *link);
 void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
+void pcilend_borrower_msi_raised(struct pcilend_link *link,
+				 const struct pcilend_msg_msi_raised *msg);
 void pcilend_borrower_link_up(struct pcilend_link *link);
 void pcilend_borrower_link_down(struct pcilend_link *link);
 void pcilend_borrower_resync(struct pcilend_link *link);
@@ -525,11 +531,16 @@ void pcilend_remote_changed(struct pcilend_remote *remote);
 
 /* holder.c */
 struct pcilend_virtual_intx;
+struct pcilend_virtual_relay;
 
 /* As those of pcilend.h that ask the lender: what it shall do with the legacy interrupt. */
 int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
 /* What the lender tells of the legacy interrupt goes there; with NULL: nowhere, on return. */
 void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
+/* The same of MSI and MSI-X; @address and @data are set if they are to be relayed. */
+int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		    u32 *data);
+void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
 
 /* borrow.c */
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);

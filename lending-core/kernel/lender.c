@@ -127,8 +127,10 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	report->resets = fn->lease.resets + fn->resets;
 	if (READ_ONCE(dev->driver))
 		strscpy(report->driver, dev_driver_string(dev), sizeof(report->driver));
-	if (fn->link)
+	if (fn->link) {
 		strscpy(report->adapter, pci_name(fn->link->pdev), sizeof(report->adapter));
+		report->relayed = !fn->alias && !fn->interrupt_address;
+	}
 }
 
 /* Does the function exist for that node? */
@@ -489,6 +491,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
 	pcilend_reserve_init(fn);
 	pcilend_intx_init(fn);
+	pcilend_relay_init(fn);
 	fn->pdev = pci_dev_get(pdev);
 	pcilend_device_describe(pdev, &fn->info);
 	return fn;

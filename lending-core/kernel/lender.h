@@ -39,6 +39,24 @@ struct pcilend_intx {
 	struct delayed_work tell;	/* only while relayed */
 };
 
+/* One vector of a function; the first of several that were allocated at once tells of them. */
+struct pcilend_relay_vector {
+	struct pcilend_relay *relay;	/* constant */
+	unsigned int irq;
+	u32 count;			/* 0: none begins here */
+};
+
+/* MSI and MSI-X of a lent function, taken for its borrower. */
+struct pcilend_relay {
+	struct irq_domain *domain;	/* NULL: nothing is relayed */
+	struct pcilend_relay_vector vector[PCILEND_RELAY_VECTORS];
+	struct pcilend_link *link;	/* of the lease; constant while relayed, as the next two */
+	__le32 id;
+	__le32 lease;
+	atomic64_t raised;		/* vectors that the borrower is to hear of */
+	struct delayed_work tell;	/* only while relayed */
+};
+
 struct pcilend_return {
 	struct pcilend_link *link;	/* with a reference; NULL: entry is free */
 	u32 session;
@@ -94,6 +112,7 @@ struct pcilend_function {
 	struct pcilend_export export[6];
 	u32 resets;			/* asked for by borrowers, since added */
 	struct pcilend_intx intx;
+	struct pcilend_relay relay;
 
 	struct work_struct recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
@@ -245,6 +264,14 @@ void pcilend_intx_pause(struct pcilend_function *fn);
 void pcilend_intx_resume(struct pcilend_function *fn);
 void pcilend_intx_tell_again(struct pcilend_function *fn);
 void pcilend_intx_off(struct pcilend_function *fn);
+
+/* lender_relay.c: MSI and MSI-X that can't reach the borrower by themselves */
+void pcilend_relay_init(struct pcilend_function *fn);
+void pcilend_relay_begin(struct pcilend_function *fn);
+int pcilend_relay_set(struct pcilend_function *fn, const struct pcilend_msg_msi *in,
+		      struct pcilend_msg_msi_message *out);
+void pcilend_relay_tell_again(struct pcilend_function *fn);
+void pcilend_relay_end(struct pcilend_function *fn);
 
 /* lender_dma.c: bus mastering, and lost links */
 void pcilend_device_bus_master(struct pcilend_function *fn, bool on);

@@ -74,14 +74,16 @@ static int place_borrower(struct pcilend_function *fn, const struct pcilend_msg_
 
 	err = pcilend_aperture_peer(fn->link, le32_to_cpu(in->dma_window),
 				    le64_to_cpu(in->dma_offset), fn->link->hello.dma_limit,
-				    &dma) ?:
-	      find_interrupts(fn, &interrupts);
+				    &dma);
 	if (err)
 		return err;
 	fn->dma_address = bus_address(fn, dma);
-	if (in->interrupt_alias)
+	if (!in->interrupt_alias)
+		return 0;
+	err = find_interrupts(fn, &interrupts);
+	if (!err)
 		fn->interrupt_address = bus_address(fn, interrupts);
-	return 0;
+	return err;
 }
 
 static int export_bars(struct pcilend_function *fn)
@@ -125,6 +127,7 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
 	pcilend_intx_begin(fn);
+	pcilend_relay_begin(fn);
 	pcilend_dma_attach(fn);
 
 	err = pcilend_group_attach(fn);
@@ -163,6 +166,8 @@ void pcilend_device_fence(struct pcilend_function *fn)
 	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
 	fn->bus_master = false;
+	/* Its messages are DMA. */
+	pcilend_relay_end(fn);
 
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);

@@ -244,6 +244,7 @@ void pcilend_dma_resume(struct pcilend_link *link)
 			continue;
 		}
 		pcilend_intx_tell_again(fn);
+		pcilend_relay_tell_again(fn);
 		if (READ_ONCE(fn->stale))
 			queue_recover(fn);
 		else if (READ_ONCE(fn->untold))

@@ -12,7 +12,10 @@
 
 #include "lender.h"
 
-/* Each costs the borrower two messages, of the PCILEND_RX_PER_BEAT that it takes. */
+/*
+ * Each costs the borrower two messages, of the PCILEND_RX_PER_BEAT that it takes; or one with all
+ * vectors of a function (lender_relay.c).
+ */
 #define RAISES 20
 #define RAISES_MS 20
 
@@ -68,7 +71,7 @@ static void tell_work(struct work_struct *work)
 	struct pcilend_intx *intx = container_of(work, struct pcilend_intx, tell.work);
 	int err;
 
-	if (!__ratelimit(&intx->link->intx_limit)) {
+	if (!__ratelimit(&intx->link->relay_limit)) {
 		queue_delayed_work(pcilend_wq, &intx->tell, 1);
 		return;
 	}
@@ -241,6 +244,6 @@ void pcilend_intx_init(struct pcilend_function *fn)
 
 void pcilend_intx_link_init(struct pcilend_link *link)
 {
-	ratelimit_state_init(&link->intx_limit, msecs_to_jiffies(RAISES_MS), RAISES);
-	ratelimit_set_flags(&link->intx_limit, RATELIMIT_MSG_ON_RELEASE);
+	ratelimit_state_init(&link->relay_limit, msecs_to_jiffies(RAISES_MS), RAISES);
+	ratelimit_set_flags(&link->relay_limit, RATELIMIT_MSG_ON_RELEASE);
 }

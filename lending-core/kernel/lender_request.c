@@ -433,6 +433,34 @@ static void handle_config_read(const struct exchange *ex, struct pcilend_functio
 	answer(ex, err, &out);
 }
 
+static void handle_msi(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_msi *in = ex->payload;
+	struct pcilend_msg_msi_message out = { };
+	int err;
+
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease) ?: pcilend_relay_set(fn, in, &out);
+	if (err == -ENOSPC && pcilend_link_may_log(ex->link))
+		pci_warn(fn->pdev, "no more interrupts of this host for node %u: its driver gets along with fewer\n",
+			 ex->msg->peer);
+	mutex_unlock(&fn->lock);
+	answer(ex, err, &out);
+}
+
+/* A lender speaks of a function of its own that is borrowed here. */
+static void handle_msi_raised(const struct exchange *ex)
+{
+	const struct pcilend_msg_msi_raised *in = ex->payload;
+
+	if (pcilend_id_node(le32_to_cpu(in->id)) != ex->msg->peer) {
+		answer(ex, -EINVAL, NULL);
+		return;
+	}
+	pcilend_borrower_msi_raised(ex->link, in);
+	answer(ex, 0, NULL);
+}
+
 static bool sees(struct pcilend_function *fn, u32 node)
 {
 	bool visible;
@@ -481,6 +509,10 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		handle_exposed(&ex);
 		return;
 	}
+	if (type == PCILEND_MSG_MSI_RAISED) {
+		handle_msi_raised(&ex);
+		return;
+	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */
 	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
 	fn = pcilend_function_find(named);
@@ -509,6 +541,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_REACH:
 		handle_reach(&ex, fn);
+		break;
+	case PCILEND_MSG_MSI:
+		handle_msi(&ex, fn);
 		break;
 	case PCILEND_MSG_EXPOSE:
 		handle_expose(&ex, fn);

@@ -25,6 +25,7 @@ unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
 bool pcilend_direct;
 bool pcilend_p2p;
+bool pcilend_relay_msi;
 struct workqueue_struct *pcilend_wq;
 struct workqueue_struct *pcilend_frontend_wq;
 
@@ -49,6 +50,9 @@ MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its function
 
 module_param_named(p2p, pcilend_p2p, bool, 0444);
 MODULE_PARM_DESC(p2p, "let lent functions reach each other by DMA though the kernel does not know whether this host's root complex routes that");
+
+module_param_named(relay_msi, pcilend_relay_msi, bool, 0444);
+MODULE_PARM_DESC(relay_msi, "lenders relay MSI of functions borrowed here, which need no window onto our interrupts");
 
 void pcilend_changed(void)
 {

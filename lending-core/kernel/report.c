@@ -316,6 +316,7 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	     nla_put_u32(skb, PCILEND_FUNCTION_A_RECALL_MS, report->recall_ms)) ||
 	    (report->info.flags & PCILEND_FUNCTION_DIRECT &&
 	     nla_put_flag(skb, PCILEND_FUNCTION_A_DIRECT)) ||
+	    (report->relayed && nla_put_flag(skb, PCILEND_FUNCTION_A_RELAYED)) ||
 	    put_bars(skb, &report->info) ||
 	    (report->local ? put_local(skb, report) : put_borrowed(skb, report))) {
 		nla_nest_cancel(skb, nest);

@@ -51,6 +51,7 @@ struct pcilend_virtual {
 	struct pci_bus *bus;
 	struct irq_domain *msi;
 	struct pcilend_virtual_intx *intx;	/* NULL: it has no pin */
+	struct pcilend_virtual_relay *relay;	/* NULL: it reaches this host's interrupts */
 	struct pcilend_virtual_bar bar[6];
 	struct resource window[6];
 	struct resource *region[6];	/* what each window lies in */
@@ -523,13 +524,48 @@ void pcilend_virtual_exit(void)
 	destroy_workqueue(pcilend_virtual_wq);
 }
 
+/* Of its MSI-X table; 0: it has none. MSI has registers in configuration space only. */
+static phys_addr_t first_vector_control(const struct pcilend_virtual *virtual)
+{
+	const struct pcilend_vconfig *config = &virtual->config;
+	u32 table, bar;
+
+	if (!config->msix)
+		return 0;
+	table = pcilend_vconfig_read(config, config->msix + PCI_MSIX_TABLE, 4);
+	bar = table & PCI_MSIX_TABLE_BIR;
+	if (!virtual->bar[bar].size)
+		return 0;
+	return virtual->bar[bar].address + (table & PCI_MSIX_TABLE_OFFSET) +
+	       PCI_MSIX_ENTRY_VECTOR_CTRL;
+}
+
+static void destroy_msi(struct pcilend_virtual *virtual)
+{
+	pcilend_virtual_msi_destroy(virtual->msi);
+	if (virtual->relay)
+		pcilend_virtual_relay_destroy(virtual->relay);
+}
+
 /* A name for the interrupt domain that says whose it is. */
-static struct irq_domain *create_msi(struct pcilend_virtual *virtual, u64 interrupts)
+static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 {
 	char name[32];
 
+	if (!interrupts) {
+		virtual->relay = pcilend_virtual_relay_create(virtual->remote,
+							      first_vector_control(virtual));
+		if (!virtual->relay)
+			return -ENOMEM;
+	}
 	snprintf(name, sizeof(name), "pcilend-%05x", virtual->sysdata.domain);
-	return pcilend_virtual_msi_create(virtual->ntb, interrupts, name);
+	virtual->msi = pcilend_virtual_msi_create(virtual->ntb, interrupts, virtual->relay, name);
+	if (virtual->msi)
+		return 0;
+	if (virtual->relay)
+		pcilend_virtual_relay_destroy(virtual->relay);
+	pci_err(virtual->ntb, "no interrupt domain to stack on\n");
+	return -EOPNOTSUPP;
 }
 
 /* The same of a function that has a pin. Return: 0, also without one; or -ENOMEM. */
@@ -576,12 +612,9 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	virtual->sysdata.domain = err;
 	virtual->sysdata.node = dev_to_node(&ntb->dev);
 
-	virtual->msi = create_msi(virtual, interrupts);
-	if (!virtual->msi) {
-		pci_err(ntb, "no interrupt domain to stack on\n");
-		err = -EOPNOTSUPP;
+	err = create_msi(virtual, interrupts);
+	if (err)
 		goto err_domain;
-	}
 	err = create_intx(virtual);
 	if (err)
 		goto err_msi;
@@ -620,7 +653,7 @@ err_windows:
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
 err_msi:
-	pcilend_virtual_msi_destroy(virtual->msi);
+	destroy_msi(virtual);
 err_domain:
 	ida_free(&domains, virtual->sysdata.domain);
 err_free:
@@ -646,7 +679,7 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
-	pcilend_virtual_msi_destroy(virtual->msi);
+	destroy_msi(virtual);
 	windows_release(virtual);
 	ida_free(&domains, virtual->sysdata.domain);
 	pci_free_host_bridge(bridge);

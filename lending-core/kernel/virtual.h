@@ -24,7 +24,7 @@ struct pcilend_virtual_bar {
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
  * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
  * @remote: the function; must outlive the virtual one
- * @interrupts: device-side address of this host's interrupt controller
+ * @interrupts: device-side address of this host's interrupt controller; 0: the lender relays
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
@@ -60,11 +60,16 @@ void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t 
 int pcilend_virtual_init(void);
 void pcilend_virtual_exit(void);
 
+struct pcilend_virtual_relay;
+
 /*
  * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages
- * get @address, at which the function reaches this host's interrupt controller. NULL: not possible.
+ * get @address, at which the function reaches this host's interrupt controller; with a @relay they
+ * are what that says. NULL: not possible.
  */
-struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address, const char *name);
+struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address,
+					      struct pcilend_virtual_relay *relay,
+					      const char *name);
 void pcilend_virtual_msi_destroy(struct irq_domain *domain);
 
 /* A disk's driver waits for what is done here on the way to free memory. */
@@ -91,5 +96,32 @@ void pcilend_virtual_intx_settle(struct pcilend_virtual_intx *intx);
 void pcilend_virtual_intx_raised(struct pcilend_virtual_intx *intx);
 /* Messages in either direction may be lost: the lender is told again. Any context. */
 void pcilend_virtual_intx_doubt(struct pcilend_virtual_intx *intx);
+
+/*
+ * virtual_relay.c: MSI and MSI-X by relay. From create to destroy it takes what
+ * pcilend_remote_set_relay() lets the lender tell. @flush: a register of the function that may be
+ * read at any time, 0: none is known. NULL: no memory.
+ */
+struct pcilend_virtual_relay *pcilend_virtual_relay_create(struct pcilend_remote *remote,
+							   phys_addr_t flush);
+void pcilend_virtual_relay_destroy(struct pcilend_virtual_relay *relay);
+/*
+ * Asks the lender for the messages of [first, +count), before these vectors are allocated. May
+ * sleep. Return: 0; -ENOSPC if they can't be relayed, by number or for want of the lender's
+ * interrupts; or what pcilend_msi_ask() returns.
+ */
+int pcilend_virtual_relay_prepare(struct pcilend_virtual_relay *relay, u32 first, u32 count);
+/* The message of a prepared vector; NULL of others. Any context. */
+const struct msi_msg *pcilend_virtual_relay_message(struct pcilend_virtual_relay *relay,
+						    u32 vector);
+/* That vector is raised there; NULL: nowhere. Any context. */
+void pcilend_virtual_relay_listen(struct pcilend_virtual_relay *relay, u32 vector,
+				  struct irq_data *target);
+/* These vectors are being freed. Any context. */
+void pcilend_virtual_relay_forget(struct pcilend_virtual_relay *relay, u32 first, u32 count);
+/* The lender took interrupts of these; bit n: vector n. */
+void pcilend_virtual_relay_raised(struct pcilend_virtual_relay *relay, u64 vectors);
+/* Messages may be lost: what the lender has not heard it is told again. Any context. */
+void pcilend_virtual_relay_doubt(struct pcilend_virtual_relay *relay);
 
 #endif /* PCILEND_VIRTUAL_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Interrupts of a virtual function, straight from the device through the NTB.
+ * Interrupts of a virtual function, straight from the device through the NTB; or by relay.
  *
  * A domain per virtual function lies between the per-device MSI domain, which the PCI core makes,
  * and the MSI parent domain of the NTB (interrupt remapping, or the vectors themselves):
@@ -12,6 +12,9 @@
  * host's interrupt controller. That is done where a message is written, not where it is composed:
  * x86's affinity changes without interrupt remapping compose on their own (msi_set_affinity() in
  * arch/x86/kernel/apic/msi.c).
+ *
+ * By relay (virtual_relay.c) the message becomes one of the lender's. That has to be asked for, for
+ * which there is time only before the vectors are allocated, when no lock of the core is held.
  */
 
 #include <linux/irq.h>
@@ -28,10 +31,19 @@
 struct virtual_msi {
 	struct pci_dev *ntb;
 	u64 address;		/* device side; 1 MiB aligned */
+	struct pcilend_virtual_relay *relay;	/* or NULL */
 	struct msi_parent_ops ops;
 	/* The PCI core's own, the same for all vectors of a domain. */
 	void (*write_msg)(struct irq_data *data, struct msi_msg *msg);
+	void (*set_desc)(msi_alloc_info_t *info, struct msi_desc *desc);
 };
+
+static const struct msi_msg *relayed(struct virtual_msi *msi, struct irq_data *data)
+{
+	const struct msi_desc *desc = irq_data_get_msi_desc(data);
+
+	return pcilend_virtual_relay_message(msi->relay, desc->msi_index + data->irq - desc->irq);
+}
 
 static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 {
@@ -39,7 +51,10 @@ static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 	struct msi_msg translated = *msg;
 
 	/* An all-zero message shuts a vector down and stays as it is. */
-	if (!msg->address_hi && (msg->address_lo & X86_MSI_MASK) == X86_MSI_BASE) {
+	if (msi->relay && (msg->address_lo || msg->address_hi)) {
+		/* Prepared before the vector was allocated. */
+		translated = *relayed(msi, data);
+	} else if (!msg->address_hi && (msg->address_lo & X86_MSI_MASK) == X86_MSI_BASE) {
 		translated.address_hi = upper_32_bits(msi->address);
 		translated.address_lo = lower_32_bits(msi->address) |
 					(msg->address_lo & ~X86_MSI_MASK);
@@ -48,6 +63,19 @@ static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 			      msg->address_hi, msg->address_lo);
 	}
 	msi->write_msg(data, &translated);
+}
+
+/* A vector that the lender does not relay fails to be allocated: virtual_msi_alloc(). */
+static void virtual_msi_set_desc(msi_alloc_info_t *info, struct msi_desc *desc)
+{
+	struct virtual_msi *msi = dev_get_msi_domain(desc->dev)->host_data;
+	int err;
+
+	msi->set_desc(info, desc);
+	err = pcilend_virtual_relay_prepare(msi->relay, desc->msi_index, desc->nvec_used);
+	if (err)
+		pci_info(to_pci_dev(desc->dev), "vector %u is not relayed by its lender (error %d)\n",
+			 desc->msi_index, err);
 }
 
 static bool virtual_msi_init_dev(struct device *dev, struct irq_domain *domain,
@@ -60,6 +88,10 @@ static bool virtual_msi_init_dev(struct device *dev, struct irq_domain *domain,
 		return false;
 	msi->write_msg = info->chip->irq_write_msi_msg;
 	info->chip->irq_write_msi_msg = virtual_msi_write_msg;
+	if (msi->relay) {
+		msi->set_desc = info->ops->set_desc;
+		info->ops->set_desc = virtual_msi_set_desc;
+	}
 	return true;
 }
 
@@ -78,9 +110,15 @@ static int virtual_msi_alloc(struct irq_domain *domain, unsigned int virq, unsig
 	msi_alloc_info_t *info = arg;
 	struct msi_desc *desc = info->desc;
 	struct msi_desc stand_in = *desc;
+	const struct msi_msg *message;
 	unsigned int i;
 	int err;
 
+	if (msi->relay) {
+		message = pcilend_virtual_relay_message(msi->relay, desc->msi_index);
+		if (!message || (message->address_hi && !desc->pci.msi_attrib.is_64))
+			return -ENOSPC;
+	}
 	if (msi->address >> 32 && !desc->pci.msi_attrib.is_64) {
 		pci_err(to_pci_dev(desc->dev), "its messages have 32 bits, and it is lent direct, where they go to %#llx: lend it behind an IOMMU\n",
 			msi->address);
@@ -100,12 +138,43 @@ static int virtual_msi_alloc(struct irq_domain *domain, unsigned int virq, unsig
 	return 0;
 }
 
+static void virtual_msi_free(struct irq_domain *domain, unsigned int virq, unsigned int count)
+{
+	struct virtual_msi *msi = domain->host_data;
+
+	if (msi->relay)
+		pcilend_virtual_relay_forget(msi->relay,
+					     irq_domain_get_irq_data(domain, virq)->hwirq, count);
+	irq_domain_free_irqs_common(domain, virq, count);
+}
+
+/* @reserve: before there is a handler. The parents have done their part. */
+static int virtual_msi_activate(struct irq_domain *domain, struct irq_data *data, bool reserve)
+{
+	struct virtual_msi *msi = domain->host_data;
+
+	if (msi->relay && !reserve)
+		pcilend_virtual_relay_listen(msi->relay, data->hwirq, data);
+	return 0;
+}
+
+static void virtual_msi_deactivate(struct irq_domain *domain, struct irq_data *data)
+{
+	struct virtual_msi *msi = domain->host_data;
+
+	if (msi->relay)
+		pcilend_virtual_relay_listen(msi->relay, data->hwirq, NULL);
+}
+
 static const struct irq_domain_ops virtual_msi_ops = {
 	.alloc = virtual_msi_alloc,
-	.free = irq_domain_free_irqs_common,
+	.free = virtual_msi_free,
+	.activate = virtual_msi_activate,
+	.deactivate = virtual_msi_deactivate,
 };
 
-struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address, const char *name)
+struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address,
+					      struct pcilend_virtual_relay *relay, const char *name)
 {
 	struct irq_domain *parent = dev_get_msi_domain(&ntb->dev);
 	struct fwnode_handle *fwnode;
@@ -120,6 +189,7 @@ struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address, 
 		return NULL;
 	msi->ntb = ntb;
 	msi->address = address;
+	msi->relay = relay;
 	msi->ops = *parent->msi_parent_ops;
 	msi->ops.prefix = "pcilend-";
 	msi->ops.init_dev_msi_info = virtual_msi_init_dev;

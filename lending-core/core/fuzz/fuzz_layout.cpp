@@ -53,6 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8* data, size_t size) {
   link.self.hole = bytes.OneIn(2) ? Number(bytes) : 0;
   link.peer.hole = bytes.OneIn(2) ? Number(bytes) : 0;
   link.self.iova_end = bytes.OneIn(2) ? Number(bytes) : 0;
+  link.self.relay = bytes.OneIn(8);
 
   pcilend_layout layout;
   char why[PCILEND_LAYOUT_TEXT_BYTES] = "";

@@ -46,7 +46,9 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
   if (type == PCILEND_MSG_HELLO) {
     const auto m = Body<pcilend_msg_hello>(slot);
     Demand(m.windows >= 1 && m.windows <= PCILEND_WIRE_WINDOWS, "windows");
-    Demand(m.interrupt_window < PCILEND_WIRE_WINDOWS, "a window");
+    Demand(m.interrupt_window < PCILEND_WIRE_WINDOWS ||
+               (m.interrupt_window == PCILEND_WIRE_NO_WINDOW && m.interrupt_offset == 0),
+           "a window");
     Demand((m.hole | m.dma_limit) % PCILEND_PAGE == 0, "pages");
     return;
   }
@@ -102,6 +104,16 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     }
     case PCILEND_MSG_INTX:
       Demand(Body<pcilend_msg_intx>(slot).state <= PCILEND_INTX_OPEN, "a state of INTx");
+      break;
+    case PCILEND_MSG_MSI: {
+      if (answer) break;
+      const auto m = Body<pcilend_msg_msi>(slot);
+      Demand(m.count != 0 && m.vector + m.count <= PCILEND_RELAY_VECTORS, "vectors");
+      Demand(m.on <= 1 && (m.count & (m.count - 1)) == 0, "how many");
+      break;
+    }
+    case PCILEND_MSG_MSI_RAISED:
+      Demand(Body<pcilend_msg_msi_raised>(slot).vectors != 0, "a vector");
       break;
     case PCILEND_MSG_REACH: {
       const auto m = Body<pcilend_msg_reach>(slot);

@@ -67,6 +67,7 @@ inline std::string Wrong(const ntb_rules::Link& link, const pcilend_layout& l) {
       (l.interrupts.iova != PCILEND_MSI_IOVA || l.interrupts.size != PCILEND_MSI_BYTES)) {
     return "not the interrupt range";
   }
+  if (link.self.relay && l.interrupts.size != 0) return "a window for relayed interrupts";
   u32 degraded = 0;
   if (l.interrupts.size == 0) degraded |= PCILEND_DEGRADED_INTERRUPTS;
   if (l.dma_limit < std::min<u64>(hole, PCILEND_MSI_IOVA) / PCILEND_PAGE * PCILEND_PAGE) {

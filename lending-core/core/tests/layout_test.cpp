@@ -293,6 +293,17 @@ TEST(Layout, InterruptsThroughAWindowOfTheirOwn) {
   EXPECT_EQ(large.layout.window[large.layout.interrupts.window].translation, 3 * G);
 }
 
+TEST(Layout, NoWindowForInterruptsThatAreRelayed) {
+  Link link = ntb_rules::Amd({64 * G, 16 * G});
+  link.self.relay = true;
+  EXPECT_EQ(Checked(link).layout.interrupts.size, 0u) << "though the first reaches them";
+  EXPECT_EQ(Checked(link).layout.degraded, u32{PCILEND_DEGRADED_INTERRUPTS});
+  link = ntb_rules::Amd({M, M, M});
+  link.self.relay = true;
+  EXPECT_EQ(Checked(link).layout.interrupts.size, 0u);
+  EXPECT_EQ(Checked(link).layout.window[2].size, 0u) << "closed";
+}
+
 TEST(Layout, MoreWindowsThanCounted) {
   Link link = ntb_rules::Amd(ntb_rules::Bars(PCILEND_LAYOUT_WINDOWS, 16 * M));
   link.self.windows = 500;

@@ -157,6 +157,10 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_EXPOSED, false, Exposed()),
       MakeEmpty(PCILEND_MSG_EXPOSED, true),
       Make(PCILEND_MSG_UNREACHED, false, pcilend_msg_unreached{0x40001, 3, 0x80001}),
+      Make(PCILEND_MSG_MSI, false, pcilend_msg_msi{0x40001, 3, 0, 4, 1}),
+      Make(PCILEND_MSG_MSI, true, pcilend_msg_msi_message{0x40001, 3, 0xfee00318, 0, 0}),
+      Make(PCILEND_MSG_MSI_RAISED, false, pcilend_msg_msi_raised{0x40001, 3, 5}),
+      MakeEmpty(PCILEND_MSG_MSI_RAISED, true),
   };
 }
 

@@ -77,7 +77,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 24u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 26u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -85,12 +85,13 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 8 && answer == 0) || (type >= 16 && type <= 31);
+      const bool known = (type >= 1 && type <= 8 && answer == 0) || (type >= 16 && type <= 33);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 48);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 168);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_MSI, 1), 24);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_SYNC, 0), 0);
 }
 
@@ -102,7 +103,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
       {"unknown type", [](auto& h) { h.type = 9; }},
-      {"unknown type", [](auto& h) { h.type = 32; }},
+      {"unknown type", [](auto& h) { h.type = 34; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -292,6 +293,45 @@ TEST(Wire, Intx) {
   EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
 }
 
+TEST(Wire, Msi) {
+  const auto check = [](const std::function<void(pcilend_msg_msi&)>& change) {
+    return CheckChanged<pcilend_msg_msi>(PCILEND_MSG_MSI, false, change);
+  };
+  const auto range = [&](u32 vector, u32 count) {
+    return check([=](auto& m) {
+      m.vector = vector;
+      m.count = count;
+    });
+  };
+  EXPECT_EQ(check([](auto& m) { m.on = 0; }), "");
+  EXPECT_EQ(range(63, 1), "");
+  EXPECT_EQ(range(0, 32), "");
+  for (const u32 vector : {64u, ~0u}) EXPECT_EQ(range(vector, 1), "a vector that is not relayed");
+  const char* number = "an impossible number of vectors";
+  for (const u32 count : {0u, 3u, 33u, 64u, 0x80000000u}) EXPECT_EQ(range(0, count), number);
+  EXPECT_EQ(range(2, 2), number);
+  EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
+
+  const auto answer = [](const std::function<void(pcilend_msg_msi_message&)>& change) {
+    return CheckChanged<pcilend_msg_msi_message>(PCILEND_MSG_MSI, true, change);
+  };
+  EXPECT_EQ(answer([](auto& m) { m.address = ~u64{3}; }), "") << "the function's lender knows";
+  EXPECT_EQ(answer([](auto& m) { m.address = 0xfee00002; }),
+            "interrupt message to an unaligned address");
+  EXPECT_EQ(answer([](auto& m) { m.reserved = 1; }), "reserved bytes set");
+  EXPECT_EQ(answer([](auto& m) { m.lease = 0; }), "lease number 0");
+
+  const auto raised = [](const std::function<void(pcilend_msg_msi_raised&)>& change) {
+    return CheckChanged<pcilend_msg_msi_raised>(PCILEND_MSG_MSI_RAISED, false, change);
+  };
+  EXPECT_EQ(raised([](auto& m) { m.vectors = ~u64{0}; }), "");
+  EXPECT_EQ(raised([](auto& m) { m.vectors = 0; }), "no vector has raised an interrupt");
+  EXPECT_EQ(raised([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(raised([](auto& m) { m.id = 5; }), "function id without node or index");
+}
+
 TEST(Wire, Reach) {
   const auto check = [](const std::function<void(pcilend_msg_reach&)>& change) {
     return CheckChanged<pcilend_msg_reach>(PCILEND_MSG_REACH, false, change);
@@ -370,6 +410,14 @@ TEST(Wire, Hello) {
   EXPECT_EQ(check([](auto& m) { m.windows = 0; }), "impossible window");
   EXPECT_EQ(check([](auto& m) { m.windows = PCILEND_WIRE_WINDOWS + 1; }), "impossible window");
   EXPECT_EQ(check([](auto& m) { m.interrupt_window = PCILEND_WIRE_WINDOWS; }), "impossible window");
+  const auto nowhere = [&](u64 offset) {
+    return check([=](auto& m) {
+      m.interrupt_window = PCILEND_WIRE_NO_WINDOW;
+      m.interrupt_offset = offset;
+    });
+  };
+  EXPECT_EQ(nowhere(0), "");
+  EXPECT_EQ(nowhere(0xfee00000), "interrupts at an offset in no window");
   EXPECT_EQ(check([](auto& m) { m.interrupt_offset = 0xfee01000; }),
             "interrupts not 1 MiB aligned");
   const char* unaligned = "PCI hole or DMA area not page aligned";

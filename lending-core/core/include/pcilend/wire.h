@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 6.
+ * The wire protocol between the pcilend.ko of two hosts, version 7.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 6
+#define PCILEND_WIRE_VERSION 7
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -105,6 +105,9 @@ enum pcilend_msg_type {
 	PCILEND_MSG_REACH = 29,		/* struct pcilend_msg_reach */
 	PCILEND_MSG_EXPOSE = 30,	/* struct pcilend_msg_expose */
 	PCILEND_MSG_EXPOSED = 31,	/* struct pcilend_msg_exposed: between two lenders */
+	PCILEND_MSG_MSI = 32,		/* struct pcilend_msg_msi -> ..._msi_message */
+	PCILEND_MSG_MSI_RAISED = 33,	/* struct pcilend_msg_msi_raised: a lender's, answered */
+					/* when they are raised on the borrower */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -136,6 +139,7 @@ enum pcilend_status {
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */
+#define PCILEND_WIRE_NO_WINDOW 0xffffffffu	/* in HELLO: interrupts are relayed */
 #define PCILEND_AREA_WINDOW_SHIFT 28	/* in PCILEND_SPAD_AREA_PAGE */
 
 struct pcilend_msg_header {
@@ -241,7 +245,8 @@ struct pcilend_msg_hello {
 	__le32 needs;		/* features the receiver must know: none yet */
 	__le32 lease_ms;	/* the sender's: PCILEND_LEASE_MS_MIN to _MAX */
 	__le32 interrupt_window; /* the receiver's window behind which the sender's interrupt */
-	__le64 interrupt_offset; /* controller is, and where in it; 1 MiB aligned */
+	__le64 interrupt_offset; /* controller is, and where in it; 1 MiB aligned. Or */
+				/* PCILEND_WIRE_NO_WINDOW, and 0 */
 	__le64 hole;		/* start of the sender's lowest PCI hole; 0: not known */
 	__le64 dma_limit;	/* the sender's DMA area ends here, page aligned */
 	__le32 windows;		/* how many the sender has onto the receiver */
@@ -266,8 +271,8 @@ struct pcilend_msg_borrow {
 	/*
 	 * Device-side address (1 MiB aligned, below 4 GiB) at which the lender shall let the
 	 * function reach the borrower's interrupt controller, which is where HELLO said.
-	 * 0: no interrupts; never 0xfee00000, the lender's own. A direct function has no alias:
-	 * the answer says where it reaches it.
+	 * 0: it does not reach it (PCILEND_MSG_MSI); never 0xfee00000, the lender's own. A direct
+	 * function has no alias: the answer says where it reaches it.
 	 */
 	__le64 interrupt_alias;
 	/* Where the borrower's DMA area begins, in the windows that the lender has onto it. */
@@ -333,6 +338,41 @@ struct pcilend_msg_intx {
 	__le32 id;
 	__le32 lease;
 	__le32 state;		/* enum pcilend_intx_state */
+} __packed;
+
+/*
+ * MSI-X, or MSI of a function without, by relay: the lender takes interrupts of vectors [vector,
+ * +count) of the function, and answers with the message that raises them, for the borrower to give
+ * to the function where its own would be. May be asked for again; what is asked for replaces what
+ * was of these vectors. With the lease all ends.
+ */
+#define PCILEND_RELAY_VECTORS 64	/* higher ones are not relayed */
+#define PCILEND_RELAY_MSI_MAX 32	/* of MSI, PCI 3.0 §6.8.1.3 */
+
+struct pcilend_msg_msi {
+	__le32 id;
+	__le32 lease;
+	__le32 vector;
+	__le32 count;		/* a power of two; more than 1 of MSI only, from vector 0 */
+	__le32 on;		/* 1: relay them; 0: no longer */
+} __packed;
+
+struct pcilend_msg_msi_message {
+	__le32 id;
+	__le32 lease;
+	__le64 address;
+	__le32 data;		/* of the first; further ones count up from there */
+	__le32 reserved;
+} __packed;
+
+/*
+ * These vectors have raised interrupts since the last one of these. There is one under way per
+ * function; what is not answered is told again.
+ */
+struct pcilend_msg_msi_raised {
+	__le32 id;
+	__le32 lease;
+	__le64 vectors;		/* bit n: vector n; not 0 */
 } __packed;
 
 /*
@@ -406,6 +446,9 @@ static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
 static_assert(sizeof(struct pcilend_msg_borrowed) == 168, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
+static_assert(sizeof(struct pcilend_msg_msi) == 20, "interrupts by relay");
+static_assert(sizeof(struct pcilend_msg_msi_message) == 24, "message of a relayed interrupt");
+static_assert(sizeof(struct pcilend_msg_msi_raised) == 16, "relayed interrupts");
 static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between lenders");
 static_assert(sizeof(struct pcilend_msg_exposed) == 160, "places of exposed BARs");
