@@ -11,7 +11,7 @@ SCENARIOS ?= *
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build image modules demo lab lab-update test test-all test-unit test-lab test-debug soak devices-table fuzz sim bench bench-lab check format clean
+.PHONY: help deps build deb image modules demo lab lab-update test test-all test-unit test-lab test-debug soak devices-table fuzz sim bench bench-lab check format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ build/build.ninja: CMakeLists.txt CMakePresets.json | deps
 
 build: build/build.ninja ## programs in build/bin
 	@cmake --build --preset release
+
+deb: deps ## Debian packages in build/deb
+	@tools/package/build
 
 image: deps ## the lab's QEMU, kernels and file systems
 	@qemu-tests/image/build --kernel $(KERNEL)
