@@ -11,7 +11,7 @@ SCENARIOS ?= *-Packages.*
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build deb image modules demo lab lab-update test test-all test-unit test-lab test-packages test-debug soak devices-table fuzz sim bench bench-lab check format clean
+.PHONY: help deps deb-deps build deb image modules demo lab lab-update test test-all test-unit test-lab test-packages test-debug soak devices-table fuzz sim bench bench-lab check format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,10 @@ build/build.ninja: CMakeLists.txt CMakePresets.json | deps
 build: build/build.ninja ## programs in build/bin
 	@cmake --build --preset release
 
-deb: deps ## Debian packages in build/deb
+deb-deps: deps
+	@tools/setup/install-packages tools/package/packages.txt
+
+deb: deb-deps ## Debian packages in build/deb
 	@tools/package/build
 
 image: deps ## the lab's QEMU, kernels and file systems
@@ -50,7 +53,7 @@ lab-update: build modules ## puts freshly built programs and modules into the ru
 test: build modules ## all tests but those of packages; ends with "N passed, N failed"
 	@tools/test/run lab lab-7.2-smoke unit fuzz
 
-test-all: build modules ## every test, with the scenarios on both kernels
+test-all: deb-deps build modules ## every test, with the scenarios on both kernels
 	@tools/test/run lab lab-7.2 unit fuzz packages
 
 test-unit: deps ## unit tests, under sanitizers
@@ -59,7 +62,7 @@ test-unit: deps ## unit tests, under sanitizers
 test-lab: build modules ## scenarios on real VMs
 	@tools/test/run lab
 
-test-packages: build modules ## Debian packages: contents, installation, upgrade in use, removal
+test-packages: deb-deps build modules ## Debian packages: contents, installation, upgrade in use, removal
 	@tools/test/run packages
 
 test-debug: KERNEL = 6.12-debug

@@ -105,7 +105,8 @@ class Packages : public testing::Test {
   // Files of this project outside of the lab's own directories.
   static std::string our_files() {
     const auto files = host().run(
-        "find / -xdev \\( -path /tmp -o -path /usr/lib/pcilend-lab -o -path /usr/share/pcilend-lab -o "
+        "find / -xdev \\( -path /tmp -o -path /usr/lib/pcilend-lab -o -path /usr/share/pcilend-lab "
+        "-o "
         "-path /run \\) -prune -o -name '*pcilend*' ! -type d -print | sort");
     return files ? *files : files.error().message;
   }
@@ -143,10 +144,11 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   ASSERT_OK(upgrade);
 
   ASSERT_OK(unload());
-  ASSERT_OK(host().run(fmt::format(
-      "rm -rf /usr/sbin/pcilend* /etc/libvirt/hooks/qemu.d/pcilend /usr/lib/udev/rules.d/90-pcilend.rules "
-      "/usr/lib/systemd/system/pcilend* {0}/*.ko && depmod",
-      modules_)));
+  ASSERT_OK(
+      host().run(fmt::format("rm -rf /usr/sbin/pcilend* /etc/libvirt/hooks/qemu.d/pcilend "
+                             "/usr/lib/udev/rules.d/90-pcilend.rules "
+                             "/usr/lib/systemd/system/pcilend* {0}/*.ko && depmod",
+                             modules_)));
   ASSERT_EQ(our_files(), "") << "the lab's own are gone";
 
   ASSERT_OK(install(debs_));
@@ -157,9 +159,9 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   ASSERT_OK(job().see_available());
   const auto drive = job().borrow();
   ASSERT_OK(drive);
-  ASSERT_OK(host().run(
-      fmt::format("mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 {0} 4M && mount {0} {1}",
-                  drive->disk, kMount)));
+  ASSERT_OK(host().run(fmt::format(
+      "mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 {0} 4M && mount {0} {1}",
+      drive->disk, kMount)));
   ASSERT_OK(host().run("echo 0 >/tmp/rounds"));
   auto writer = host().start(
       fmt::format("n=0; while [ ! -e /tmp/stop ]; do head -c 8K /dev/urandom >/tmp/data && "
