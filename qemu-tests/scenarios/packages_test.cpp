@@ -99,15 +99,15 @@ class Packages : public testing::Test {
     return version ? version->substr(0, version->find('\n')) : "";
   }
   static std::string packages() {
-    const auto known = host().run("dpkg-query -W -f '${db:Status-Abbrev}${Package}\\n' 'pcilend*'");
-    return known ? *known : "";
+    const auto known = host().run(
+        "dpkg-query -W -f '${db:Status-Abbrev}${Package}\\n' | grep pcilend | grep -v ^un || true");
+    return known ? *known : known.error().message;
   }
   // Files of this project outside of the lab's own directories.
   static std::string our_files() {
     const auto files = host().run(
-        "find / -xdev \\( -path /tmp -o -path /usr/lib/pcilend-lab -o -path /usr/share/pcilend-lab "
-        "-o "
-        "-path /run \\) -prune -o -name '*pcilend*' ! -type d -print | sort");
+        "find / -xdev \\( -path /tmp -o -path /run -o -path /var/lib/dpkg -o -name pcilend-lab \\) "
+        "-prune -o -name '*pcilend*' ! -type d -print | sort");
     return files ? *files : files.error().message;
   }
   static void expect_refused(const std::string& command, const std::string& words) {
@@ -139,7 +139,7 @@ std::string Packages::kernel_;
 TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   const auto version = version_in(debs_);
   ASSERT_OK(version);
-  const fs::path next = debs_ / (*version + "+upgrade");
+  const fs::path next = debs_ / (*version + ".1");
   const auto upgrade = version_in(next);
   ASSERT_OK(upgrade);
 
@@ -155,6 +155,9 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   EXPECT_EQ(host().exec("ls /sys/module/pcilend")->code, 2) << "nothing is loaded by itself";
   ASSERT_OK(load());
   EXPECT_EQ(loaded_version(), *version);
+  const auto linked =
+      lender().until("pcilend connect 8", [](const auto& o) { return o.code == 0; });
+  ASSERT_OK(linked);
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const auto drive = job().borrow();
@@ -199,14 +202,13 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   ASSERT_OK(job().shut_down_guest());
 
   ASSERT_OK(host().run("dpkg -r pcilend-libvirt pcilend"));
-  EXPECT_EQ(packages(), "un pcilend-dkms\nrc pcilend-libvirt\n");
+  EXPECT_EQ(packages(), "rc pcilend\nrc pcilend-libvirt\n");
   ASSERT_OK(host().run("rm -r " + modules_ + "/dkms"));
-  EXPECT_EQ(our_files(),
-            "/etc/libvirt/hooks/qemu.d/pcilend\n/var/lib/dpkg/info/pcilend-libvirt.list\n"
-            "/var/lib/dpkg/info/pcilend-libvirt.postrm\n");
+  EXPECT_EQ(our_files(), "/etc/libvirt/hooks/qemu.d/pcilend\n");
   ASSERT_OK(host().run("/etc/libvirt/hooks/qemu.d/pcilend guest prepare begin - </dev/null"));
   ASSERT_OK(host().run("dpkg -P pcilend-libvirt pcilend"));
   EXPECT_EQ(our_files(), "");
+  EXPECT_EQ(packages(), "");
   ASSERT_OK(lender().run("pcilend unavailable " + job().id()));
 }
 
