@@ -6,12 +6,12 @@ NODES ?= 2
 FUZZ_SECONDS ?= 20
 ROUNDS ?= 20
 # of test-debug: a filter of GoogleTest
-SCENARIOS ?= *
+SCENARIOS ?= *-Packages.*
 # hexadecimal; of the first round
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build image modules demo lab lab-update test test-all test-unit test-lab test-debug soak devices-table fuzz sim bench bench-lab check format clean
+.PHONY: help deps deb-deps build deb image modules demo lab lab-update test test-all test-unit test-lab test-packages test-debug soak devices-table fuzz sim bench bench-lab check format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,12 @@ build/build.ninja: CMakeLists.txt CMakePresets.json | deps
 
 build: build/build.ninja ## programs in build/bin
 	@cmake --build --preset release
+
+deb-deps: deps
+	@tools/setup/install-packages tools/package/packages.txt
+
+deb: deb-deps ## Debian packages in build/deb
+	@tools/package/build
 
 image: deps ## the lab's QEMU, kernels and file systems
 	@qemu-tests/image/build --kernel $(KERNEL)
@@ -44,17 +50,20 @@ lab: build modules ## two hosts, and a shell on one of them
 lab-update: build modules ## puts freshly built programs and modules into the running lab
 	@build/bin/pcilend-lab update
 
-test: build modules ## every test; ends with "N passed, N failed"
+test: build modules ## all tests but those of packages; ends with "N passed, N failed"
 	@tools/test/run lab lab-7.2-smoke unit fuzz
 
-test-all: build modules ## every test, with the scenarios on both kernels
-	@tools/test/run lab lab-7.2 unit fuzz
+test-all: deb-deps build modules ## every test, with the scenarios on both kernels
+	@tools/test/run lab lab-7.2 unit fuzz packages
 
 test-unit: deps ## unit tests, under sanitizers
 	@tools/test/run unit
 
 test-lab: build modules ## scenarios on real VMs
 	@tools/test/run lab
+
+test-packages: deb-deps build modules ## Debian packages: contents, installation, upgrade in use, removal
+	@tools/test/run packages
 
 test-debug: KERNEL = 6.12-debug
 test-debug: build modules ## scenarios on a kernel with KASAN, lockdep, kmemleak and failing allocations

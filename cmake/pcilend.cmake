@@ -23,6 +23,14 @@ if(PCILEND_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# pcilend_portable(NAME): of a program that is installed: only libraries that every release has, and no
+# more debug information than a host VM has room for.
+function(pcilend_portable name)
+  if(PCILEND_STATIC_CXX AND NOT PCILEND_SANITIZE AND NOT PCILEND_FUZZ)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--strip-debug)
+  endif()
+endfunction()
+
 # pcilend_test(NAME sources... [LIBS libs...] [DEFS defs...] [INCLUDES dirs...]): a GoogleTest program, label "unit".
 function(pcilend_test name)
   if(NOT PCILEND_TESTS)

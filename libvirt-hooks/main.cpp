@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// /etc/libvirt/hooks/qemu.d/pcilend: libvirt runs it with the domain's name, an operation, a
+// libvirt runs it, by /etc/libvirt/hooks/qemu.d/pcilend, with the domain's name, an operation, a
 // sub-operation and an extra argument, and the domain's XML on stdin. Nothing goes to stdout, which
 // libvirt would take for changed XML. https://libvirt.org/hooks.html
 #include <poll.h>

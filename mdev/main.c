@@ -16,6 +16,7 @@
 
 #include <linux/module.h>
 
+#include "pcilend/version.h"
 #include "pcilend_mdev.h"
 
 #define DRIVER_NAME "pcilend_mdev"
@@ -251,4 +252,5 @@ module_init(pcilend_mdev_init);
 module_exit(pcilend_mdev_exit);
 
 MODULE_LICENSE("GPL");
+MODULE_VERSION(PCILEND_VERSION);
 MODULE_DESCRIPTION("VFIO mediated devices of borrowed PCI functions");

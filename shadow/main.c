@@ -16,6 +16,7 @@
 #include <linux/suspend.h>
 
 #include "pcilend/pcilend.h"
+#include "pcilend/version.h"
 #include "shadow.h"
 
 /* The function's DMA addresses are those of this host's DMA area, unless it is lent direct. */
@@ -152,4 +153,5 @@ module_init(pcilend_shadow_init);
 module_exit(pcilend_shadow_exit);
 
 MODULE_LICENSE("GPL");
+MODULE_VERSION(PCILEND_VERSION);
 MODULE_DESCRIPTION("Borrowed PCI functions for the host's own drivers");

@@ -14,6 +14,7 @@
 #include <linux/random.h>
 
 #include "internal.h"
+#include "pcilend/version.h"
 #include "virtual.h"
 
 #define MAX_LEASE_MS_DEFAULT 60000U
@@ -188,3 +189,4 @@ module_exit(pcilend_exit);
 MODULE_DESCRIPTION("Lending of PCI functions between hosts over NTB");
 MODULE_AUTHOR("pcilend developers");
 MODULE_LICENSE("GPL");
+MODULE_VERSION(PCILEND_VERSION);

@@ -25,8 +25,11 @@ std::vector<PayloadFile> system_files(const Artefacts& artefacts) {
   std::error_code error;
   for (fs::recursive_directory_iterator it(top, error), end; !error && it != end;
        it.increment(error))
-    if (it->is_regular_file(error))
-      files.push_back({it->path(), "/" + it->path().lexically_relative(top).native(), 0644});
+    if (it->is_regular_file(error)) {
+      const auto owner = it->status(error).permissions() & fs::perms::owner_exec;
+      files.push_back({it->path(), "/" + it->path().lexically_relative(top).native(),
+                       owner == fs::perms::none ? 0644u : 0755u});
+    }
   std::sort(files.begin(), files.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
   return files;
@@ -60,7 +63,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
   };
   const PayloadFile programs[] = {
       {artefacts.tool(), "/usr/sbin/pcilend", 0755},
-      {artefacts.libvirt_hook(), "/etc/libvirt/hooks/qemu.d/pcilend", 0755},
+      {artefacts.libvirt_hook(), "/usr/sbin/pcilend-libvirt-hook", 0755},
       {artefacts.vfio_client(), "/usr/lib/pcilend-lab/vfio-client", 0755},
   };
   for (const PayloadFile& program : programs)

@@ -73,6 +73,11 @@ Refusal kernel_refusal(int number, std::span<const std::byte> extended) {
   std::string text = extended_text(extended);
   if (text.empty() && classify(number) == ErrorClass::Permission)
     text = "this needs root (CAP_SYS_ADMIN)";
+  // Its own refusals have a sentence: this is generic netlink's, of a command that is not there.
+  if (text.empty() && number == EOPNOTSUPP)
+    text =
+        "the loaded pcilend.ko does not know this: it is older than this program, and the installed "
+        "one is loaded by a reboot";
   if (text.empty()) text = std::strerror(number);
   return refusal(number, classify(number), std::move(text));
 }
@@ -181,6 +186,7 @@ Result<Family> find_family(Transport& transport, std::string_view name) {
   for (const auto& reply : *replies)
     PCILEND_TRY(for_each_attribute(reply, [&](const Attribute& a) -> Result<> {
       if (a.type == CTRL_ATTR_FAMILY_ID) return a.read(&family.id);
+      if (a.type == CTRL_ATTR_VERSION) return a.read(&family.version);
       return a.type == CTRL_ATTR_MCAST_GROUPS ? read_groups(a, &family.groups) : Result<>{};
     }));
   if (family.id < NLMSG_MIN_TYPE)
@@ -209,6 +215,11 @@ Result<GenericNetlink> GenericNetlink::open(std::unique_ptr<Transport> transport
                                             std::string_view family, uint8_t version) {
   const auto found = find_family(*transport, family);
   if (!found) return tl::unexpected(found.error());
+  if (found->version != version)
+    return fail(ErrorClass::Unreachable,
+                "{0}.ko and this program do not understand each other (netlink versions {1} and "
+                "{2}): install both from one release, and load that {0}.ko by a reboot",
+                family, found->version, version);
   GenericNetlink netlink(*transport, found->id, version);
   netlink.owned_ = std::move(transport);
   netlink.sequence_ = 1;  // the look-up's

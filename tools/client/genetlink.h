@@ -55,6 +55,7 @@ using Replies = std::vector<std::vector<std::byte>>;
 // What the kernel knows by a family's name.
 struct Family {
   uint16_t id = 0;
+  uint32_t version = 0;
   std::map<std::string, uint32_t, std::less<>> groups;  // of multicast
 };
 
@@ -67,7 +68,8 @@ Result<Replies> split_notifications(std::span<const std::byte> datagram, uint16_
 
 class GenericNetlink {
  public:
-  // Looks the family up; NotFound if the kernel has none of that name.
+  // Looks the family up; NotFound if the kernel has none of that name, Unreachable if it is of
+  // another version.
   static Result<GenericNetlink> open(std::unique_ptr<Transport> transport, std::string_view family,
                                      uint8_t version);
 

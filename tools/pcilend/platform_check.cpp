@@ -193,7 +193,7 @@ std::vector<Finding> check_frontends(const Environment& environment, bool offere
   } else if (environment.exists("/etc/libvirt/qemu.conf")) {
     findings.push_back({Level::Wrong, "VMs",
                         fmt::format("libvirt has no hook {}: domains do not borrow", kHook),
-                        "install pcilend-libvirt-hook there, and restart libvirtd"});
+                        "install the package pcilend-libvirt, and restart libvirtd"});
   } else {
     findings.push_back({Level::Note, "VMs", "libvirt is not installed here", ""});
   }

@@ -82,6 +82,26 @@ TEST_F(ClientTest, AFamilyReplyWithoutIdIsRefused) {
   EXPECT_FALSE(open_client(std::make_unique<ScriptedTransport>(datagrams, nullptr)));
 }
 
+TEST_F(ClientTest, AModuleOfAnotherVersionIsRefused) {
+  std::deque<Bytes> datagrams{join({family_reply(PCILEND_FAMILY_VERSION + 1), acknowledge(1)})};
+  const auto opened = open_client(std::make_unique<ScriptedTransport>(datagrams, nullptr));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().kind, ErrorClass::Unreachable);
+  EXPECT_EQ(opened.error().message,
+            "pcilend.ko and this program do not understand each other (netlink versions 2 and 1): "
+            "install both from one release, and load that pcilend.ko by a reboot");
+}
+
+TEST_F(ClientTest, AModuleThatIsOlderSaysNothing) {
+  auto c = client({acknowledge(2, EOPNOTSUPP)});
+  const auto connected = c->connect(9);
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error().kind, ErrorClass::Unsupported);
+  EXPECT_EQ(connected.error().message,
+            "the loaded pcilend.ko does not know this: it is older than this program, and the "
+            "installed one is loaded by a reboot");
+}
+
 TEST_F(ClientTest, NodeIsDecoded) {
   auto c = client({join({reply(2, PCILEND_CMD_NODE_GET,
                                Attributes()

@@ -102,13 +102,14 @@ inline Bytes done(uint32_t sequence, int error = 0, const std::string& text = {}
 inline constexpr uint32_t kEventGroup = 0x33;
 
 // How the kernel answers the look-up of the family, which is always the first request.
-inline Bytes family_reply() {
+inline Bytes family_reply(uint32_t version = PCILEND_FAMILY_VERSION) {
   const Attributes group = Attributes()
                                .u32(CTRL_ATTR_MCAST_GRP_ID, kEventGroup)
                                .text(CTRL_ATTR_MCAST_GRP_NAME, PCILEND_MCGRP_EVENTS);
   return reply(1, CTRL_CMD_NEWFAMILY,
                Attributes()
                    .u16(CTRL_ATTR_FAMILY_ID, kFamily)
+                   .u32(CTRL_ATTR_VERSION, version)
                    .nest(CTRL_ATTR_MCAST_GROUPS, Attributes().nest(1, group)),
                0, GENL_ID_CTRL);
 }
