@@ -32,7 +32,7 @@
 #include "pcilend/pcilend.h"
 #include "pcilend/vconfig.h"
 
-#define MDEV_BARS 6
+#define MDEV_BARS 7	/* by their regions' indices; the last one is the expansion ROM */
 
 /* Region offsets as vfio-pci lays them out: the index above bit 40. */
 #define MDEV_REGION_SHIFT 40

@@ -76,6 +76,7 @@ struct remote {
 	struct pcilend_virtual *virtual;
 	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
 	struct pcilend_virtual_bar bar[6];
+	struct pcilend_virtual_bar rom;	/* the lender's copy of it */
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
 	u64 interrupts;		/* device-side address of this host's interrupt controller */
 	struct list_head slots;

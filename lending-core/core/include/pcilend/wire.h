@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 6.
+ * The wire protocol between the pcilend.ko of two hosts, version 7.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 6
+#define PCILEND_WIRE_VERSION 7
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -287,7 +287,8 @@ struct pcilend_msg_placement {
 struct pcilend_msg_borrowed {
 	__le32 id;
 	__le32 lease;		/* named in every later request; never 0, never used twice */
-	struct pcilend_msg_placement bar[6];
+	/* The last one is a copy of the expansion ROM, in the lender's memory; read-only. */
+	struct pcilend_msg_placement bar[PCILEND_BARS];
 	/*
 	 * Of a direct function only, else 0: device-side addresses of the borrower's DMA area,
 	 * below 2^62, and of its interrupt controller (1 MiB aligned; 0: none were wanted).
@@ -404,7 +405,7 @@ static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control a
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
-static_assert(sizeof(struct pcilend_msg_borrowed) == 168, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_borrowed) == 192, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between lenders");
