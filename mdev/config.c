@@ -41,18 +41,18 @@ void mdev_config_revoke(struct mdev_device_state *state)
 void mdev_config_place_bars(struct mdev_device_state *state)
 {
 	struct mdev_config *config = &state->config;
-	u64 now[MDEV_BARS] = { };
+	u64 now[PCI_STD_NUM_BARS] = { };
 	unsigned int i;
 
 	guard(mutex)(&config->placing);
 	scoped_guard(mutex, &config->lock) {
 		if (config->lost)
 			return;
-		for (i = 0; i < MDEV_BARS && pcilend_vconfig_memory(&config->space); i++)
+		for (i = 0; i < ARRAY_SIZE(now) && pcilend_vconfig_memory(&config->space); i++)
 			now[i] = pcilend_vconfig_bar_address(&config->space, i);
 	}
 	/* What firmware or a reset has put nowhere comes back, most often to the same place. */
-	for (i = 0; i < MDEV_BARS; i++)
+	for (i = 0; i < ARRAY_SIZE(now); i++)
 		now[i] = now[i] ?: config->placed[i];
 	if (config->told && !memcmp(now, config->placed, sizeof(now)))
 		return;

@@ -32,7 +32,7 @@
 #include "pcilend/pcilend.h"
 #include "pcilend/vconfig.h"
 
-#define MDEV_BARS 6
+#define MDEV_BARS 7	/* by their regions' indices; the last one is the expansion ROM */
 
 /* Region offsets as vfio-pci lays them out: the index above bit 40. */
 #define MDEV_REGION_SHIFT 40
@@ -81,7 +81,7 @@ struct mdev_config {
 	struct pcilend_vconfig space;
 	struct mutex placing;		/* taken before lock, and with no other */
 	bool told;			/* placing: pcilend knows of the guest, and */
-	u64 placed[MDEV_BARS];		/* placing: where it has the BARs */
+	u64 placed[PCI_STD_NUM_BARS];	/* placing: where it has the BARs */
 };
 
 struct mdev_intx {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * VFIO's regions: config space, and BARs through the NTB's memory window.
+ * VFIO's regions: config space, and BARs through the NTB's memory window. So is the expansion ROM,
+ * a copy in the lender's memory, which can be read and nothing else.
  *
  * When the lease is lost, mappings are taken away and pages of all-ones appear in their place. So a
  * guest reads what it reads from a device that was pulled out, and lives on. What it writes then
@@ -112,7 +113,8 @@ int mdev_regions_open(struct mdev_device_state *state)
 			err = -E2BIG;
 			goto err_close;
 		}
-		bar->mappable = PAGE_ALIGNED(bar->address) && PAGE_ALIGNED(bar->size);
+		bar->mappable = i != VFIO_PCI_ROM_REGION_INDEX &&
+				PAGE_ALIGNED(bar->address) && PAGE_ALIGNED(bar->size);
 		bar->io = ioremap(bar->address, bar->size);
 		if (!bar->io) {
 			err = -ENOMEM;
@@ -196,7 +198,9 @@ int mdev_region_info(struct vfio_device *vdev, struct vfio_region_info *info,
 	if (!bar->size)
 		return 0;
 	info->size = bar->size;
-	info->flags = VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE;
+	info->flags = VFIO_REGION_INFO_FLAG_READ;
+	if (info->index != VFIO_PCI_ROM_REGION_INDEX)
+		info->flags |= VFIO_REGION_INFO_FLAG_WRITE;
 	if (!bar->mappable)
 		return 0;
 	info->flags |= VFIO_REGION_INFO_FLAG_MMAP;
@@ -321,6 +325,8 @@ ssize_t mdev_region_write(struct vfio_device *vdev, const char __user *buffer, s
 
 	if (room < 0)
 		return room;
+	if (index == VFIO_PCI_ROM_REGION_INDEX)
+		return -EINVAL;
 	while (done < room) {
 		u32 length = access_length(offset + done, room - done);
 		__le32 value = 0;

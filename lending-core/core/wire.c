@@ -227,11 +227,11 @@ static const char *check_reserve(const struct pcilend_msg_reserve *msg)
 	return check_id(msg->id);
 }
 
-static const char *check_placements(const struct pcilend_msg_placement bar[6])
+static const char *check_placements(const struct pcilend_msg_placement *bar, unsigned int bars)
 {
 	unsigned int i;
 
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < bars; i++) {
 		u64 offset = le64_to_cpu(bar[i].offset);
 		u64 size = le64_to_cpu(bar[i].size);
 		u32 shift = le32_to_cpu(bar[i].shift);
@@ -251,7 +251,7 @@ static const char *check_placements(const struct pcilend_msg_placement bar[6])
 
 static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
 {
-	const char *fault = check_placements(msg->bar);
+	const char *fault = check_placements(msg->bar, ARRAY_SIZE(msg->bar));
 
 	if (fault)
 		return fault;
@@ -330,7 +330,7 @@ static const char *check_exposed(const struct pcilend_msg_exposed *msg)
 		if (!page_aligned(le64_to_cpu(msg->bar[i].size)))
 			return "exposed BAR is not whole pages";
 	}
-	return check_placements(msg->bar);
+	return check_placements(msg->bar, ARRAY_SIZE(msg->bar));
 }
 
 static const char *check_msi(const struct pcilend_msg_msi *msg)

@@ -189,15 +189,17 @@ void pcilend_aperture_exit(struct pcilend_link *link)
 }
 
 /*
- * pcilend_aperture_export - let the peer reach a BAR
- * @phys: start of the BAR, page aligned
+ * pcilend_aperture_export - let the peer reach a BAR, or a copy of one in memory
+ * @phys: its start, page aligned
  * @size: bytes, whole pages
+ * @prot: PCILEND_PROT_BAR, or other IOMMU_* flags
  * @iova: set to where it is in the aperture
  *
- * Without an IOMMU a window reaches it already, or can't.
+ * Without an IOMMU a window reaches it already, whatever @prot is, or can't.
  * Return: 0, -ENOSPC if the export region is full, or what the IOMMU says.
  */
-int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova)
+int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, int prot,
+			    u64 *iova)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	int err;
@@ -216,8 +218,7 @@ int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 siz
 	if (err)
 		return err;
 
-	err = iommu_map(ap->domain, *iova, phys, size, IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO,
-			GFP_KERNEL);
+	err = iommu_map(ap->domain, *iova, phys, size, prot, GFP_KERNEL);
 	if (err) {
 		mutex_lock(&ap->lock);
 		pcilend_range_free(&ap->exports, *iova, size);

@@ -395,7 +395,9 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 	int i;
 
 	memset(r->bar, 0, sizeof(r->bar));
-	for (i = 0; i < ARRAY_SIZE(r->bar); i++) {
+	memset(&r->rom, 0, sizeof(r->rom));
+	for (i = 0; i < PCILEND_BARS; i++) {
+		struct pcilend_virtual_bar *bar = i < ARRAY_SIZE(r->bar) ? &r->bar[i] : &r->rom;
 		u64 size = le64_to_cpu(granted->bar[i].size);
 		phys_addr_t phys;
 
@@ -408,8 +410,8 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 					  le64_to_cpu(granted->bar[i].offset),
 					  size + le32_to_cpu(granted->bar[i].shift), &phys))
 			return -ERANGE;
-		r->bar[i].address = phys + le32_to_cpu(granted->bar[i].shift);
-		r->bar[i].size = size;
+		bar->address = phys + le32_to_cpu(granted->bar[i].shift);
+		bar->size = size;
 	}
 	return 0;
 }
@@ -493,6 +495,7 @@ static int fetch_config(struct remote *r)
 		bar[i].size = le64_to_cpu(r->pub.info.bar[i].size);
 		bar[i].flags = le32_to_cpu(r->pub.info.bar[i].flags);
 	}
+	bar[PCI_ROM_RESOURCE].size = r->rom.size;
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;
@@ -509,9 +512,12 @@ static int fetch_config(struct remote *r)
 
 static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 {
+	struct pcilend_virtual_bar bar[PCILEND_BARS];
 	struct pcilend_virtual *virtual;
 
-	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, r->bar, r->interrupts, r->config,
+	memcpy(bar, r->bar, sizeof(r->bar));
+	bar[PCI_ROM_RESOURCE] = r->rom;
+	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, bar, r->interrupts, r->config,
 					 frontend);
 	/* Not to be taken for an answer of the lender. */
 	if (IS_ERR(virtual))

@@ -77,6 +77,7 @@ struct remote {
 	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
 	struct pcilend_virtual_relay *relay;	/* the same */
 	struct pcilend_virtual_bar bar[6];
+	struct pcilend_virtual_bar rom;	/* the lender's copy of it */
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
 	u64 interrupts;		/* device-side address of this host's interrupt controller; */
 				/* 0: it does not reach that, the lender relays */

@@ -15,10 +15,13 @@ static int emulate(struct pcilend_function *fn, u8 *space, u32 length)
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;
-	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+	for (i = 0; i < PCILEND_BARS; i++) {
 		bar[i].size = le64_to_cpu(fn->info.bar[i].size);
 		bar[i].flags = le32_to_cpu(fn->info.bar[i].flags);
 	}
+	/* It could not be read. */
+	if (fn->held && !fn->rom)
+		bar[PCI_ROM_RESOURCE].size = 0;
 	err = pcilend_vconfig_init(config, space, length, bar);
 	if (!err)
 		memcpy(space, config->value, length);

@@ -236,18 +236,20 @@ int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *ad
 		resource_size_t *size)
 {
 	struct remote *r = to_remote(remote);
+	const struct pcilend_virtual_bar *place;
 	int err = 0;
 
-	if (bar >= ARRAY_SIZE(r->bar))
+	if (bar >= PCILEND_BARS)
 		return -ENOENT;
+	place = bar < ARRAY_SIZE(r->bar) ? &r->bar[bar] : &r->rom;
 	mutex_lock(&r->lock);
 	if (r->state != REMOTE_HELD) {
 		err = -ESTALE;
-	} else if (!r->bar[bar].size) {
+	} else if (!place->size) {
 		err = -ENOENT;
 	} else {
-		*address = r->bar[bar].address;
-		*size = r->bar[bar].size;
+		*address = place->address;
+		*size = place->size;
 	}
 	mutex_unlock(&r->lock);
 	return err;

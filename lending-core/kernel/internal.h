@@ -123,9 +123,11 @@ struct pcilend_window {
 	resource_size_t size;		/* bytes */
 };
 
-/* Functions are few per link; a lent one takes up to 6 exports, a guest one or two slots. */
+/* Functions are few per link; a lent one takes up to 7 exports, a guest one or two slots. */
 #define PCILEND_EXPORTS 512
 #define PCILEND_SLOTS 256
+
+#define PCILEND_PROT_BAR (IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO)
 
 struct pcilend_aperture {
 	struct mutex lock;		/* ranges */
@@ -146,7 +148,8 @@ struct pcilend_link;
 int pcilend_aperture_init(struct pcilend_link *link);
 int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
 void pcilend_aperture_exit(struct pcilend_link *link);
-int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, u64 *iova);
+int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, int prot,
+			    u64 *iova);
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size);

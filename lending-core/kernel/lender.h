@@ -90,6 +90,7 @@ struct pcilend_function {
 	struct pci_saved_state *state;	/* as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
 	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
+	void *rom;			/* copy of its expansion ROM; NULL: borrowers see none */
 	void __iomem *registers;	/* that its class tells of its health; NULL: it does not */
 	struct pcilend_return returns[PCILEND_RETURNS];
 
@@ -109,7 +110,7 @@ struct pcilend_function {
 	u64 mapped;			/* bytes */
 	u64 small;			/* 4 KiB pages of these that are in no large one */
 	struct pcilend_map_entry map[PCILEND_MAPS];
-	struct pcilend_export export[6];
+	struct pcilend_export export[PCILEND_BARS];	/* the last one is the ROM's copy */
 	u32 resets;			/* asked for by borrowers, since added */
 	struct pcilend_intx intx;
 	struct pcilend_relay relay;
@@ -209,6 +210,12 @@ int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u
 				u32 length);
 
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on);
+
+/* lender_rom.c: expansion ROMs */
+u64 pcilend_rom_size(struct pci_dev *pdev);
+void pcilend_rom_take(struct pcilend_function *fn);
+void pcilend_rom_drop(struct pcilend_function *fn);
+int pcilend_rom_export(struct pcilend_function *fn);
 
 /* lender_reach.c: peer-to-peer */
 

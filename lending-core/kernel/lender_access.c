@@ -97,12 +97,12 @@ static int export_bars(struct pcilend_function *fn)
 		if (!size || !(pci_resource_flags(pdev, i) & IORESOURCE_MEM))
 			continue;
 		err = pcilend_aperture_export(fn->link, pci_resource_start(pdev, i), size,
-					      &fn->export[i].iova);
+					      PCILEND_PROT_BAR, &fn->export[i].iova);
 		if (err)
 			return err;
 		fn->export[i].size = size;
 	}
-	return 0;
+	return pcilend_rom_export(fn);
 }
 
 /*

@@ -151,6 +151,7 @@ void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *
 		info->bar[i].size = cpu_to_le64(pci_resource_len(pdev, i));
 		info->bar[i].flags = cpu_to_le32(kind);
 	}
+	info->bar[PCI_ROM_RESOURCE].size = cpu_to_le64(pcilend_rom_size(pdev));
 }
 
 /*
@@ -259,9 +260,10 @@ static const char *bind(struct pcilend_function *fn)
 			goto err_guards;
 		}
 	}
+	pcilend_rom_take(fn);
 	why = "no memory, or its configuration space can't be read";
 	if (pci_save_state(pdev))
-		goto err_guards;
+		goto err_rom;
 	fn->state = pci_store_saved_state(pdev);
 	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
 		goto err_state;
@@ -273,6 +275,8 @@ err_state:
 	fn->config = NULL;
 	kfree(fn->state);
 	fn->state = NULL;
+err_rom:
+	pcilend_rom_drop(fn);
 err_guards:
 	drop_guards(fn);
 	pci_release_regions(pdev);
@@ -292,6 +296,7 @@ static void unbind(struct pcilend_function *fn)
 	fn->config = NULL;
 	kfree(fn->state);
 	fn->state = NULL;
+	pcilend_rom_drop(fn);
 	drop_guards(fn);
 	pci_release_regions(fn->pdev);
 	pci_disable_device(fn->pdev);

@@ -94,7 +94,7 @@ static int export_bars(struct exposure *exposure, const struct pcilend_function 
 		if (!size)
 			continue;
 		err = pcilend_aperture_export(exposure->link, pci_resource_start(fn->pdev, i),
-					      size, &exposure->bar[i].iova);
+					      size, PCILEND_PROT_BAR, &exposure->bar[i].iova);
 		if (err)
 			return err;
 		exposure->bar[i].size = size;

@@ -52,9 +52,9 @@ struct pcilend_virtual {
 	struct irq_domain *msi;
 	struct pcilend_virtual_intx *intx;	/* NULL: it has no pin */
 	struct pcilend_virtual_relay *relay;	/* NULL: it reaches this host's interrupts */
-	struct pcilend_virtual_bar bar[6];
-	struct resource window[6];
-	struct resource *region[6];	/* what each window lies in */
+	struct pcilend_virtual_bar bar[PCILEND_BARS];
+	struct resource window[PCILEND_BARS];
+	struct resource *region[PCILEND_BARS];	/* what each window lies in */
 
 	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
 	struct pci_dev *pdev;		/* NULL: removed by hand, or not found yet */
@@ -143,12 +143,13 @@ static struct resource *find_region(struct pci_dev *ntb, const struct resource *
 }
 
 static int windows_claim(struct pcilend_virtual *virtual,
-			 const struct pcilend_virtual_bar bar[6], struct list_head *resources)
+			 const struct pcilend_virtual_bar bar[PCILEND_BARS],
+			 struct list_head *resources)
 {
 	unsigned int i;
 	int err;
 
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < PCILEND_BARS; i++) {
 		struct resource *window = &virtual->window[i];
 		struct resource *region;
 
@@ -182,7 +183,7 @@ static void windows_release(struct pcilend_virtual *virtual)
 {
 	unsigned int i;
 
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < PCILEND_BARS; i++) {
 		/* The PCI core merges adjacent windows and releases all but one of them. */
 		if (virtual->window[i].parent)
 			release_resource(&virtual->window[i]);
@@ -387,13 +388,17 @@ static void bridge_release(struct pci_host_bridge *bridge)
 	kfree(bridge->release_data);
 }
 
-/* Puts the BARs' addresses where the PCI core looks for them, as far as there is room. */
-static void write_bars(struct pcilend_virtual *virtual, const struct pcilend_virtual_bar bar[6])
+/*
+ * Puts the BARs' addresses where the PCI core looks for them, as far as there is room. The ROM's is
+ * put there by who enables it.
+ */
+static void write_bars(struct pcilend_virtual *virtual,
+		       const struct pcilend_virtual_bar bar[PCILEND_BARS])
 {
 	struct pcilend_vconfig *config = &virtual->config;
 	unsigned int i;
 
-	for (i = 0; i < 6; i++) {
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
 		u32 at = PCI_BASE_ADDRESS_0 + 4 * i;
 		bool wide = config->bar[i].flags & PCILEND_BAR_MEM64;
 
@@ -423,7 +428,7 @@ static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 	for (i = 0; i < PCI_NUM_RESOURCES; i++) {
 		struct resource *res = &pdev->resource[i];
 
-		if (i < 6 && bar[i].size && !err) {
+		if (i < PCILEND_BARS && bar[i].size && !err) {
 			res->name = pci_name(pdev);
 			res->start = bar[i].address;
 			res->end = bar[i].address + bar[i].size - 1;
@@ -585,7 +590,7 @@ static int create_intx(struct pcilend_virtual *virtual)
 }
 
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
-					       const struct pcilend_virtual_bar bar[6],
+					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend)

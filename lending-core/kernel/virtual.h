@@ -24,6 +24,7 @@ struct pcilend_virtual_bar {
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
  * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
  * @remote: the function; must outlive the virtual one
+ * @bar: the last one is the expansion ROM's
  * @interrupts: device-side address of this host's interrupt controller; 0: the lender relays
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
@@ -36,7 +37,7 @@ struct pcilend_virtual_bar {
  * is taken, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI domain number, -ENOMEM.
  */
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
-					       const struct pcilend_virtual_bar bar[6],
+					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend);

@@ -17,8 +17,10 @@ class Direct : public TwoHosts {
     options.name = "direct";
     // All memory must be in the DMA area; hosts on the debug kernel have more than fits.
     options.kernel_arguments[2] = {"intel_iommu=off", "pcilend.direct=1", "mem=2000M"};
-    ASSERT_OK(options.add_device("host1:nvme,serial=direct,drive-size=64M"));
-    ASSERT_OK(options.add_device("host2:nvme,serial=own,drive-size=16M"));
+    ASSERT_OK(make_rom());
+    const std::string with_rom = ",romfile=" + rom().path();
+    ASSERT_OK(options.add_device("host1:nvme,serial=direct,drive-size=64M" + with_rom));
+    ASSERT_OK(options.add_device("host2:nvme,serial=own,drive-size=16M" + with_rom));
     ASSERT_OK(start_lab(options, lab_));
   }
 
@@ -46,6 +48,7 @@ class Direct : public TwoHosts {
   static void expect_carries(const MainJob& job, const std::string& lender_address) {
     const auto drive = job.borrow();
     ASSERT_OK(drive);
+    expect_rom(job.borrower().run(read_rom("/sys/bus/pci/devices/" + drive->address)));
     EXPECT_OK(job.borrower().run(
         fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
                     "--size=512k --verify=crc32c --verify_fatal=1",

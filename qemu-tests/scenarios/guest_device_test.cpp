@@ -26,10 +26,11 @@ exit $code)sh";
 
 /*
  *   host1 (lender)                 host2 (borrower)
- *   nvme ═════════════════════════ guest: resets it by FLR and by its bus; removes it, finds it
- *   reset each time                again; its BAR moves
+ *   nvme ═════════════════════════ guest: reads its ROM; resets it by FLR and by its bus; removes
+ *   reset each time                it, finds it again; its BAR moves
  */
 TEST_F(TwoHosts, AGuestResetsMovesAndRescansItsFunction) {
+  expect_rom(lender().run(read_rom("/sys/bus/pci/devices/" + *lender().address(0))));
   ASSERT_OK(job().lend());
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());
@@ -45,6 +46,8 @@ TEST_F(TwoHosts, AGuestResetsMovesAndRescansItsFunction) {
     ASSERT_OK(MainJob::await_disk(guest));
     EXPECT_EQ(guest.run(sum).value_or("it fails"), *data);
   };
+  expect_works("booted");
+  expect_rom(guest.run(read_rom(*device)));
   const auto resets = [&] { return job().function_on(lender())->at("resets").get<int>(); };
 
   for (const char* method : {"flr", "bus"}) {

@@ -4,7 +4,10 @@
 // (lab/agent/reach.cpp).
 #include <charconv>
 #include <list>
+#include <map>
+#include <sstream>
 
+#include "swept.h"
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -29,7 +32,9 @@ class GuestMemory : public TwoHosts {
     lab::Options options;
     options.name = "memory";
     options.memory[2] = 5120;  // a guest of 3.5 GiB in it, in huge pages
-    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M"));
+    ASSERT_OK(make_rom());
+    // Firmware of all kinds finds a ROM, and boots.
+    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,romfile=" + rom().path()));
     ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=64M"));
     ASSERT_OK(start_lab(options, lab_));
   }
@@ -125,6 +130,50 @@ class GuestMemory : public TwoHosts {
         "pcilend show {} | grep -E 'guest memory: .*, mapped in [0-9.]+ ms'", drive.id())));
   }
 
+  // Bytes of what is RAM for the guest, whose QEMU says so, maybe for several views of the same:
+  // "ADDRESS-LAST (prio 0, ram): NAME". Without what is under a PC's display: no guest uses that.
+  uint64_t ram_of(const lab::Guest& guest) {
+    const auto text = borrower().run(
+        fmt::format("virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
+                    "sed -n '/ AS \"memory\"/,/^$/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
+                    "(prio [0-9]*, ram):.*/\\1 \\2/p'",
+                    guest.name()));
+    EXPECT_OK(text);
+    if (!text) return 0;
+    constexpr uint64_t kDisplay = 0xa0000;
+    constexpr uint64_t kDisplayEnd = 0xc0000;
+    std::istringstream lines(*text);
+    std::map<uint64_t, uint64_t> ranges;
+    for (uint64_t first = 0, last = 0; lines >> std::hex >> first >> last;)
+      ranges[first] = last + 1;
+    uint64_t bytes = 0;
+    for (const auto& [first, end] : ranges) {
+      const uint64_t hidden_end = std::min(end, kDisplayEnd);
+      const uint64_t hidden = std::max(first, kDisplay);
+      bytes += end - first - (hidden < hidden_end ? hidden_end - hidden : 0);
+    }
+    return bytes;
+  }
+
+  // What the lender, or a function of its, reaches of this host: so much of guests' memory, and
+  // nothing that a peer does not always reach.
+  uint64_t expect_swept(uint64_t least, uint64_t most) {
+    const auto report = lab_->fabric().sweep(2, 1, sweep_ranges());
+    EXPECT_OK(report);
+    if (!report) return 0;
+    const Reach reach = sorted(*report);
+    EXPECT_GE(reach.slots, least);
+    EXPECT_LE(reach.slots, most);
+    EXPECT_EQ(reach, (Reach{kControlBytes, kInterruptBytes, reach.slots, 0, 0, {}}));
+    fmt::print(stderr, "{} probes in {} s\n", report->json.at("probes").dump(),
+               report->json.at("seconds").dump());
+    return reach.slots;
+  }
+  void expect_swept(uint64_t bytes) { expect_swept(bytes, bytes); }
+  void expect_sweeps() {
+    for (const char* fault : kSweepFaults) expect_in_log(fault);
+  }
+
   // KiB of the guest's QEMU in /proc/PID/smaps_rollup.
   int64_t kib_of(const lab::Guest& guest, const char* field) {
     const auto text =
@@ -147,6 +196,8 @@ class GuestMemory : public TwoHosts {
  *   host1 (lender)      host2 (borrower)
  *   nvme a ════════════ guest: q35, UEFI; 2 GiB below the PCI hole, 1.5 GiB above, huge pages
  *   nvme b ════════════
+ *
+ * Each drive's lender reaches all of it, and no page more; nor after the guest.
  */
 TEST_F(GuestMemory, AboveTheHoleOfABigGuestWithTwoFunctions) {
   set_huge_pages(3584 / 2);
@@ -169,6 +220,14 @@ TEST_F(GuestMemory, AboveTheHoleOfABigGuestWithTwoFunctions) {
   const auto ended = other->wait();
   ASSERT_OK(ended);
   EXPECT_EQ(ended->code, 0) << ended->err;
+
+  expect_sweeps();
+  const uint64_t ram = ram_of(*guest);
+  EXPECT_GT(ram, 3583 * kMiB);
+  expect_swept(2 * ram);
+  ASSERT_OK(guest->destroy());
+  for (MainJob* drive : {&job(), &second()}) ASSERT_OK(drive->await_state(lender(), "available"));
+  expect_swept(0);
 }
 
 /*
@@ -264,6 +323,8 @@ TEST_F(GuestMemory, AGuestStartsAnew) {
  *   host1 (lender)      host2 (borrower)
  *   nvme a ════════════ guest: q35, SeaBIOS, 384 MiB up to the PCI hole, with a balloon that takes
  *                       128 MiB and gives them back during I/O; then + 256 MiB, then - 256 MiB
+ *
+ * While the memory goes, and afterwards, the lender reaches no page that is not the guest's.
  */
 TEST_F(GuestMemory, ComesAndGoes) {
   const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) {
@@ -304,7 +365,19 @@ TEST_F(GuestMemory, ComesAndGoes) {
                  "do echo online_movable >$block || exit; done"));
   EXPECT_OK(guest->run(reach(320, up_to(384) + " " + from_4_gib(256))));
 
-  ASSERT_OK(borrower().run("virsh detach-device guest /tmp/module.xml --live"));
+  expect_sweeps();
+  const uint64_t plugged = ram_of(*guest);
+  expect_swept(plugged);
+  auto detaching = borrower().start("virsh detach-device guest /tmp/module.xml --live");
+  ASSERT_OK(detaching);
+  const uint64_t unplugged = plugged - 256 * kMiB;
+  ASSERT_OK(lab::eventually("what is unplugged is unmapped", lab::kPatience, [&] {
+    return expect_swept(unplugged, plugged) == unplugged || HasFailure();
+  }));
+  const auto detached = detaching->wait();
+  ASSERT_OK(detached);
+  EXPECT_EQ(detached->code, 0) << detached->err;
+  EXPECT_EQ(ram_of(*guest), unplugged);
   expect_mapped(job(), 384);
   EXPECT_OK(guest->run(reach(160, up_to(384))));
 }

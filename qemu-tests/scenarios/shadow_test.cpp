@@ -21,7 +21,9 @@ class Shadow : public TwoHosts {
     options.name = "shadows";
     options.qemu_arguments[2] = {"-smp", "2"};
     for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
-    ASSERT_OK(options.add_device("host1:nvme,serial=shadow,drive-size=64M"));
+    ASSERT_OK(make_rom());
+    ASSERT_OK(
+        options.add_device("host1:nvme,serial=shadow,drive-size=64M,romfile=" + rom().path()));
     ASSERT_OK(start_lab(options, lab_));
   }
 
@@ -158,6 +160,8 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   EXPECT_EQ(function->at("frontend"), "shadow");
   EXPECT_EQ(function->at("driver"), "nvme");
   EXPECT_EQ(function->at("virtual"), address_);
+
+  expect_rom(borrower().run(read_rom("/sys/bus/pci/devices/" + address_)));
 
   ASSERT_OK(write_data());
   const auto before = job().lender_effort();

@@ -6,16 +6,27 @@ namespace pcilend::scenarios {
 using namespace std::chrono_literals;
 
 std::optional<lab::Lab> TwoHosts::lab_;
+std::optional<RomFile> TwoHosts::rom_;
+
+Result<> TwoHosts::make_rom() {
+  auto file = RomFile::make(nvme_rom());
+  if (!file) return tl::unexpected(file.error());
+  rom_.emplace(std::move(*file));
+  return {};
+}
 
 void TwoHosts::SetUpTestSuite() {
   lab::Options options;
   options.name = "scenarios";
-  ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=128M"));
+  ASSERT_OK(make_rom());
+  ASSERT_OK(
+      options.add_device("host1:nvme,serial=scenario,drive-size=128M,romfile=" + rom().path()));
   ASSERT_OK(start_lab(options, lab_));
 }
 
 void TwoHosts::TearDownTestSuite() {
   EXPECT_OK(end_lab(lab_));
+  rom_.reset();
 }
 
 void TwoHosts::SetUp() {

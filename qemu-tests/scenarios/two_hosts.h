@@ -9,6 +9,7 @@
 
 #include "lab/lab.h"
 #include "main_job.h"
+#include "option_rom.h"
 #include "suite_lab.h"
 
 namespace pcilend::scenarios {
@@ -45,11 +46,21 @@ class TwoHosts : public testing::Test {
         R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
   }
 
+  // What the lent drive has as its expansion ROM, from make_rom() until the suite ends.
+  static Result<> make_rom();
+  [[nodiscard]] static const RomFile& rom() { return *rom_; }
+  // What the host or guest reads of that function's.
+  static void expect_rom(const Result<std::string>& sum) {
+    ASSERT_OK(sum);
+    EXPECT_EQ(*sum, rom().sum().value_or("the file can't be read"));
+  }
+
   static std::optional<lab::Lab> lab_;
 
  private:
   void expect_nothing_left() const;
 
+  static std::optional<RomFile> rom_;
   std::optional<MainJob> job_;
   lab::Expected expected_;
   std::chrono::steady_clock::time_point start_;

@@ -2,6 +2,9 @@
 // A borrowed function in the hands of a plain user of VFIO (../vfio), which is not QEMU.
 #include <linux/vfio.h>
 
+#include <fstream>
+
+#include "option_rom.h"
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -11,21 +14,32 @@ using nlohmann::json;
 
 constexpr const char* kClient = "/usr/lib/pcilend-lab/vfio-client";
 
-// Host1 has a drive, and two USB controllers of 16 interrupts: MSI-X and INTx, MSI and INTx.
+// Host1 has a drive with an expansion ROM, and two USB controllers of 16 interrupts: MSI-X and
+// INTx, and a ROM with no image in it; MSI and INTx.
 class VfioClient : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     lab::Options options;
     options.name = "vfio";
-    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=vfio,drive-size=16M"));
+    for (const std::string& bytes : {nvme_rom(), std::string(kRomBarBytes, 'x')}) {
+      auto rom = RomFile::make(bytes);
+      ASSERT_OK(rom);
+      roms_.push_back(std::move(*rom));
+    }
+    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=vfio,drive-size=16M,romfile=" +
+                                 roms_[0].path()));
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=port1,chassis=2,addr=19"));
-    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msix,msi=off,msix=on,bus=port0"));
+    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msix,msi=off,msix=on,bus=port0,romfile=" +
+                                 roms_[1].path()));
     ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msi,msi=on,msix=off,bus=port1"));
     ASSERT_OK(start_lab(options, lab_));
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
   }
-  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+  static void TearDownTestSuite() {
+    EXPECT_OK(end_lab(lab_));
+    roms_.clear();
+  }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";
@@ -105,6 +119,7 @@ class VfioClient : public testing::Test {
   void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
 
   static std::optional<lab::Lab> lab_;
+  static std::vector<RomFile> roms_;
   std::string address_;
   std::string id_;
   std::string uuid_;
@@ -115,6 +130,7 @@ class VfioClient : public testing::Test {
 };
 
 std::optional<lab::Lab> VfioClient::lab_;
+std::vector<RomFile> VfioClient::roms_;
 
 /*
  *   host1 (lender)                 host2 (borrower)
@@ -148,8 +164,9 @@ TEST_F(VfioClient, TheDeviceIsWhatPcilendShows) {
   regions.push_back(region(VFIO_PCI_BAR0_REGION_INDEX,
                            kReadWrite | VFIO_REGION_INFO_FLAG_MMAP | VFIO_REGION_INFO_FLAG_CAPS,
                            std::stoull(*size), {VFIO_REGION_INFO_CAP_MSIX_MAPPABLE}));
-  for (int index = VFIO_PCI_BAR1_REGION_INDEX; index <= VFIO_PCI_ROM_REGION_INDEX; ++index)
+  for (int index = VFIO_PCI_BAR1_REGION_INDEX; index <= VFIO_PCI_BAR5_REGION_INDEX; ++index)
     regions.push_back(region(index, 0, 0));
+  regions.push_back(region(VFIO_PCI_ROM_REGION_INDEX, VFIO_REGION_INFO_FLAG_READ, kRomBarBytes));
   regions.push_back(region(VFIO_PCI_CONFIG_REGION_INDEX, kReadWrite, 4096));
   EXPECT_EQ(said->at("regions"), regions);
 
@@ -167,6 +184,41 @@ TEST_F(VfioClient, TheDeviceIsWhatPcilendShows) {
 
 /*
  *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: its expansion ROM, and the ROM's BAR
+ */
+TEST_F(VfioClient, TheExpansionRomIsThatOfTheLender) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  const auto own = lender().run(read_rom("/sys/bus/pci/devices/" + address_));
+  ASSERT_OK(own);
+  EXPECT_EQ(*own, roms_[0].sum().value_or("the file can't be read"));
+  const auto said = borrower().json(client("rom"));
+  ASSERT_OK(said);
+  constexpr uint32_t kMask = ~static_cast<uint32_t>(kRomBarBytes - 1);
+  EXPECT_EQ(said->at("bar"), json({kMask, 0xfebf8001, 0}));
+  std::ifstream file(roms_[0].path(), std::ios::binary);
+  std::string expected;
+  for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
+    expected += fmt::format("{:02x}", static_cast<unsigned char>(*at));
+  expected.resize(2 * kRomBarBytes, '0');
+  EXPECT_EQ(said->at("bytes").get<std::string>(), expected);
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   xhci ═════════════════════════ client: no expansion ROM, as there is no image in it
+ */
+TEST_F(VfioClient, ARomWithoutAnImageIsNotShown) {
+  ASSERT_NO_FATAL_FAILURE(lend("msix"));
+  EXPECT_NE(lender().log().find("borrowers see no expansion ROM (32 KiB): there is no image"),
+            std::string::npos);
+  const auto none = borrower().json(client("rom"));
+  ASSERT_OK(none);
+  EXPECT_EQ(none->at("bar"), json({0, 0, 0}));
+  EXPECT_EQ(none->at("bytes"), "");
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
  *   nvme ═════════════════════════ client: Identify, and its interrupt; reset; once more
  *
  * The queues are in memory below 4 GiB, the data is above, and half of it was mapped later.
@@ -178,6 +230,46 @@ TEST_F(VfioClient, DmaAndResetWork) {
   EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, "vfio")));
   EXPECT_EQ(said->at("stopped"), json::array({true, true}));
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: has it write to its memory, and all around that
+ *
+ * What the client has mapped is written to, and nothing else on either host.
+ */
+TEST_F(VfioClient, AFunctionReachesItsUsersMemoryAndNothingElse) {
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA Write NO_PASID\\] Request device \\[(0000:)?00:(10|04)\\.0\\] fault ");
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  uint64_t strays = 0;
+  const auto run = [&](const char* command) {
+    EXPECT_OK(lab_->fabric().counters(true));
+    const auto said = borrower().json(client(command));
+    EXPECT_OK(said);
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    if (!said || !counters) return lab::PathCounters();
+    EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+    strays = said->at("strays");
+    return counters->path(1, 2);
+  };
+  const auto stayed = run("stay");
+  ASSERT_EQ(strays, 0U);
+  EXPECT_GT(stayed.memory.write_bytes, 8192U);
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  const auto strayed = run("stray");
+  ASSERT_GT(strays, 250U);
+  // Each command that went astray has raised an interrupt, and written its completion of 16 bytes.
+  // The lender's heartbeats are some bytes more, or less; a page would be too much.
+  EXPECT_EQ(strayed.interrupt.writes, stayed.interrupt.writes + strays);
+  EXPECT_LT(strayed.memory.write_bytes, stayed.memory.write_bytes + 16 * strays + 4096);
+  // Near to its user's memory it is the borrower's IOMMU that stops it, elsewhere the lender's.
+  EXPECT_GT(strayed.dropped_writes, 0U);
+  EXPECT_EQ(strayed.bar.writes, strayed.dropped_writes);
+  EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
+  EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
 }
 
 /*
@@ -255,6 +347,7 @@ TEST_F(VfioClient, WhatIsHeldTooLongIsTaken) {
   std::getline(lines, line);
   EXPECT_EQ(json::parse(line), json({{"mapped", 0xffffffff},
                                      {"read", 0xffffffff},
+                                     {"rom", 0xffffffff},
                                      {"config", true},
                                      {"interrupts", "ENODEV"},
                                      {"reset", "ENODEV"}}));
@@ -357,8 +450,14 @@ const json& refusals() {
       {"config, behind its end", "EINVAL"},
       {"config, odd", "7 bytes"},
       {"config, no memory", "EFAULT"},
+      {"ROM, at its end", "0 bytes"},
+      {"ROM, across its end", "3 bytes"},
+      {"ROM, behind its end", "EINVAL"},
+      {"ROM, odd", "7 bytes"},
+      {"ROM, no memory", "EFAULT"},
+      {"ROM, write", "EINVAL"},
+      {"map, ROM", "EINVAL"},
       {"region 1", "EINVAL"},
-      {"region 6", "EINVAL"},
       {"region 8", "EINVAL"},
       {"region 9", "EINVAL"},
       {"region 1000", "EINVAL"},

@@ -140,7 +140,7 @@ void try_irqs(Attempts& attempts, int event, int file) {
 }
 
 // The BAR is read from its end, where no register is.
-void try_accesses(Attempts& attempts, const Region& bar, const Region& config) {
+void try_accesses(Attempts& attempts, const Region& bar, const Region& rom, const Region& config) {
   std::array<std::byte, 64> bytes{};
   volatile uintptr_t address = 8;  // the compiler would see through a constant
   auto* const nowhere = reinterpret_cast<void*>(address);
@@ -158,7 +158,14 @@ void try_accesses(Attempts& attempts, const Region& bar, const Region& config) {
   attempts.read("config, behind its end", config.offset + 0x10000, 4, bytes.data());
   attempts.read("config, odd", config.offset + 1, 7, bytes.data());
   attempts.read("config, no memory", config.offset, 4, nowhere);
-  for (const uint64_t index : {1, 6, 8, 9, 1000})
+  attempts.read("ROM, at its end", rom.offset + rom.size, 4, bytes.data());
+  attempts.read("ROM, across its end", rom.offset + rom.size - 3, 8, bytes.data());
+  attempts.read("ROM, behind its end", rom.offset + rom.size + 1, 4, bytes.data());
+  attempts.read("ROM, odd", rom.offset + 1, 7, bytes.data());
+  attempts.read("ROM, no memory", rom.offset, 4, nowhere);
+  attempts.write("ROM, write", rom.offset, 4, bytes.data());
+  attempts.map("map, ROM", rom.offset, kPage, MAP_SHARED);
+  for (const uint64_t index : {1, 8, 9, 1000})
     attempts.read(fmt::format("region {}", index), index << 40, 4, bytes.data());
   attempts.read("the last offset", INT64_MAX, 4, bytes.data());
   attempts.read("a negative offset", ~0ULL, 4, bytes.data());
@@ -246,14 +253,16 @@ Result<> try_dma(Attempts& attempts, const Device& device) {
 Result<Answers> try_bad_input(const Device& device) {
   const auto event = EventFd::make();
   const auto bar = device.region(VFIO_PCI_BAR0_REGION_INDEX);
+  const auto rom = device.region(VFIO_PCI_ROM_REGION_INDEX);
   const auto config = device.region(VFIO_PCI_CONFIG_REGION_INDEX);
   if (!event) return tl::unexpected(event.error());
   if (!bar) return tl::unexpected(bar.error());
+  if (!rom) return tl::unexpected(rom.error());
   if (!config) return tl::unexpected(config.error());
   Attempts attempts(device);
   try_info(attempts);
   try_irqs(attempts, event->get(), device.fd());
-  try_accesses(attempts, *bar, *config);
+  try_accesses(attempts, *bar, *rom, *config);
   PCILEND_TRY(try_config(attempts, device));
   PCILEND_TRY(try_dma(attempts, device));
   return attempts.answers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // pcilend-vfio-client UUID COMMAND: a plain user of VFIO, for the mediated device of a borrowed
 // function. Answers in JSON.
+#include <linux/pci_regs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,12 @@ void say(const Json& json) {
   std::fflush(stdout);
 }
 
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
 // What VFIO says about the device.
 Result<> describe(const Device& device) {
   const auto info = device.info();
@@ -44,14 +51,36 @@ Result<> describe(const Device& device) {
       irqs.push_back({{"index", index}, {"flags", irq->flags}, {"count", irq->count}});
   const auto config = device.config();
   if (!config) return tl::unexpected(config.error());
-  std::string bytes;
-  for (const std::byte byte : *config) bytes += fmt::format("{:02x}", static_cast<unsigned>(byte));
   say({{"flags", info->flags},
        {"regions", regions},
        {"num_regions", info->num_regions},
        {"irqs", irqs},
        {"num_irqs", info->num_irqs},
-       {"config", bytes}});
+       {"config", hex(*config)}});
+  return {};
+}
+
+// The expansion ROM, and what its BAR reads after writes to it.
+Result<> show_rom(const Device& device) {
+  const auto region = device.region(VFIO_PCI_ROM_REGION_INDEX);
+  const auto config = device.region(VFIO_PCI_CONFIG_REGION_INDEX);
+  if (!region) return tl::unexpected(region.error());
+  if (!config) return tl::unexpected(config.error());
+  const auto at = static_cast<off_t>(config->offset + PCI_ROM_ADDRESS);
+  Json bar = Json::array();
+  for (const uint32_t value : {0xfffff800U, 0xfebf8000U | PCI_ROM_ADDRESS_ENABLE, 0U}) {
+    uint32_t word = value;
+    if (::pwrite(device.fd(), &word, sizeof(word), at) != sizeof(word) ||
+        ::pread(device.fd(), &word, sizeof(word), at) != sizeof(word))
+      return fail_errno("ROM BAR");
+    bar.push_back(word);
+  }
+  std::vector<std::byte> bytes(region->size);
+  if (region->size &&
+      ::pread(device.fd(), bytes.data(), bytes.size(), static_cast<off_t>(region->offset)) !=
+          static_cast<ssize_t>(bytes.size()))
+    return fail_errno("ROM");
+  say({{"bar", bar}, {"bytes", hex(bytes)}});
   return {};
 }
 
@@ -86,6 +115,26 @@ Result<> use_nvme(const Device& device) {
   return {};
 }
 
+// Has the drive write to its user's memory, then, with `strays`, to where none of that is, and to
+// the first once more. (QEMU's drives say of a page that nothing took that it was written.)
+Result<> stray(const Device& device, bool strays) {
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  std::vector<uint64_t> places;
+  if (strays) places = {kPage, kLow - kPage, kLow + 2 * kPage, kHigh - kPage, kHigh + kPage};
+  for (uint64_t at = 0; strays && at <= 1ULL << 36; at += 256ULL << 20)
+    if (at != kHigh) places.push_back(at);
+  const auto before = nvme->identify(*data);
+  if (!before) return tl::unexpected(before.error());
+  for (const uint64_t at : places) PCILEND_TRY(nvme->identify(at));
+  const auto after = nvme->identify(*data);
+  if (!after) return tl::unexpected(after.error());
+  say({{"serials", {*before, *after}}, {"strays", places.size()}});
+  return {};
+}
+
 // Does not let go when it is asked, and looks what becomes of the device.
 Result<> hold(const Device& device) {
   const auto data = device.map_dma(kHigh, kPage);
@@ -98,7 +147,9 @@ Result<> hold(const Device& device) {
   if (const int error = device.set_eventfds(VFIO_PCI_REQ_IRQ_INDEX, 0, {&fd, 1}))
     return fail_errno("device request", error);
   const auto bar = device.region(VFIO_PCI_BAR0_REGION_INDEX);
+  const auto rom = device.region(VFIO_PCI_ROM_REGION_INDEX);
   if (!bar) return tl::unexpected(bar.error());
+  if (!rom) return tl::unexpected(rom.error());
   say({{"ready", nvme->ready()}});
 
   PCILEND_TRY(request->wait());
@@ -114,13 +165,17 @@ Result<> hold(const Device& device) {
   }
   // Asked once more as it is taken.
   PCILEND_TRY(request->wait());
-  uint32_t word = 0;
-  const bool read = ::pread(device.fd(), &word, 4, static_cast<off_t>(bar->offset)) == 4;
+  const auto read = [&](const Region& region) {
+    uint32_t word = 0;
+    return ::pread(device.fd(), &word, 4, static_cast<off_t>(region.offset)) == 4 ? Json(word)
+                                                                                  : Json();
+  };
   const auto config = device.config();
   if (!config) return tl::unexpected(config.error());
   store<uint32_t>(nvme->registers(), 0x14, 0);
   say({{"mapped", load<uint32_t>(nvme->registers(), 0x1000)},
-       {"read", read ? Json(word) : Json()},
+       {"read", read(*bar)},
+       {"rom", read(*rom)},
        {"config", std::all_of(config->begin(), config->end(),
                               [](std::byte byte) { return byte == std::byte{0xff}; })},
        {"interrupts", strerrorname_np(device.set_eventfds(VFIO_PCI_MSIX_IRQ_INDEX, 0, {&fd, 1}))},
@@ -143,7 +198,10 @@ Result<> run(const std::string& uuid, std::string_view command) {
   const auto device = Device::open(uuid);
   if (!device) return tl::unexpected(device.error());
   if (command == "info") return describe(*device);
+  if (command == "rom") return show_rom(*device);
   if (command == "nvme") return use_nvme(*device);
+  if (command == "stay") return stray(*device, false);
+  if (command == "stray") return stray(*device, true);
   if (command == "msix") return use_msix(*device);
   if (command == "msi") return use_msi(*device);
   if (command == "intx") return use_intx(*device);

@@ -63,15 +63,22 @@ Result<Nvme> Nvme::start(const Device& device, uint64_t queues_at) {
 }
 
 Result<std::string> Nvme::identify(const DmaMemory& data) {
+  std::fill_n(data.bytes().begin(), kPage, std::byte{0});
+  PCILEND_TRY(identify(data.iova()));
+  std::string serial(reinterpret_cast<const char*>(data.bytes().data()) + 4, 20);
+  serial.erase(serial.find_last_not_of(' ') + 1);
+  return serial;
+}
+
+Result<> Nvme::identify(uint64_t iova) {
   const uint32_t slot = commands_ % kEntries;
   const uint32_t next = (commands_ + 1) % kEntries;
   const bool phase = commands_ / kEntries % 2 == 0;  // of a new completion
   const auto command = queues_.bytes().subspan(slot * 64, 64);
   const auto completion = queues_.bytes().subspan(kPage + slot * 16, 16);
   store<uint32_t>(command, 0, 6 | commands_ << 16);
-  store<uint64_t>(command, 24, data.iova());
+  store<uint64_t>(command, 24, iova);
   store<uint32_t>(command, 40, 1);  // of the controller
-  std::fill_n(data.bytes().begin(), kPage, std::byte{0});
   ++commands_;
 
   store<uint32_t>(registers(), kSubmissionDoorbell, next);
@@ -80,9 +87,7 @@ Result<std::string> Nvme::identify(const DmaMemory& data) {
   if ((status & 1) != phase || status >> 1)
     return fail(ErrorClass::Failure, "the interrupt came with completion status {:04x}", status);
   store<uint32_t>(registers(), kCompletionDoorbell, next);
-  std::string serial(reinterpret_cast<const char*>(data.bytes().data()) + 4, 20);
-  serial.erase(serial.find_last_not_of(' ') + 1);
-  return serial;
+  return {};
 }
 
 }  // namespace pcilend::vfio

@@ -14,6 +14,8 @@ class Nvme {
 
   // The serial number it has of itself; it writes a page into that memory.
   Result<std::string> identify(const DmaMemory& data);
+  // It writes that page to there, whatever that is.
+  Result<> identify(uint64_t iova);
   [[nodiscard]] bool ready() const;
   [[nodiscard]] std::span<std::byte> registers() const { return bar_.bytes(); }
 

@@ -56,6 +56,7 @@ inline pcilend_msg_borrowed Borrowed() {
   borrowed.lease = 3;
   borrowed.bar[0] = {0x10000, 0x4000, 1, 0};
   borrowed.bar[2] = {0x20000, 0x100, 1, 0x400};
+  borrowed.bar[6] = {0x30000, 0x10000, 1, 0};
   borrowed.dma_address = 0x4000000000;
   borrowed.interrupt_address = 0x40fee00000;
   return borrowed;

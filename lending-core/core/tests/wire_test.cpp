@@ -90,7 +90,7 @@ TEST(Wire, LengthFitsASlot) {
     }
   }
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 48);
-  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 168);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 192);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_MSI, 1), 24);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_SYNC, 0), 0);
 }
@@ -477,6 +477,8 @@ TEST(Wire, BorrowAnswer) {
   EXPECT_EQ(check([](auto& m) { m.bar[2].shift = ~0u; }), shift);
   EXPECT_EQ(check([](auto& m) { m.bar[2].shift = 0xf00; }), "");
   EXPECT_EQ(check([](auto& m) { m.bar[1] = {1, 0, 77, 5}; }), "") << "size 0: not there";
+  EXPECT_EQ(check([](auto& m) { m.bar[6].offset = 0x30800; }), offset) << "the ROM";
+  EXPECT_EQ(check([](auto& m) { m.bar[6].shift = 16; }), shift);
   const char* address = "device-side addresses that can't be";
   EXPECT_EQ(check([](auto& m) { m.dma_address = 0x800; }), address);
   EXPECT_EQ(check([](auto& m) { m.dma_address = 1ULL << 62; }), address);

@@ -143,6 +143,7 @@ u32 pcilend_remote_lease(struct pcilend_remote *remote, char *owner);
 
 /**
  * pcilend_bar - where a borrowed BAR is on this host
+ * @bar: 0 to 5; or 6: the expansion ROM, of which there is a copy that can only be read
  * @address: set to the CPU-physical address inside the memory window
  * @size: set to the BAR's size in bytes
  * Return: 0, -ENOENT if the BAR is not there or not reachable, -ESTALE without a lease.

@@ -392,7 +392,11 @@ void Node::place_bars(uint32_t id, pcilend_msg_borrowed& out) {
       {0xfee00000, kBar2, 0, 0},
       {0, kBar0, 1, 0},  // another one's size, the same place
   };
-  out.bar[2] = bad[placements_++ % std::size(bad)];
+  const size_t turn = placements_++ % (std::size(bad) + 1);
+  if (turn < std::size(bad))
+    out.bar[2] = bad[turn];
+  else
+    out.bar[6] = {0, kBar2, 1, 0};  // an expansion ROM, of which nothing was said
 }
 
 void Node::serve(const pcilend_msg_header& header, const void* payload) {

@@ -292,7 +292,8 @@ struct pcilend_msg_placement {
 struct pcilend_msg_borrowed {
 	__le32 id;
 	__le32 lease;		/* named in every later request; never 0, never used twice */
-	struct pcilend_msg_placement bar[6];
+	/* The last one is a copy of the expansion ROM, in the lender's memory; read-only. */
+	struct pcilend_msg_placement bar[PCILEND_BARS];
 	/*
 	 * Of a direct function only, else 0: device-side addresses of the borrower's DMA area,
 	 * below 2^62, and of its interrupt controller (1 MiB aligned; 0: none were wanted).
@@ -444,7 +445,7 @@ static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control a
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
-static_assert(sizeof(struct pcilend_msg_borrowed) == 168, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_borrowed) == 192, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_msi) == 20, "interrupts by relay");
 static_assert(sizeof(struct pcilend_msg_msi_message) == 24, "message of a relayed interrupt");
