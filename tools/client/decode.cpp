@@ -137,6 +137,9 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
     case PCILEND_FUNCTION_A_DIRECT:
       function->direct = true;
       return {};
+    case PCILEND_FUNCTION_A_RELAYED:
+      function->relayed = true;
+      return {};
     default:
       return {};
   }

@@ -129,6 +129,7 @@ const std::vector<Column<Function>>& function_columns() {
       {"paths", [](F f, N) -> Json { return f.paths; }},
       {"reaches", [](F f, N) { return reaches(f); }},
       {"direct", [](F f, N) -> Json { return f.direct; }},
+      {"relayed", [](F f, N) -> Json { return f.relayed; }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;

@@ -33,6 +33,7 @@ Attributes function_nest() {
       .raw(PCILEND_FUNCTION_A_ALLOWED, allowed.data(), sizeof allowed)
       .raw(PCILEND_FUNCTION_A_REACHES, reaches.data(), sizeof reaches)
       .flag(PCILEND_FUNCTION_A_DIRECT)
+      .flag(PCILEND_FUNCTION_A_RELAYED)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .u64(PCILEND_FUNCTION_A_GUEST_BYTES, 1u << 28)
@@ -123,6 +124,7 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_EQ(functions->front().allowed, std::nullopt);
   EXPECT_EQ(f.reaches, (std::vector<uint32_t>{0x40002, 0x40003}));
   EXPECT_TRUE(f.direct);
+  EXPECT_TRUE(f.relayed);
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
   EXPECT_EQ(f.guest_bytes, 1u << 28);

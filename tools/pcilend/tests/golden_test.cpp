@@ -53,6 +53,7 @@ class GoldenTest : public HostTest {
     here.virtual_address = "1e001:00:00.0";
     here.driver = "nvme";
     here.reaches = {0x40002, 0x40005};
+    here.relayed = true;
 
     Function elsewhere = nvme(0x40003, PCILEND_FUNCTION_BORROWED);
     elsewhere.direct = true;

@@ -123,6 +123,7 @@ struct Function {
   std::vector<std::string> paths;       // NTBs it can be reached over; on the borrower
   std::vector<uint32_t> reaches;        // ids of those whose BARs it reaches; on the borrower
   bool direct = false;                  // no IOMMU: it reaches all memory of its lender
+  bool relayed = false;                 // its lender relays its MSI
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.
