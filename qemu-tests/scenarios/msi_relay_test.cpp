@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <regex>
+
+#include "two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool succeeds(const lab::Output& output) {
+  return output.code == 0;
+}
+
+/*
+ *   host1 (lender)                                  host2 (borrower), two processors, relay_msi=1
+ *   nvme (MSI-X) ── message ── pcilend: tells ═════ virtual function ── nvme driver
+ *   mptsas (MSI)                      answer ══════
+ */
+class MsiRelay : public TwoHosts {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "msi-relay";
+    options.qemu_arguments[2] = {"-smp", "2"};
+    start(options);
+  }
+  static void start(lab::Options& options) {
+    // Its driver does without MSI unless it is told.
+    options.kernel_arguments[1] = {"mptbase.mpt_msi_enable_sas=1"};
+    options.kernel_arguments[2] = {"pcilend.relay_msi=1", "mptbase.mpt_msi_enable_sas=1"};
+    ASSERT_OK(options.add_device("host1:nvme,serial=relay,drive-size=64M"));
+    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
+    ASSERT_OK(
+        options.add_device("host1:mptsas1068,id=mptsas,bus=port0,x-max-bounce-buffer-size=16M"));
+    ASSERT_OK(
+        options.add_device("host1:scsi-hd,bus=mptsas.0,drive-size=16M,wwn=0x5000c50015ea71ac"));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    if (!other_.empty()) {
+      EXPECT_OK(borrower().exec("pcilend return --force " + other_id_));
+      EXPECT_OK(lender().exec("pcilend unavailable --force " + other_));
+      EXPECT_OK(lender().exec("pcilend remove " + other_));
+    }
+    TwoHosts::TearDown();
+    EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
+  }
+
+  // The drive, in the hands of the borrower's driver.
+  void borrow() {
+    ASSERT_OK(job().lend());
+    ASSERT_OK(job().see_available());
+    const auto drive = job().borrow();
+    ASSERT_OK(drive);
+    address_ = drive->address;
+    disk_ = drive->disk;
+    controller_ = drive->controller;
+  }
+
+  [[nodiscard]] static uint64_t count(const lab::Host& host, const std::string& command) {
+    const auto text = host.run(command);
+    EXPECT_OK(text);
+    return text ? std::stoull(*text) : 0;
+  }
+  // Sum of the lines of /proc/interrupts.
+  [[nodiscard]] static uint64_t interrupts(const lab::Host& host, const std::string& pattern) {
+    return count(host, fmt::format("awk '/{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i }} END "
+                                   "{{ print n + 0 }}' /proc/interrupts",
+                                   pattern));
+  }
+  [[nodiscard]] uint64_t taken() const { return interrupts(lender(), "pcilend-relay"); }
+  [[nodiscard]] uint64_t told() const {
+    return count(lender(),
+                 "pcilend metrics | awk '$1 == \"pcilend_interrupts_relayed_total\" { n = $2 } END "
+                 "{ print n + 0 }'");
+  }
+
+  // Data that is written, read and compared.
+  Result<> use_disk() const {
+    PCILEND_TRY(borrower().run(
+        fmt::format("head -c 128K /dev/urandom >/tmp/data && "
+                    "dd if=/tmp/data of={0} bs=16k oflag=direct 2>/dev/null && "
+                    "dd if={0} bs=16k count=8 iflag=direct 2>/dev/null | cmp - /tmp/data",
+                    disk_),
+        {{}, 3min}));
+    return {};
+  }
+  Result<> await_disk() {
+    const auto found = borrower().until(
+        fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_),
+        succeeds);
+    if (!found) return tl::unexpected(found.error());
+    disk_ = "/dev/" + found->text();
+    return {};
+  }
+  [[nodiscard]] uint64_t resets() {
+    const auto function = job().function_on(lender());
+    EXPECT_OK(function);
+    return function ? function->at("resets").get<uint64_t>() : 0;
+  }
+
+  // The lender's own driver has the drive again, with these data.
+  void expect_back() {
+    ASSERT_OK(lender().run("pcilend unavailable " + *lender().address(0)));
+    ASSERT_OK(lender().until("ls /dev/nvme0n1", succeeds));
+    const auto here =
+        lender().run("dd if=/dev/nvme0n1 bs=16k count=8 iflag=direct 2>/dev/null | sha256sum");
+    ASSERT_OK(here);
+    const auto there = borrower().run("sha256sum </tmp/data");
+    ASSERT_OK(there);
+    EXPECT_EQ(*here, *there);
+  }
+
+  std::string address_;  // on the borrower, as the next two
+  std::string disk_;
+  std::string controller_;
+  std::string other_;  // on the lender: a second function
+  std::string other_id_;
+};
+
+/*
+ *   host1: taken, told once ═══ host2: served once; no message of the function itself crosses
+ */
+TEST_F(MsiRelay, ADriveOnBareMetal) {
+  EXPECT_OK(borrower().until("pcilend link --json", [](const lab::Output& o) {
+    return o.out.find("lenders relay MSI: ") != std::string::npos;
+  }));
+  EXPECT_OK(borrower().run("dmesg | grep 'functions borrowed over it is relayed: relay_msi=1'"));
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  for (const auto* host : {&lender(), &borrower()}) {
+    const auto function = job().function_on(*host);
+    ASSERT_OK(function);
+    EXPECT_EQ(function->at("relayed"), true) << host->name();
+  }
+  const uint64_t told_before = told();
+  const uint64_t taken_before = taken();
+  const std::string mine = fmt::format(" {}q[0-9]+$", controller_);
+  const uint64_t served_before = interrupts(borrower(), mine);
+  ASSERT_OK(lab_->fabric().counters(true));
+  EXPECT_OK(borrower().run(
+      fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
+                  "--size=128k --offset_increment=1M --numjobs=2 --thread --cpus_allowed=0,1 "
+                  "--cpus_allowed_policy=split --verify=crc32c --verify_fatal=1",
+                  disk_),
+      {{}, 5min}));
+  EXPECT_OK(use_disk());
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  const uint64_t told_now = told() - told_before;
+  const uint64_t taken_now = taken() - taken_before;
+  const uint64_t served = interrupts(borrower(), mine) - served_before;
+  fmt::print(stderr, "-- taken {}, told {}, served {}\n", taken_now, told_now, served);
+  EXPECT_GT(served, 64u);
+  EXPECT_LE(served, told_now) << "each is told once";
+  EXPECT_LE(told_now, taken_now);
+  for (int queue = 1; queue <= 2; ++queue)
+    EXPECT_GT(interrupts(borrower(), fmt::format(" {}q{}$", controller_, queue)), 16u);
+  // What crosses are doorbells of the adapters.
+  EXPECT_EQ(counters->path(1, 2).interrupt.writes, 0u);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
+  expect_back();
+}
+
+/*
+ *   host2 (borrower): the interrupt of the admin queue moves to the other processor, and back
+ *   host1 (lender): where it is taken does not matter
+ */
+TEST_F(MsiRelay, InterruptsFollowTheirAffinity) {
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  const auto irq = borrower().run(
+      fmt::format("awk '/ {}q0$/' /proc/interrupts | cut -d: -f1 | tr -d ' \\n'", controller_));
+  ASSERT_OK(irq);
+  for (const int cpu : {1, 0, 1}) {
+    ASSERT_OK(borrower().run(fmt::format("echo {} >/proc/irq/{}/smp_affinity_list", cpu, *irq)));
+    // The first one may still be delivered where the last one was.
+    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
+    const std::string on =
+        fmt::format("awk '/ {}q0$/ {{ print ${} }}' /proc/interrupts", controller_, cpu + 2);
+    const uint64_t before = count(borrower(), on);
+    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
+    EXPECT_GT(count(borrower(), on), before) << "interrupts on processor " << cpu;
+  }
+  EXPECT_OK(use_disk());
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+}
+
+/*
+ *   host2 (borrower): the driver lets go and comes back; the function is reset under I/O
+ */
+TEST_F(MsiRelay, DriversComeAndGoAndReset) {
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  ASSERT_OK(use_disk());
+  EXPECT_GT(taken(), 0u);
+  ASSERT_OK(borrower().run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/unbind", address_)));
+  EXPECT_OK(lab::eventually("the lender takes none for a function without driver", lab::kPatience,
+                            [&] { return taken() == 0; }));
+  ASSERT_OK(borrower().run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/bind", address_)));
+  ASSERT_OK(await_disk());
+  ASSERT_OK(use_disk());
+
+  const uint64_t before = resets();
+  auto load = borrower().start(
+      fmt::format("for n in 1 2 3 4 5 6 7 8 9 10; do "
+                  "dd if=/tmp/data of={0} bs=16k seek=64 oflag=direct 2>/dev/null && "
+                  "dd if={0} bs=16k skip=64 count=8 iflag=direct 2>/dev/null | cmp - /tmp/data || "
+                  "exit 1; done",
+                  disk_),
+      {{}, 5min});
+  ASSERT_OK(load);
+  ASSERT_OK(
+      borrower().run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", address_), {{}, 3min}));
+  const auto ended = load->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->out << ended->err;
+  EXPECT_GT(resets(), before) << "carried out by the lender";
+  EXPECT_OK(use_disk());
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_back();
+}
+
+/*
+ *   host1: mptsas ── MSI ── pcilend ═══ host2: mptsas driver: a disk
+ */
+TEST_F(MsiRelay, AFunctionWithMsiOnly) {
+  const auto address = lender().address("mptsas");
+  ASSERT_OK(address);
+  other_ = *address;
+  ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
+  ASSERT_OK(lender().run("pcilend add " + other_));
+  ASSERT_OK(lender().run("pcilend available " + other_));
+  const auto own = lender().json("pcilend list --json");
+  ASSERT_OK(own);
+  for (const auto& function : own->at("functions"))
+    if (function.value("bdf", "") == other_) other_id_ = function.at("id");
+  ASSERT_FALSE(other_id_.empty());
+  ASSERT_OK(borrower().until("pcilend list", [&](const lab::Output& o) {
+    return o.out.find(other_id_ + ":") != std::string::npos;
+  }));
+  const auto borrowed = borrower().json("pcilend borrow --wait --json " + other_id_);
+  ASSERT_OK(borrowed);
+  const std::string there = borrowed->at("functions").at(0).at("virtual");
+  const std::string find =
+      "for disk in /sys/block/*; do case $(readlink -f $disk/device) in */{}/*) basename $disk ;; "
+      "esac; done | grep . && udevadm settle";
+  const auto name = borrower().until(fmt::format(fmt::runtime(find), there), succeeds);
+  ASSERT_OK(name);
+  disk_ = "/dev/" + name->text();
+  const uint64_t before = told();
+  ASSERT_OK(use_disk());
+  EXPECT_GT(told(), before);
+  EXPECT_OK(borrower().run("grep 'PCI-MSI.*ioc' /proc/interrupts"));
+  ASSERT_OK(borrower().run("pcilend return " + other_id_));
+  ASSERT_OK(lender().run("pcilend unavailable " + other_));
+  const auto local = lender().until(fmt::format(fmt::runtime(find), other_), succeeds);
+  ASSERT_OK(local);
+  const auto here = lender().run(fmt::format(
+      "dd if=/dev/{} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", local->text()));
+  ASSERT_OK(here);
+  const auto sum = borrower().run("sha256sum </tmp/data");
+  ASSERT_OK(sum);
+  EXPECT_EQ(*here, *sum);
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme: reset ═══ for 1 s ══════ its driver starts it anew; interrupts come as before
+ */
+TEST_F(MsiRelay, GoesOnAfterALinkFlap) {
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  const uint64_t before = resets();
+  ASSERT_OK(lab_->fabric().counters(true));
+  auto copy =
+      borrower().start(fmt::format("head -c 512K /dev/urandom >/tmp/file && "
+                                   "dd if=/tmp/file of={0} bs=16k oflag=direct 2>/dev/null && "
+                                   "dd if={0} bs=16k count=32 iflag=direct 2>/dev/null | "
+                                   "cmp - /tmp/file",
+                                   disk_),
+                       {{}, 5min});
+  ASSERT_OK(copy);
+  ASSERT_OK(lab::eventually("writes cross the NTB", lab::kPatience, [&] {
+    const auto counters = lab_->fabric().counters();
+    return counters && counters->path(1, 2).memory.read_bytes > (128u << 10);
+  }));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(borrower().until("pcilend link --json", [](const lab::Output& o) {
+    return o.out.find("\"up\"") == std::string::npos;
+  }));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  const auto ended = copy->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->out << ended->err;
+  EXPECT_GT(resets(), before);
+  const uint64_t told_before = told();
+  EXPECT_OK(use_disk());
+  EXPECT_GT(told(), told_before);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_back();
+}
+
+/*
+ *   host1: unavailable --force ═══ host2: the drive under I/O is removed, and both hosts live
+ */
+TEST_F(MsiRelay, RevokedUnderIo) {
+  expect_stopped_accesses();
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  const uint64_t before = told();
+  auto load = borrower().start(
+      fmt::format("while dd if=/dev/zero of={} bs=16k count=4 oflag=direct; do :; done", disk_),
+      {{}, 5min});
+  ASSERT_OK(load);
+  ASSERT_OK(lab::eventually("it does I/O", lab::kPatience, [&] { return told() > before + 8; }));
+  ASSERT_OK(lender().run("pcilend unavailable --force " + *lender().address(0)));
+  EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
+  ASSERT_OK(load->wait());
+  ASSERT_OK(borrower().until("! ls /sys/bus/pci/devices/" + address_, succeeds));
+  ASSERT_OK(lender().until("ls /dev/nvme0n1", succeeds));
+}
+
+// With one processor, on which a guest boots faster here.
+class MsiRelayInGuests : public MsiRelay {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "msi-relay-in-guests";
+    start(options);
+  }
+};
+
+/*
+ *   host1 (lender)                  host2 (borrower)                 guest
+ *   nvme ── message ── pcilend ════ virtual function ── eventfd ──── nvme
+ */
+TEST_F(MsiRelayInGuests, ADriveInAGuest) {
+  ASSERT_OK(job().fill_drive());
+  ASSERT_OK(job().lend());
+  const uint64_t before = told();
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().read_in_guest());
+  ASSERT_OK(job().write_in_guest());
+  EXPECT_GT(told(), before + 100);
+  ASSERT_OK(job().shut_down_guest());
+  EXPECT_OK(
+      lab::eventually("the function is returned", lab::kPatience, [&] { return taken() == 0; }));
+  EXPECT_OK(job().take_back());
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
