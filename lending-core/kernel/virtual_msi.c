@@ -14,7 +14,8 @@
  * arch/x86/kernel/apic/msi.c).
  *
  * By relay (virtual_relay.c) the message becomes one of the lender's. That has to be asked for, for
- * which there is time only before the vectors are allocated, when no lock of the core is held.
+ * which there is time only before the vectors are allocated: no lock is held then that other
+ * functions need.
  */
 
 #include <linux/irq.h>
@@ -65,14 +66,16 @@ static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 	msi->write_msg(data, &translated);
 }
 
-/* A vector that the lender does not relay fails to be allocated: virtual_msi_alloc(). */
+/* May sleep. A vector that the lender does not relay can't be allocated: virtual_msi_alloc(). */
 static void virtual_msi_set_desc(msi_alloc_info_t *info, struct msi_desc *desc)
 {
 	struct virtual_msi *msi = dev_get_msi_domain(desc->dev)->host_data;
 	int err;
 
 	msi->set_desc(info, desc);
-	err = pcilend_virtual_relay_prepare(msi->relay, desc->msi_index, desc->nvec_used);
+	/* Of MSI a function uses a power of two (PCI 3.0 §6.8.1.3). */
+	err = pcilend_virtual_relay_prepare(msi->relay, desc->msi_index,
+					    roundup_pow_of_two(desc->nvec_used));
 	if (err)
 		pci_info(to_pci_dev(desc->dev), "vector %u is not relayed by its lender (error %d)\n",
 			 desc->msi_index, err);
