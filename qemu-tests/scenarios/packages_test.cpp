@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Debian packages on a host of the lab. tools/package/test has made them, an upgrade, and the
 // modules of both, as DKMS builds them: a host of the lab has no compiler.
+#include <gmock/gmock.h>
+
 #include <filesystem>
 
+#include "lab/payload.h"
 #include "two_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 using testing::HasSubstr;
 
