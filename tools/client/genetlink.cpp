@@ -76,7 +76,8 @@ Refusal kernel_refusal(int number, std::span<const std::byte> extended) {
   // Its own refusals have a sentence: this is generic netlink's, of a command that is not there.
   if (text.empty() && number == EOPNOTSUPP)
     text =
-        "the loaded pcilend.ko does not know this: it is older than this program, and the installed "
+        "the loaded pcilend.ko does not know this: it is older than this program, and the "
+        "installed "
         "one is loaded by a reboot";
   if (text.empty()) text = std::strerror(number);
   return refusal(number, classify(number), std::move(text));
