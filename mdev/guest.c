@@ -213,7 +213,7 @@ static void guest_free(struct mdev_guest *guest)
 }
 
 /*
- * A process may have several address spaces; a VM has one, but for a virtual IOMMU, which would keep
+ * A process may have several address spaces; a VM has one, but for a virtual IOMMU, which keeps
  * memory from being found at all.
  */
 static struct kvm *vm_of(struct mdev_device_state *state)

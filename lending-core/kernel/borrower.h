@@ -82,7 +82,7 @@ struct remote {
 	u64 interrupts;		/* device-side address of this host's interrupt controller; */
 				/* 0: it does not reach that, the lender relays */
 	struct list_head slots;
-	const void *guest;	/* reach_lock, as the next: who has it open, to compare; NULL: no VM */
+	const void *guest;	/* reach_lock, as the next: who has it open; NULL: no VM */
 	u64 guest_bar[6];	/* guest-physical; 0: nowhere */
 	u64 guest_bytes;
 	u64 guest_map_us;

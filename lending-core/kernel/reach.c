@@ -326,7 +326,7 @@ static int ask(struct remote *from, const struct pcilend_msg_reach *msg)
 }
 
 /*
- * Places for all BARs of @to that can be reached, in a guest none yet. A guest may have several BARs
+ * Places for all BARs of @to that can be reached, in a guest none yet. Guests may have several BARs
  * in one page, where they are not on their lender. Return: 0; -ENOSPC; -ENXIO: it has none.
  */
 static int place_bars(struct remote *from, struct remote *to, bool bare, u64 address[6])

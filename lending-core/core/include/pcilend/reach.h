@@ -32,11 +32,11 @@ struct pcilend_reach {
 	u32 from;			/* id of the source */
 	u32 to;				/* id of the target */
 	u32 bar;
-	bool live;			/* it may be looked up; of a guest: it is where @address says */
+	bool live;			/* it may be looked up; in a guest: used */
 	bool guest;			/* both are functions of one guest */
 	u64 phys;			/* the BAR on this host; 0: closed */
 	u64 size;			/* of the BAR, bytes */
-	u64 address;			/* device side, of the BAR's first page; of a guest 0: nowhere */
+	u64 address;			/* device side, of its first page; in a guest 0: nowhere */
 };
 
 struct pcilend_reach_table {
