@@ -148,13 +148,13 @@ static int take(struct pcilend_function *fn, u32 first, u32 count)
 		.msi_index = first,
 		.nvec_used = count,
 	};
-	msi_alloc_info_t info = {
-		/* They differ in how many there may be. */
-		.type = count > 1 ? X86_IRQ_ALLOC_TYPE_PCI_MSI : X86_IRQ_ALLOC_TYPE_PCI_MSIX,
-		.desc = &desc,
-	};
+	msi_alloc_info_t info = { .desc = &desc };
 	int irq, i;
 
+#ifdef CONFIG_X86
+	/* They differ in how many there may be. */
+	info.type = count > 1 ? X86_IRQ_ALLOC_TYPE_PCI_MSI : X86_IRQ_ALLOC_TYPE_PCI_MSIX;
+#endif
 	irq = irq_domain_alloc_irqs(fn->relay.domain, count, dev_to_node(&fn->pdev->dev), &info);
 	if (irq < 0)
 		return -ENOSPC;
