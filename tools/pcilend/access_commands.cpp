@@ -46,6 +46,44 @@ Result<Reservation> parse_reservation(const Options& options) {
   return reservation;
 }
 
+// What is named; else what this host has borrowed for the domain that they are reserved for.
+Result<std::vector<FunctionId>> functions_to_reserve(Session& session, const Options& options,
+                                                     const Reservation& reservation) {
+  std::vector<FunctionId> ids;
+  for (const std::string& target : options.targets) {
+    const auto function = find_function(session, target);
+    if (!function) return tl::unexpected(function.error());
+    ids.push_back(function->id);
+  }
+  if (!ids.empty()) return ids;
+  if (!reservation.uuid)
+    return fail(ErrorClass::Usage,
+                "name the functions; or, with --for and its UUID, a domain that has borrowed them "
+                "on this host");
+  const auto functions = session.client.functions();
+  if (!functions) return tl::unexpected(functions.error());
+  for (const Function& function : *functions)
+    if (function.owner == to_string(*reservation.uuid)) ids.push_back(function.id);
+  if (ids.empty())
+    return fail(ErrorClass::NotFound,
+                "this host has borrowed nothing for domain {}: start it, or name the functions",
+                to_string(*reservation.uuid));
+  return ids;
+}
+
+// All of them, or none.
+Result<> reserve_all(Session& session, const std::vector<FunctionId>& ids,
+                     const Reservation& reservation) {
+  for (auto id = ids.begin(); id != ids.end(); ++id) {
+    auto done = session.client.reserve(*id, reservation);
+    if (done) continue;
+    for (auto former = ids.begin(); former != id; ++former)
+      (void)session.client.reserve(*former, {});
+    return tl::unexpected(std::move(done).error().in(to_string(*id)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Answer> command_allow(Session& session, const Options& options) {
@@ -71,12 +109,18 @@ Result<Answer> command_label(Session& session, const Options& options) {
 Result<Answer> command_reserve(Session& session, const Options& options) {
   const auto reservation = parse_reservation(options);
   if (!reservation) return tl::unexpected(reservation.error());
-  const auto function = find_function(session, options.targets.front());
-  if (!function) return tl::unexpected(function.error());
-  const std::string name = to_string(function->id);
-  if (auto done = nothing(session.client.reserve(function->id, *reservation), name); !done)
-    return done;
-  return changed_function(session, function->id);
+  const auto ids = functions_to_reserve(session, options, *reservation);
+  if (!ids) return tl::unexpected(ids.error());
+  PCILEND_TRY(reserve_all(session, *ids, *reservation));
+  FunctionsAnswer answer;
+  for (const FunctionId id : *ids) {
+    auto one = changed_function(session, id);
+    if (!one) return one;
+    auto& shown = std::get<FunctionsAnswer>(*one);
+    answer.this_node = shown.this_node;
+    answer.functions.push_back(std::move(shown.functions.front()));
+  }
+  return answer;
 }
 
 }  // namespace pcilend

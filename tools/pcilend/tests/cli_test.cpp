@@ -2,6 +2,8 @@
 // What commands do to the kernel, and what bad command lines get.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "host.h"
 
 namespace pcilend::test {
@@ -353,6 +355,33 @@ TEST_F(CliTest, Reservations) {
   EXPECT_THAT(kernel_.log,
               ElementsAre("reserve 40001 node 12 60000", "reserve 40001 domain " + domain + " 1000",
                           "reserve 40001 0"));
+}
+
+TEST_F(CliTest, WhatADomainHasIsReservedForItAsAWhole) {
+  const std::string domain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
+  expect_refused({"reserve", "--for", domain, "--ttl", "60"}, ErrorClass::NotFound,
+                 "borrowed nothing for domain " + domain);
+  expect_refused({"reserve", "--for", "4", "--ttl", "60"}, ErrorClass::Usage, "name the functions");
+  expect_refused({"reserve", "--cancel"}, ErrorClass::Usage, "name the functions");
+  kernel_.log.clear();
+  for (Function& function : kernel_.functions) function.owner = domain;
+  const Outcome reserved = run({"reserve", "--json", "--for", domain, "--ttl", "60"});
+  EXPECT_EQ(reserved.status, 0) << reserved.err;
+  EXPECT_EQ(nlohmann::json::parse(reserved.out).at("functions").size(), kernel_.functions.size());
+  ASSERT_GE(kernel_.log.size(), 2u);
+  EXPECT_EQ(kernel_.log.size(), kernel_.functions.size());
+
+  // Where one is refused, none stays reserved.
+  for (Function& function : kernel_.functions) function.reserved_ms.reset();
+  const std::string last = to_string(kernel_.functions.back().id);
+  kernel_.refuse = [&](const std::string& entry) -> Result<> {
+    if (entry.starts_with("reserve " + last + " domain")) return fail(ErrorClass::State, "taken");
+    return {};
+  };
+  const Outcome refused = run({"reserve", "--for", domain, "--ttl", "60"});
+  EXPECT_EQ(refused.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(refused.err, HasSubstr(last + ": taken"));
+  for (const Function& function : kernel_.functions) EXPECT_FALSE(function.reserved_ms);
 }
 
 TEST_F(CliTest, WhatIsDoneButCantBeShownIsSaid) {
