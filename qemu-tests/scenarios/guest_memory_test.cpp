@@ -133,11 +133,11 @@ class GuestMemory : public TwoHosts {
   // Bytes of what is RAM for the guest, whose QEMU says so, maybe for several views of the same:
   // "ADDRESS-LAST (prio 0, ram): NAME". Without what is under a PC's display: no guest uses that.
   uint64_t ram_of(const lab::Guest& guest) {
-    const auto text = borrower().run(
-        fmt::format("virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
-                    "sed -n '/ AS \"memory\"/,/^$/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
-                    "(prio [0-9]*, ram):.*/\\1 \\2/p'",
-                    guest.name()));
+    const auto text = borrower().run(fmt::format(
+        "virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
+        "sed -n '/ AS \"memory\", root: system/,/^$/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
+        "(prio [0-9]*, ram):.*/\\1 \\2/p'",
+        guest.name()));
     EXPECT_OK(text);
     if (!text) return 0;
     constexpr uint64_t kDisplay = 0xa0000;
