@@ -195,6 +195,13 @@ static int op_slot_get(void *context, u64 size, u64 *iova)
 	return 0;
 }
 
+int mdev_guest_slot_get(struct mdev_guest *guest, u64 size, u64 *iova)
+{
+	lockdep_assert_held(&guest->pass_lock);
+	guard(mutex)(&guest->lock);
+	return op_slot_get(guest, size, iova);
+}
+
 static const struct pcilend_guestmem_ops guest_ops = {
 	.pin = op_pin,
 	.unpin = op_unpin,
@@ -212,15 +219,6 @@ static void guest_free(struct mdev_guest *guest)
 	kfree(guest);
 }
 
-/*
- * A process may have several address spaces; a VM has one, but for a virtual IOMMU, which keeps
- * memory from being found at all.
- */
-static struct kvm *vm_of(struct mdev_device_state *state)
-{
-	return READ_ONCE(share) ? state->vdev.kvm : NULL;
-}
-
 static struct mdev_guest *guest_alloc(struct mdev_device_state *state)
 {
 	struct mdev_guest *guest = kzalloc(sizeof(*guest), GFP_KERNEL_ACCOUNT);
@@ -229,7 +227,7 @@ static struct mdev_guest *guest_alloc(struct mdev_device_state *state)
 		return NULL;
 	guest->mm = current->mm;
 	mmgrab(guest->mm);
-	guest->vm = vm_of(state);
+	guest->vm = state->vdev.kvm;
 	guest->users = 1;
 	guest->domain = pcilend_aperture(state->remote);
 	guest->lender = pcilend_id_node(state->remote->id);
@@ -256,7 +254,11 @@ static bool is_same_user(const struct mdev_guest *a, const struct mdev_guest *b)
 	return a->mm == b->mm && a->domain == b->domain;
 }
 
-/* The guest that has other functions of the same set, or of the same VM; or NULL. */
+/*
+ * The guest that has other functions of the same set, or of the same VM; or NULL. A process may
+ * have several address spaces; a VM has one, but for a virtual IOMMU, which keeps memory from being
+ * found at all.
+ */
 static struct mdev_guest *guest_to_share(const struct mdev_guest *wanted)
 {
 	struct mdev_guest *guest;
@@ -265,7 +267,7 @@ static struct mdev_guest *guest_to_share(const struct mdev_guest *wanted)
 	list_for_each_entry(guest, &guests, node) {
 		if (guest->lender != wanted->lender || guest->set != wanted->set)
 			continue;
-		if (wanted->set || (wanted->vm && guest->vm == wanted->vm &&
+		if (wanted->set || (READ_ONCE(share) && wanted->vm && guest->vm == wanted->vm &&
 				    is_same_user(guest, wanted)))
 			return guest;
 	}
@@ -399,6 +401,11 @@ static int share_slots(struct mdev_memory *memory)
 	for (i = 0; !err && i < guest->state->segments; i++)
 		err = share_slot(memory, first_member(guest), guest->state->segment[i].slot,
 				 guest->state->segment[i].slot_size);
+	for (i = 0; !err && i < MDEV_LOCALS; i++) {
+		if (guest->local[i].size)
+			err = share_slot(memory, first_member(guest), guest->local[i].iova,
+					 guest->local[i].size);
+	}
 	return err;
 }
 
@@ -416,6 +423,7 @@ int mdev_guest_join(struct mdev_memory *memory)
 			put_last_slot(memory);
 		memory->joined = 0;
 		memory->mirrored = 0;
+		memory->local = 0;
 		ret = list_empty(&guest->members) ? 0 : share_slots(memory);
 		if (ret)
 			return ret;
@@ -446,9 +454,12 @@ void mdev_guest_leave(struct mdev_memory *memory)
 	u32 i;
 
 	lockdep_assert_held(&guest->pass_lock);
-	guard(mutex)(&guest->lock);
+	/* The list changes only when pass_lock is held. */
 	if (list_empty(&memory->member))
 		return;
+	if (list_is_singular(&guest->members))
+		mdev_locals_drop(guest);
+	guard(mutex)(&guest->lock);
 	if (list_is_singular(&guest->members)) {
 		pcilend_guestmem_release(guest->state);
 		pcilend_guestmem_drop_segments(guest->state);

@@ -91,6 +91,8 @@ static int pass(struct mdev_guest *guest)
 	/* The list changes only when pass_lock is held. */
 	list_for_each_entry(memory, &guest->members, member)
 		memory->error = err ?: mirror_segments(memory);
+	if (!err)
+		mdev_locals_find(guest);
 
 	scoped_guard(mutex, &guest->lock) {
 		clean = pcilend_guestmem_clean(guest->state);

@@ -21,6 +21,7 @@
 
 #include <linux/eventfd.h>
 #include <linux/mdev.h>
+#include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/rwsem.h>
@@ -108,18 +109,33 @@ struct mdev_irqs {
 
 struct mdev_memory;
 
+#define MDEV_LOCALS 16
+
+/* A BAR of this host's that vfio-pci gives to the same guest, or a part of one. */
+struct mdev_local {
+	struct mmu_interval_notifier notifier;
+	struct iommu_domain *domain;	/* constant while it is in use, as the next three */
+	unsigned long hva;		/* of the VMM */
+	u64 size;			/* bytes; 0: not in use */
+	u64 iova;			/* in the aperture */
+	u64 gpa;			/* where the guest has it; 0: nowhere */
+	spinlock_t lock;
+	bool mapped;			/* lock: into the aperture */
+};
+
 /* The memory of one guest, as one function, or several over one adapter, reach it. */
 struct mdev_guest {
 	struct list_head node;		/* guests_lock */
 	unsigned int users;		/* guests_lock: devices that have it open, and who looks */
 	struct mm_struct *mm;		/* constant, as what follows: of the VMM */
-	const struct kvm *vm;		/* to compare; NULL: not to be shared, but in a set */
+	struct kvm *vm;			/* valid while there are members; NULL: of no VM */
 	struct iommu_domain *domain;	/* of the adapter */
 	u32 lender;
 	u32 set;			/* of the lender; 0: of functions that are in none */
 
 	struct mutex pass_lock;		/* one pass at a time, and requests to the lender */
 	u64 spent_ns;			/* pass_lock: by passes that mapped something */
+	struct mdev_local local[MDEV_LOCALS];	/* pass_lock */
 
 	struct mutex lock;		/* taken for a step of a pass, and by VFIO's callback */
 	struct list_head members;	/* both locks to change, of struct mdev_memory: what is */
@@ -140,13 +156,15 @@ struct mdev_memory {
 	bool granted;			/* pass_lock: the lender was asked to, and did */
 	bool open;			/* pass_lock: it may be */
 	u64 mirrored;			/* pass_lock: a bit for each segment that the lender maps */
+	u32 local;			/* the same of guest->local */
 	int error;			/* pass_lock: of the last pass */
 
 	struct list_head member;	/* lock: in guest->members, once it wanted bus mastering */
 	u64 joined;			/* lock: pages below are pinned for it */
 	bool stopping;			/* lock: it is being closed or revoked, or is not open */
 	bool watching;			/* lock: unmaps call for a pass */
-	struct pcilend_guest_range slot[PCILEND_GUEST_SEGMENTS];	/* lock: in the aperture */
+	/* lock: in the aperture */
+	struct pcilend_guest_range slot[PCILEND_GUEST_SEGMENTS + MDEV_LOCALS];
 	unsigned int slots;		/* lock */
 };
 
@@ -264,6 +282,14 @@ void mdev_guest_leave(struct mdev_memory *memory);
 int mdev_guest_find(struct mdev_guest *guest);
 /* Tells who watches how much was found; @pass_ns: for how long a pass is under way. */
 void mdev_guest_tell(struct mdev_guest *guest, u64 bytes, u64 pass_ns);
+/* A slot for all members, who put it as those of memory. Return: as pcilend_slot_get(). */
+int mdev_guest_slot_get(struct mdev_guest *guest, u64 size, u64 *iova);
+
+/* local.c: BARs of this host's own functions in the guest */
+/* What is there now is mapped for all members, as far as possible. Sleeps. */
+void mdev_locals_find(struct mdev_guest *guest);
+/* The last member is about to leave: nothing is mapped any more. Sleeps. */
+void mdev_locals_drop(struct mdev_guest *guest);
 void mdev_memory_unmap(struct vfio_device *vdev, u64 iova, u64 length);
 
 #endif /* PCILEND_MDEV_H */

@@ -2,6 +2,7 @@
 #include "guest_bench.h"
 
 #include "bench_rows.h"
+#include "pci_hostdev.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -30,18 +31,6 @@ enum class Pages { Small, Huge };
 
 void replace(std::string& text, std::string_view what, const std::string& with) {
   text.replace(text.find(what), what.size(), with);
-}
-
-std::string pci_hostdev(const std::string& address) {
-  unsigned domain = 0;
-  unsigned bus = 0;
-  unsigned slot = 0;
-  unsigned function = 0;
-  std::sscanf(address.c_str(), "%x:%x:%x.%x", &domain, &bus, &slot, &function);
-  return fmt::format(
-      "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x{:04x}' "
-      "bus='0x{:02x}' slot='0x{:02x}' function='0x{:x}'/></source></hostdev>\n",
-      domain, bus, slot, function);
 }
 
 // A guest whose memory is there before its devices are: mapping it is all that is left.

@@ -95,7 +95,7 @@ TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
  * Where the guest has the CMB, and where it moves it to.
  */
 TEST_F(P2pLenders, InAGuestAFunctionReachesOneOfAnotherLender) {
-  ASSERT_NO_FATAL_FAILURE(start_guest());
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
   ASSERT_OK(borrower().run(p2p()));
   EXPECT_EQ(reached(), json::array({target_}));
   lab::Counters once;

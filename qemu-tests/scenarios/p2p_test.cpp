@@ -76,7 +76,7 @@ TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
  * Where the guest has the CMB, and where it moves it to.
  */
 TEST_F(P2p, InAGuestAFunctionReachesAnotherOfItsLender) {
-  ASSERT_NO_FATAL_FAILURE(start_guest());
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
   EXPECT_EQ(reached(), json::array());
   ASSERT_OK(borrower().run(p2p()));
   ASSERT_OK(borrower().run(p2p()));
@@ -146,6 +146,26 @@ TEST_F(P2p, ATargetInTheBorrowerNeedsNoCommand) {
   EXPECT_EQ(counters.path(1, 2).bar.read_bytes, kPage);
   EXPECT_EQ(counters.path(1, 2).bar.write_bytes, kPage);
   EXPECT_EQ(reached(), json::array());
+}
+
+/*
+ *   host1                                       host2 ── guest with edu, and the drive in host2
+ *   edu ══ IOMMU ══ NTB ═══════════════════════ NTB ══ IOMMU ══ CMB, by vfio-pci
+ */
+TEST_F(P2p, InAGuestATargetOfTheBorrowerNeedsNoCommand) {
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_}));
+  ASSERT_NO_FATAL_FAILURE(plug_in("local"));
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
+  EXPECT_EQ(counters.path(1, 2).bar.read_bytes, kPage);
+  EXPECT_EQ(counters.path(1, 2).bar.write_bytes, kPage);
+  EXPECT_EQ(reached(), json::array());
+  // Unplugged, and plugged in again.
+  ASSERT_OK(borrower().run("virsh detach-device peers /tmp/local.xml --live"));
+  ASSERT_OK(borrower().until("virsh dumpxml peers | grep \"hostdev .*type='pci'\"",
+                             [](const lab::Output& output) { return output.code != 0; }));
+  ASSERT_NO_FATAL_FAILURE(plug_in("local"));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
 }
 
 /*

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "peer_to_peer.h"
 
+#include "pci_hostdev.h"
+
 namespace pcilend::scenarios {
 
 using nlohmann::json;
@@ -115,16 +117,27 @@ void PeerToPeer::expect_copied(const std::string& peer, int repeat, const std::s
   EXPECT_NE(borrower().log().find(said), std::string::npos) << borrower().log();
 }
 
-void PeerToPeer::start_guest() {
+void PeerToPeer::start_guest(const std::vector<std::string>& ids) {
   for (const std::string& id : {edu_, target_}) ASSERT_OK(borrower().run("pcilend return " + id));
-  auto spec = borrower().guest_spec("peers", {edu_, target_});
+  auto spec = borrower().guest_spec("peers", ids);
   ASSERT_OK(spec);
+  spec->free_slots = 1;
   // Its driver would use the memory buffer itself.
   spec->kernel_arguments = " module_blacklist=nvme";
   guest_.emplace(borrower().guest(*spec));
   ASSERT_OK(guest_->define());
   ASSERT_OK(guest_->start());
   ASSERT_OK(MainJob::await_answer(*guest_));
+}
+
+void PeerToPeer::plug_in(const std::string& device) {
+  const auto address = borrower().address(device);
+  ASSERT_OK(address);
+  ASSERT_OK(borrower().write("/tmp/local.xml", pci_hostdev(*address)));
+  ASSERT_OK(borrower().run("virsh attach-device peers /tmp/local.xml --live"));
+  ASSERT_OK(guest_->run(
+      "i=0; until grep -q PCI_ID=1B36:0010 /sys/bus/pci/devices/*/uevent; do i=$((i+1)); "
+      "[ $i -lt 600 ] || exit 1; sleep 0.1; done"));
 }
 
 Result<lab::Output> PeerToPeer::copy_in_guest(int repeat, uint64_t shift) const {

@@ -52,7 +52,9 @@ class PeerToPeer : public testing::Test {
   void expect_refused();
   // A guest that has both takes the place of the host; then what edu copies there, by
   // guest-physical addresses, is right, also where the guest moves the BAR to.
-  void start_guest();
+  void start_guest(const std::vector<std::string>& ids);
+  // It has a function of the borrower itself, too.
+  void plug_in(const std::string& device);
   void expect_copied_in_guest(int repeat, lab::Counters* counters, uint64_t shift = 0);
   void expect_guest_refused();
   // The command fails on the borrower, with these words on stderr.
