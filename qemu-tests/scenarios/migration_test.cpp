@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A guest moves between hosts while it is off, as docs/migration.md says, and its functions with
+// it.
+#include <unistd.h>
+
+#include "echo_server.h"
+#include "two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kHosts = 3;
+constexpr const char* kGuest = "mover";
+
+/*
+ *   host1 (lender)                      host2 ══ guest with both
+ *   nvme, e1000e ── wire ── server        │ lan, libvirtd listens
+ *                                       host3
+ */
+class Migration : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "migration";
+    options.hosts = kHosts;
+    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=moves,drive-size=64M"));
+    attach_to_wire(options, "nic");
+    ASSERT_OK(options.add_device("host1:e1000e,id=nic,netdev=nic"));
+    ASSERT_OK(add_wire(options));
+    add_lan(options);
+    ASSERT_OK(start_lab(options, lab_));
+    auto server = start_echo_server(lender());
+    ASSERT_OK(server);
+    server_.emplace(std::move(*server));
+    for (const int number : {2, 3}) {
+      ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(number).node())));
+      ASSERT_NO_FATAL_FAILURE(join_lan(number));
+    }
+  }
+  static void TearDownTestSuite() {
+    server_.reset();
+    EXPECT_OK(end_lab(lab_));
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    start_ = std::chrono::steady_clock::now();
+    for (int number = 1; number <= kHosts; ++number) ASSERT_OK(lab_->host(number).mark_log());
+    for (const char* device : {"nvme", "nic"}) {
+      const auto address = lender().address(device);
+      ASSERT_OK(address);
+      addresses_.push_back(*address);
+      ASSERT_OK(lender().run("pcilend add " + *address));
+      ASSERT_OK(lender().run("pcilend available " + *address));
+    }
+    const auto own = lender().json("pcilend list --json");
+    ASSERT_OK(own);
+    for (const std::string& address : addresses_)
+      for (const auto& function : own->at("functions"))
+        if (function.value("bdf", "") == address) ids_.push_back(function.at("id"));
+    ASSERT_EQ(ids_.size(), addresses_.size());
+    for (const int number : {2, 3}) await_available(lab_->host(number));
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    for (const int number : {2, 3}) {
+      const lab::Host& host = lab_->host(number);
+      EXPECT_OK(host.exec(fmt::format("virsh destroy {}; virsh undefine {}", kGuest, kGuest)));
+    }
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      EXPECT_OK(lender().exec("pcilend reserve --cancel " + ids_[i]));
+      EXPECT_OK(lender().exec("pcilend unavailable --force " + addresses_[i]));
+      EXPECT_OK(lender().exec("pcilend remove " + addresses_[i]));
+    }
+    for (int number = 1; number <= kHosts; ++number) EXPECT_OK(lab_->host(number).check_log());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+    fmt::print(stderr, "-- {} took {:.1f} s\n",
+               testing::UnitTest::GetInstance()->current_test_info()->name(), took.count());
+  }
+
+  static lab::Host& lender() { return lab_->host(1); }
+  static const char* lan_address(int number) { return number == 2 ? "10.8.0.2" : "10.8.0.3"; }
+
+  // A cable between host2 and host3.
+  static void add_lan(lab::Options& options) {
+    const std::string cable = fmt::format("addr.abstract=on,addr.path=pcilend-lan-{}", ::getpid());
+    options.qemu_arguments[2] = {"-netdev", "stream,id=lan,server=on,addr.type=unix," + cable};
+    options.qemu_arguments[3] = {
+        "-netdev", "stream,id=lan,server=off,reconnect-ms=500,addr.type=unix," + cable};
+    for (const int number : {2, 3})
+      ASSERT_OK(options.add_device(
+          fmt::format("host{0}:virtio-net-pci,id=lan,netdev=lan,mac=52:54:00:00:08:0{0}", number)));
+  }
+  // With a libvirtd that can be reached by it; again after each boot.
+  static void join_lan(int number) {
+    const lab::Host& host = lab_->host(number);
+    const auto address = host.address("lan");
+    ASSERT_OK(address);
+    ASSERT_OK(
+        host.run(fmt::format("lan=$(ls /sys/bus/pci/devices/{}/virtio*/net) && "
+                             "ip address add {}/24 dev $lan && ip link set $lan up",
+                             *address, lan_address(number))));
+    ASSERT_OK(host.until("[ -e /run/pcilend-lab/libvirt-ready ]", succeeds));
+    ASSERT_OK(
+        host.run("grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "
+                 "'listen_tcp = 1' 'auth_tcp = \"none\"' >>/etc/libvirt/libvirtd.conf; "
+                 "pkill -x libvirtd; while pgrep -x libvirtd >/dev/null; do sleep 0.1; done; "
+                 "libvirtd -d --listen"));
+  }
+
+  static bool succeeds(const lab::Output& output) { return output.code == 0; }
+
+  void await_available(const lab::Host& host) const {
+    for (const std::string& id : ids_)
+      EXPECT_OK(
+          host.until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id), succeeds));
+  }
+
+  // Guest `kGuest` on a host, whether it is defined there or not.
+  [[nodiscard]] lab::Guest guest_on(int number) const {
+    auto spec = lab_->host(number).guest_spec(kGuest, ids_);
+    EXPECT_OK(spec);
+    return lab_->host(number).guest(spec ? *spec : lab::GuestSpec());
+  }
+
+  // It has a file system on the drive, and its network.
+  void fill(const lab::Guest& guest) const {
+    ASSERT_OK(MainJob::await_disk(guest));
+    ASSERT_OK(
+        guest.run("busybox mke2fs /dev/nvme0n1 >/dev/null && mkdir -p /mnt && "
+                  "mount -t ext4 /dev/nvme0n1 /mnt && head -c 1048576 /dev/urandom >/mnt/data && "
+                  "sha256sum </mnt/data >/mnt/sum && umount /mnt"));
+  }
+  void expect_works(const lab::Guest& guest) const {
+    ASSERT_OK(MainJob::await_disk(guest));
+    EXPECT_OK(
+        guest.run("mkdir -p /mnt && mount -t ext4 /dev/nvme0n1 /mnt && "
+                  "[ \"$(sha256sum </mnt/data)\" = \"$(cat /mnt/sum)\" ] && umount /mnt"));
+    EXPECT_OK(guest.run(
+        "i=0; until [ -e /sys/class/net/eth0 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep "
+        "0.1; "
+        "done; ip address add 10.9.0.2/24 dev eth0 && ip link set eth0 up && "
+        "i=0; until busybox ping -c 1 -W 1 10.9.0.1 >/dev/null; do i=$((i+1)); [ $i -lt 100 ] || "
+        "exit 1; done",
+        {{}, 5min}));
+    EXPECT_OK(guest.run(send_around(64), {{}, 5min}));
+  }
+  // The same functions, by the same domain, on that host.
+  void expect_borrowed(int number, const std::string& domain) const {
+    const auto list = lender().json("pcilend list --json");
+    ASSERT_OK(list);
+    size_t found = 0;
+    for (const auto& function : list->at("functions")) {
+      if (std::find(ids_.begin(), ids_.end(), function.at("id")) == ids_.end()) continue;
+      ++found;
+      EXPECT_EQ(function.at("borrower"), lab_->host(number).node());
+    }
+    EXPECT_EQ(found, ids_.size());
+    const auto held = lab_->host(number).json("pcilend list --json");
+    ASSERT_OK(held);
+    for (const auto& function : held->at("functions")) EXPECT_EQ(function.at("owner"), domain);
+  }
+
+  static std::string domain_uuid(int number) {
+    const auto uuid = lab_->host(number).run(fmt::format("virsh domuuid {} | head -n 1", kGuest));
+    EXPECT_OK(uuid);
+    return uuid ? lab::Output{0, *uuid, ""}.text() : "";
+  }
+  static std::string xml(int number) {
+    const auto text = lab_->host(number).run(fmt::format("virsh dumpxml --inactive {}", kGuest));
+    EXPECT_OK(text);
+    return text.value_or("");
+  }
+
+  // All that the domain has stays its own while it is off.
+  void reserve(int number, const std::string& domain) const {
+    const auto reserved =
+        lab_->host(number).json(fmt::format("pcilend reserve --json --for {} --ttl 900", domain));
+    ASSERT_OK(reserved);
+    EXPECT_EQ(reserved->at("functions").size(), ids_.size());
+  }
+  void expect_reserved(int number) const {
+    for (const std::string& id : ids_) {
+      const auto refused = lab_->host(number).exec("pcilend borrow " + id);
+      ASSERT_OK(refused);
+      EXPECT_NE(refused->code, 0);
+      EXPECT_NE(refused->err.find("reserved"), std::string::npos) << refused->err;
+    }
+  }
+
+  static std::string migrate(int to) {
+    return fmt::format(
+        "timeout 120 virsh migrate --offline --persistent --undefinesource {} qemu+tcp://{}/system",
+        kGuest, lan_address(to));
+  }
+
+  static std::optional<lab::Lab> lab_;
+  static std::optional<lab::Running> server_;
+
+  std::vector<std::string> addresses_;  // on the lender
+  std::vector<std::string> ids_;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
+
+std::optional<lab::Lab> Migration::lab_;
+std::optional<lab::Running> Migration::server_;
+
+/*
+ *   host2: reserve, shutdown, virsh migrate ── lan ── host3: start
+ *   host2: define, start ──────────────────────────── host3: reserve, shutdown, undefine
+ */
+TEST_F(Migration, ThereByLibvirtAndBackByHand) {
+  const lab::Guest here = guest_on(2), there = guest_on(3);
+  ASSERT_OK(here.define());
+  ASSERT_OK(here.boot());
+  ASSERT_NO_FATAL_FAILURE(fill(here));
+  expect_works(here);
+  const std::string domain = domain_uuid(2), before = xml(2);
+  expect_borrowed(2, domain);
+
+  reserve(2, domain);
+  ASSERT_OK(here.shut_down());
+  const auto off = std::chrono::steady_clock::now();
+  await_available(lab_->host(3));
+  expect_reserved(3);
+  ASSERT_OK(lab_->host(2).run(migrate(3), {{}, 3min}));
+  EXPECT_EQ(xml(3), before);
+  EXPECT_OK(lab_->host(2).run(fmt::format("! virsh domuuid {}", kGuest)));
+  ASSERT_OK(there.boot());
+  ASSERT_OK(MainJob::await_disk(there));
+  const std::chrono::duration<double> down = std::chrono::steady_clock::now() - off;
+  fmt::print(stderr, "the guest's drive was away for {:.1f} s\n", down.count());
+  expect_works(there);
+  expect_borrowed(3, domain);
+
+  reserve(3, domain);
+  ASSERT_OK(there.shut_down());
+  ASSERT_OK(there.undefine());
+  await_available(lab_->host(2));
+  expect_reserved(2);
+  ASSERT_OK(lab_->host(2).write("/tmp/mover.xml", before));
+  ASSERT_OK(lab_->host(2).run("virsh define /tmp/mover.xml"));
+  ASSERT_OK(here.boot());
+  expect_works(here);
+  expect_borrowed(2, domain);
+  EXPECT_EQ(xml(2), before);
+}
+
+/*
+ *   host2: reserve, shutdown, virsh migrate ── lan is cut; then host3 is off: it stays on host2,
+ *          and starts there
+ */
+TEST_F(Migration, WithoutATargetItStays) {
+  const lab::Guest here = guest_on(2);
+  ASSERT_OK(here.define());
+  ASSERT_OK(here.boot());
+  ASSERT_NO_FATAL_FAILURE(fill(here));
+  const std::string domain = domain_uuid(2), before = xml(2);
+  reserve(2, domain);
+  ASSERT_OK(here.shut_down());
+
+  const auto lan = lab_->host(3).run("ls -d /sys/class/net/e* | head -n 1 | xargs basename");
+  ASSERT_OK(lan);
+  const std::string name = lab::Output{0, *lan, ""}.text();
+  ASSERT_OK(lab_->host(3).run("ip link set " + name + " down"));
+  EXPECT_NE(lab_->host(2).exec(migrate(3), {{}, 3min})->code, 0);
+  ASSERT_OK(lab_->host(3).run("ip link set " + name + " up"));
+  EXPECT_EQ(xml(2), before);
+
+  ASSERT_OK(lab_->host(3).power_off());
+  EXPECT_NE(lab_->host(2).exec(migrate(3), {{}, 3min})->code, 0);
+  EXPECT_EQ(xml(2), before);
+  ASSERT_OK(here.boot());
+  expect_works(here);
+  expect_borrowed(2, domain);
+
+  ASSERT_OK(lab_->host(3).power_on());
+  ASSERT_NO_FATAL_FAILURE(join_lan(3));
+  EXPECT_OK(lab_->host(3).run(fmt::format("! virsh domuuid {}", kGuest)));
+}
+
+/*
+ *   host2: guest runs; dies ────────── host3: define, start: its functions were reserved for it
+ */
+TEST_F(Migration, ItsHostDiesAndItStartsOnAnother) {
+  const lab::Guest here = guest_on(2), there = guest_on(3);
+  ASSERT_OK(here.define());
+  ASSERT_OK(here.boot());
+  ASSERT_NO_FATAL_FAILURE(fill(here));
+  const std::string domain = domain_uuid(2), before = xml(2);
+  reserve(2, domain);
+  ASSERT_OK(lab_->host(2).power_off());
+  // Fenced, once its lease has run out.
+  await_available(lab_->host(3));
+  expect_reserved(3);
+  ASSERT_OK(lab_->host(3).write("/tmp/mover.xml", before));
+  ASSERT_OK(lab_->host(3).run("virsh define /tmp/mover.xml"));
+  ASSERT_OK(there.boot());
+  expect_works(there);
+  expect_borrowed(3, domain);
+
+  // It comes back with the domain, which can't start there meanwhile.
+  ASSERT_OK(lab_->host(2).power_on());
+  ASSERT_NO_FATAL_FAILURE(join_lan(2));
+  const auto second = lab_->host(2).until(
+      fmt::format("virsh start {} 2>&1", kGuest), [](const lab::Output& output) {
+        return output.out.find("is borrowed by node 12") != std::string::npos;
+      });
+  EXPECT_OK(second);
+  expect_works(there);
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
