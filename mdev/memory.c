@@ -55,7 +55,7 @@ static const char *explain(int error)
 	case -ENOSPC:
 		return "no room in the aperture, or the guest's memory lies in too many pieces";
 	case -EXDEV:
-		return "the VMM shows its functions different memory: load pcilend_mdev with share=0";
+		return "the VMM shows functions different memory: load pcilend_mdev with share=0";
 	case -EUSERS:
 		return "another guest has a function of its IOMMU group: give all of them to one";
 	case -EACCES:
