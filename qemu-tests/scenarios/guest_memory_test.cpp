@@ -135,7 +135,7 @@ class GuestMemory : public TwoHosts {
   uint64_t ram_of(const lab::Guest& guest) {
     const auto text = borrower().run(fmt::format(
         "virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
-        "sed -n '/ AS \"memory\", root: system/,/^$/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
+        "sed -n '/ AS \"memory\", root: system/,/^FlatView/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
         "(prio [0-9]*, ram):.*/\\1 \\2/p'",
         guest.name()));
     EXPECT_OK(text);
