@@ -14,12 +14,15 @@
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/sched/mm.h>
+#include <linux/slab.h>
 
 #include "pcilend_mdev.h"
 #include "mdev_trace.h"
 
 /* Each page is looked up; more would take seconds. */
 #define LOCAL_MAX SZ_1G
+/* Among them are the BARs of borrowed functions, in pieces. */
+#define CANDIDATES 64
 
 static bool local = true;
 module_param(local, bool, 0644);
@@ -86,7 +89,7 @@ static int pfn_at(struct mm_struct *mm, unsigned long address, unsigned long *pf
 /* Where it is, if it is one piece and no memory. */
 static int resolve(struct mm_struct *mm, unsigned long address, u64 size, phys_addr_t *phys)
 {
-	unsigned long pfn, first = 0;
+	unsigned long pfn = 0, first = 0;
 	u64 at = 0;
 	int err = 0;
 
@@ -140,7 +143,7 @@ static void map_here(struct mdev_guest *guest, struct mdev_local *bar,
 }
 
 /* What the guest's VM maps straight that is no memory. */
-static u32 scan(struct mdev_guest *guest, struct candidate found[MDEV_LOCALS])
+static u32 scan(struct mdev_guest *guest, struct candidate found[CANDIDATES])
 {
 	struct kvm_memory_slot *slot;
 	struct vm_area_struct *vma;
@@ -151,7 +154,7 @@ static u32 scan(struct mdev_guest *guest, struct candidate found[MDEV_LOCALS])
 	mmap_read_lock(guest->mm);
 	kvm_for_each_memslot(slot, bkt, kvm_memslots(guest->vm)) {
 		vma = vma_lookup(guest->mm, slot->userspace_addr);
-		if (count == MDEV_LOCALS || slot->flags & KVM_MEM_READONLY ||
+		if (count == CANDIDATES || slot->flags & KVM_MEM_READONLY ||
 		    !vma || !(vma->vm_flags & VM_PFNMAP))
 			continue;
 		found[count].gpa = slot->base_gfn << PAGE_SHIFT;
@@ -165,20 +168,31 @@ static u32 scan(struct mdev_guest *guest, struct candidate found[MDEV_LOCALS])
 	return count;
 }
 
-/* The guest has it there no longer. */
+/* The next pass asks again. */
+static bool is_passing(int err)
+{
+	return err == -ENETDOWN || err == -ETIMEDOUT || err == -ESTALE;
+}
+
+/* The guest has it there no longer. Until all lenders have acknowledged that, it keeps its place. */
 static void unmirror(struct mdev_guest *guest, u32 number)
 {
 	struct mdev_local *bar = &guest->local[number];
 	struct mdev_memory *memory;
+	bool gone = true;
 
 	list_for_each_entry(memory, &guest->members, member) {
-		if (memory->local & BIT(number))
-			pcilend_unmap(state_of(memory)->remote, bar->gpa, bar->size);
-		memory->local &= ~BIT(number);
+		if (memory->local & BIT(number) &&
+		    is_passing(pcilend_unmap(state_of(memory)->remote, bar->gpa, bar->size)))
+			gone = false;
+		else
+			memory->local &= ~BIT(number);
 	}
-	bar->gpa = 0;
+	if (gone)
+		bar->gpa = 0;
 }
 
+/* What the lender refuses is not asked for again while it stays where it is. */
 static void mirror(struct mdev_guest *guest, u32 number)
 {
 	struct mdev_local *bar = &guest->local[number];
@@ -189,42 +203,75 @@ static void mirror(struct mdev_guest *guest, u32 number)
 		if (memory->local & BIT(number))
 			continue;
 		err = pcilend_map(state_of(memory)->remote, bar->gpa, bar->iova, bar->size);
-		if (!err)
-			memory->local |= BIT(number);
-		else if (err != -ESTALE)
+		if (is_passing(err))
+			continue;
+		memory->local |= BIT(number);
+		if (err)
 			dev_notice_ratelimited(&state_of(memory)->remote->dev,
 					       "does not reach what vfio-pci gives its guest at %#llx (error %d)\n",
 					       bar->gpa, err);
 	}
 }
 
-/* A place for it. Return: its number, or MDEV_LOCALS. */
-static u32 add(struct mdev_guest *guest, const struct candidate *found)
+static void unwatch(struct mdev_local *bar)
+{
+	if (!bar->hva)
+		return;
+	mmu_interval_notifier_remove(&bar->notifier);
+	if (bar->mapped)
+		iommu_unmap(bar->domain, bar->iova, bar->size);
+	bar->mapped = false;
+	bar->hva = 0;
+}
+
+static int watch(struct mdev_local *bar, struct mm_struct *mm, unsigned long hva)
+{
+	int err = mmu_interval_notifier_insert(&bar->notifier, mm, hva, bar->size, &local_ops);
+
+	if (!err)
+		bar->hva = hva;
+	return err;
+}
+
+/* One that the guest no longer has is first: slots are not given back before the end. */
+static u32 place_for(struct mdev_guest *guest, u64 size)
 {
 	struct mdev_local *bar;
-	u32 i = 0;
+	u32 i;
 
-	while (i < MDEV_LOCALS && guest->local[i].size)
-		i++;
+	for (i = 0; i < MDEV_LOCALS; i++) {
+		if (guest->local[i].size == size && !guest->local[i].gpa)
+			return i;
+	}
+	for (i = 0; i < MDEV_LOCALS && guest->local[i].size; i++)
+		;
 	if (i == MDEV_LOCALS)
 		return i;
 	bar = &guest->local[i];
+	if (mdev_guest_slot_get(guest, size, &bar->iova))
+		return MDEV_LOCALS;
 	spin_lock_init(&bar->lock);
 	bar->domain = guest->domain;
-	bar->hva = found->hva;
-	bar->size = found->size;
-	if (mmu_interval_notifier_insert(&bar->notifier, guest->mm, bar->hva, bar->size,
-					 &local_ops))
-		goto err_clear;
-	if (mdev_guest_slot_get(guest, bar->size, &bar->iova))
-		goto err_remove;
+	bar->size = size;
 	return i;
+}
 
-err_remove:
-	mmu_interval_notifier_remove(&bar->notifier);
-err_clear:
-	memset(bar, 0, sizeof(*bar));
-	return MDEV_LOCALS;
+/* Return: its number, or MDEV_LOCALS. */
+static u32 add(struct mdev_guest *guest, struct pcilend_remote *remote,
+	       const struct candidate *found)
+{
+	u32 number = place_for(guest, found->size);
+
+	if (number == MDEV_LOCALS) {
+		if (!guest->locals_full)
+			dev_notice(&remote->dev,
+				   "no room in the memory windows for what vfio-pci gives its guest at %#llx\n",
+				   found->gpa);
+		guest->locals_full = true;
+		return number;
+	}
+	unwatch(&guest->local[number]);
+	return watch(&guest->local[number], guest->mm, found->hva) ? MDEV_LOCALS : number;
 }
 
 static u32 find(const struct mdev_guest *guest, const struct candidate *found)
@@ -249,10 +296,11 @@ static bool is_among(const struct mdev_local *bar, const struct candidate *found
 	return false;
 }
 
-static void look(struct mdev_guest *guest, struct pcilend_remote *remote)
+static void look(struct mdev_guest *guest, struct pcilend_remote *remote,
+		 struct candidate found[CANDIDATES])
 {
-	struct candidate found[MDEV_LOCALS];
 	u32 count = scan(guest, found), i, number;
+	struct mdev_local *bar;
 	phys_addr_t phys;
 
 	for (i = 0; i < MDEV_LOCALS; i++) {
@@ -263,25 +311,32 @@ static void look(struct mdev_guest *guest, struct pcilend_remote *remote)
 		number = find(guest, &found[i]);
 		if (number == MDEV_LOCALS &&
 		    is_local(guest, remote, found[i].hva, PAGE_SIZE, &phys))
-			number = add(guest, &found[i]);
+			number = add(guest, remote, &found[i]);
 		if (number == MDEV_LOCALS)
 			continue;
-		guest->local[number].gpa = found[i].gpa;
-		map_here(guest, &guest->local[number], remote);
+		bar = &guest->local[number];
+		/* A lender may have it where it was. */
+		if (bar->gpa && bar->gpa != found[i].gpa)
+			continue;
+		bar->gpa = found[i].gpa;
+		map_here(guest, bar, remote);
 		mirror(guest, number);
 	}
 }
 
 void mdev_locals_find(struct mdev_guest *guest)
 {
+	struct candidate *found __free(kfree) = NULL;
 	struct mdev_memory *first;
 
 	lockdep_assert_held(&guest->pass_lock);
 	first = list_first_entry_or_null(&guest->members, struct mdev_memory, member);
-	if (!first || !guest->vm || guest->vm->mm != guest->mm || !READ_ONCE(local) ||
-	    !mmget_not_zero(guest->mm))
+	if (!first || !guest->vm || guest->vm->mm != guest->mm || !READ_ONCE(local))
 		return;
-	look(guest, state_of(first)->remote);
+	found = kmalloc_array(CANDIDATES, sizeof(*found), GFP_KERNEL);
+	if (!found || !mmget_not_zero(guest->mm))
+		return;
+	look(guest, state_of(first)->remote, found);
 	mmput(guest->mm);
 }
 
@@ -290,14 +345,8 @@ void mdev_locals_drop(struct mdev_guest *guest)
 	u32 i;
 
 	lockdep_assert_held(&guest->pass_lock);
-	for (i = 0; i < MDEV_LOCALS; i++) {
-		struct mdev_local *bar = &guest->local[i];
-
-		if (!bar->size)
-			continue;
-		mmu_interval_notifier_remove(&bar->notifier);
-		if (bar->mapped)
-			iommu_unmap(bar->domain, bar->iova, bar->size);
-		memset(bar, 0, sizeof(*bar));
-	}
+	for (i = 0; i < MDEV_LOCALS; i++)
+		unwatch(&guest->local[i]);
+	memset(guest->local, 0, sizeof(guest->local));
+	guest->locals_full = false;
 }

@@ -114,11 +114,12 @@ struct mdev_memory;
 /* A BAR of this host's that vfio-pci gives to the same guest, or a part of one. */
 struct mdev_local {
 	struct mmu_interval_notifier notifier;
-	struct iommu_domain *domain;	/* constant while it is in use, as the next three */
-	unsigned long hva;		/* of the VMM */
-	u64 size;			/* bytes; 0: not in use */
+	/* Constant while somebody watches, as @size and @iova: */
+	struct iommu_domain *domain;
+	unsigned long hva;		/* of the VMM; 0: nobody watches */
+	u64 size;			/* of its slot, bytes; 0: it has none */
 	u64 iova;			/* in the aperture */
-	u64 gpa;			/* where the guest has it; 0: nowhere */
+	u64 gpa;			/* where lenders may have it; 0: nowhere */
 	spinlock_t lock;
 	bool mapped;			/* lock: into the aperture */
 };
@@ -136,6 +137,7 @@ struct mdev_guest {
 	struct mutex pass_lock;		/* one pass at a time, and requests to the lender */
 	u64 spent_ns;			/* pass_lock: by passes that mapped something */
 	struct mdev_local local[MDEV_LOCALS];	/* pass_lock */
+	bool locals_full;		/* pass_lock: and that was said */
 
 	struct mutex lock;		/* taken for a step of a pass, and by VFIO's callback */
 	struct list_head members;	/* both locks to change, of struct mdev_memory: what is */
@@ -156,7 +158,7 @@ struct mdev_memory {
 	bool granted;			/* pass_lock: the lender was asked to, and did */
 	bool open;			/* pass_lock: it may be */
 	u64 mirrored;			/* pass_lock: a bit for each segment that the lender maps */
-	u32 local;			/* the same of guest->local */
+	u32 local;			/* pass_lock: the same of guest->local, or it refused to */
 	int error;			/* pass_lock: of the last pass */
 
 	struct list_head member;	/* lock: in guest->members, once it wanted bus mastering */
