@@ -146,7 +146,10 @@ static int from_peer(struct edu *edu, u32 seed)
 	return err;
 }
 
-/* Memory, its buffer, the BAR. */
+/*
+ * Memory, its buffer, the BAR; which edu reads once more, as its writes, its interrupt and the CPU's
+ * reads go different ways where the two are in different hosts.
+ */
 static int to_peer(struct edu *edu, u32 seed)
 {
 	unsigned int i;
@@ -158,6 +161,8 @@ static int to_peer(struct edu *edu, u32 seed)
 	err = copy_in(edu, edu->memory_dma);
 	for (i = 0; i < repeat && !err; i++)
 		err = copy_out(edu, edu->peer_dma);
+	if (!err)
+		err = copy_in(edu, edu->peer_dma);
 	for (i = 0; i < BYTES / 4 && !err; i++)
 		err = compare(edu, "the BAR", i, readl(edu->peer + 4 * i), seed);
 	return err;

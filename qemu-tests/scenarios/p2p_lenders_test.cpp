@@ -50,9 +50,9 @@ class P2pLenders : public PeerToPeer {
 };
 
 void P2pLenders::expect_direct(const lab::Counters& once, const lab::Counters& often) {
-  EXPECT_EQ(once.path(1, 2).bar.read_bytes, kPage);
+  EXPECT_EQ(once.path(1, 2).bar.read_bytes, 2 * kPage);
   EXPECT_EQ(once.path(1, 2).bar.write_bytes, kPage);
-  EXPECT_EQ(often.path(1, 2).bar.read_bytes, (1 + kMore) * kPage);
+  EXPECT_EQ(often.path(1, 2).bar.read_bytes, (2 + kMore) * kPage);
   EXPECT_EQ(often.path(1, 2).bar.write_bytes, (1 + kMore) * kPage);
   for (const lab::Counters* counters : {&once, &often}) {
     EXPECT_EQ(counters->path(1, 3).memory.read_bytes, kPage) << "edu reads memory of host3 once";

@@ -143,7 +143,7 @@ TEST_F(P2p, ATargetInTheBorrowerNeedsNoCommand) {
   ASSERT_OK(local);
   lab::Counters counters;
   expect_copied(*local, 1, kAsMemory, &counters);
-  EXPECT_EQ(counters.path(1, 2).bar.read_bytes, kPage);
+  EXPECT_EQ(counters.path(1, 2).bar.read_bytes, 2 * kPage);
   EXPECT_EQ(counters.path(1, 2).bar.write_bytes, kPage);
   EXPECT_EQ(reached(), json::array());
 }
@@ -157,7 +157,7 @@ TEST_F(P2p, InAGuestATargetOfTheBorrowerNeedsNoCommand) {
   ASSERT_NO_FATAL_FAILURE(plug_in("local"));
   lab::Counters counters;
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
-  EXPECT_EQ(counters.path(1, 2).bar.read_bytes, kPage);
+  EXPECT_EQ(counters.path(1, 2).bar.read_bytes, 2 * kPage);
   EXPECT_EQ(counters.path(1, 2).bar.write_bytes, kPage);
   EXPECT_EQ(reached(), json::array());
   // Unplugged, and plugged in again.
