@@ -253,7 +253,7 @@ static void plan_interrupts(struct pcilend_layout *layout, const struct plan_inp
 static void note_degraded(struct pcilend_layout *layout, const struct plan_input *input)
 {
 	layout->degraded = 0;
-	if (!layout->interrupts.size)
+	if (!layout->interrupts.size && !input->relay)
 		layout->degraded |= PCILEND_DEGRADED_INTERRUPTS;
 	if (layout->dma_limit < input->hole)
 		layout->degraded |= PCILEND_DEGRADED_DMA;
@@ -407,7 +407,7 @@ const char *pcilend_layout_degraded_text(u32 bit)
 {
 	switch (bit) {
 	case PCILEND_DEGRADED_INTERRUPTS:
-		return "lenders relay MSI: a window of 4 GiB avoids that, without relay_msi=1";
+		return "lenders relay MSI: a window of 4 GiB avoids that";
 	case PCILEND_DEGRADED_DMA:
 		return "shadow devices have a small DMA area: a memory window of 4 GiB is enough";
 	case PCILEND_DEGRADED_GUESTS:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fmt/ranges.h>
 
-#include "lab/host.h"
+#include "lab/lab.h"
 
 namespace pcilend::lab {
 namespace {
@@ -79,14 +79,15 @@ Result<> Guest::start() const {
 
 Result<> Guest::boot(std::chrono::milliseconds within) const {
   PCILEND_TRY(start());
-  const auto answered = exec("true", {{}, within});
-  if (!answered) return tl::unexpected(answered.error());
-  if (answered->code != 0) {
-    const auto log = console();
-    return fail(ErrorClass::Unreachable, "{} does not answer: {}; its console ends:{}", who(),
-                trimmed(answered->err), log ? last_lines(*log, 8) : log.error().message);
-  }
-  return {};
+  // The agent's own patience for one call is shorter than a boot on a busy machine.
+  const auto up = eventually("it answers", within, [&] {
+    const auto answered = exec("true");
+    return answered && answered->code == 0;
+  });
+  if (up) return {};
+  const auto log = console();
+  return fail(ErrorClass::Unreachable, "{} does not answer: {}; its console ends:{}", who(),
+              up.error().message, log ? last_lines(*log, 8) : log.error().message);
 }
 
 Result<> Guest::destroy() const {

@@ -125,9 +125,8 @@ class MsiRelay : public TwoHosts {
  *   host1: taken, told once ═══ host2: served once; no message of the function itself crosses
  */
 TEST_F(MsiRelay, ADriveOnBareMetal) {
-  EXPECT_OK(borrower().until("pcilend link --json", [](const lab::Output& o) {
-    return o.out.find("lenders relay MSI: ") != std::string::npos;
-  }));
+  // What was asked for is not wrong.
+  EXPECT_OK(borrower().run("! pcilend check | grep relay"));
   EXPECT_OK(borrower().run("dmesg | grep 'functions borrowed over it is relayed: relay_msi=1'"));
   ASSERT_NO_FATAL_FAILURE(borrow());
   for (const auto* host : {&lender(), &borrower()}) {

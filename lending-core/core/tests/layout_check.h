@@ -69,7 +69,7 @@ inline std::string Wrong(const ntb_rules::Link& link, const pcilend_layout& l) {
   }
   if (link.self.relay && l.interrupts.size != 0) return "a window for relayed interrupts";
   u32 degraded = 0;
-  if (l.interrupts.size == 0) degraded |= PCILEND_DEGRADED_INTERRUPTS;
+  if (l.interrupts.size == 0 && !link.self.relay) degraded |= PCILEND_DEGRADED_INTERRUPTS;
   if (l.dma_limit < std::min<u64>(hole, PCILEND_MSI_IOVA) / PCILEND_PAGE * PCILEND_PAGE) {
     degraded |= PCILEND_DEGRADED_DMA;
   }

@@ -70,7 +70,7 @@ struct pcilend_layout_region {
 	u32 window;	/* index of the window that reaches it */
 };
 
-#define PCILEND_DEGRADED_INTERRUPTS	0x01	/* no window for 0xfee00000: relayed */
+#define PCILEND_DEGRADED_INTERRUPTS	0x01	/* no window for 0xfee00000: relayed, unasked */
 #define PCILEND_DEGRADED_DMA		0x02	/* DMA area smaller than the holes allow */
 #define PCILEND_DEGRADED_GUESTS		0x04	/* slots below PCILEND_SLOTS_FULL */
 #define PCILEND_DEGRADED_NO_GUESTS	0x08	/* no slots: no VMs, shadow only */
