@@ -66,7 +66,20 @@ Result<> end(const lab::Guest& guest) {
   return guest.undefine();
 }
 
-Result<> measure_start(const MainJob& job, const std::string& own, Pages pages) {
+// In milliseconds: what type 1 takes to map the memory of a guest with that function.
+Result<double> type1_time(const MainJob& job, const std::string& function, Pages pages) {
+  const auto guest = guest_with(job, "peer", pci_hostdev(function), pages);
+  if (!guest) return tl::unexpected(guest.error());
+  PCILEND_TRY(job.borrower().run(kTraceOn));
+  PCILEND_TRY(guest->start());
+  PCILEND_TRY(MainJob::await_answer(*guest));
+  const auto us = job.borrower().run(kTraceOff);
+  if (!us) return tl::unexpected(us.error());
+  PCILEND_TRY(end(*guest));
+  return std::stod(*us) / 1e3;
+}
+
+Result<> measure_start(const MainJob& job, const Peers& peers, Pages pages) {
   const lab::Host& host = job.borrower();
   const auto mdev = host.run("pcilend vm-xml " + job.id());
   if (!mdev) return tl::unexpected(mdev.error());
@@ -74,6 +87,7 @@ Result<> measure_start(const MainJob& job, const std::string& own, Pages pages) 
   std::vector<double> passed;
   std::vector<double> mapped;
   std::vector<double> type1;
+  std::vector<double> type1_adapter;
   for (int i = 0; i < kStarts; ++i) {
     const auto theirs = guest_with(job, "borrowed", *mdev, pages);
     if (!theirs) return tl::unexpected(theirs.error());
@@ -85,23 +99,28 @@ Result<> measure_start(const MainJob& job, const std::string& own, Pages pages) 
     mapped.push_back(function->at("guest_map_us").get<double>() / 1e3);
     PCILEND_TRY(end(*theirs));
 
-    const auto its = guest_with(job, "own", pci_hostdev(own), pages);
+    const auto its = guest_with(job, "own", pci_hostdev(peers.drive), pages);
     if (!its) return tl::unexpected(its.error());
-    PCILEND_TRY(host.run(kTraceOn));
     const auto its_time = start(*its);
     if (!its_time) return tl::unexpected(its_time.error());
     passed.push_back(*its_time);
-    const auto us = host.run(kTraceOff);
-    if (!us) return tl::unexpected(us.error());
-    type1.push_back(std::stod(*us) / 1e3);
     PCILEND_TRY(end(*its));
+
+    for (const auto& [function, times] :
+         {std::pair{&peers.drive, &type1}, {&peers.adapter, &type1_adapter}}) {
+      const auto mapping = type1_time(job, *function, pages);
+      if (!mapping) return tl::unexpected(mapping.error());
+      times->push_back(*mapping);
+    }
   }
   const std::string_view size = pages == Pages::Huge ? "2 MiB" : "4 KiB";
   print_row(
       fmt::format("virsh start to the disk in the guest, pages of {}, median of {}", size, kStarts),
       median(borrowed), "a drive of the host's own, by vfio-pci", median(passed), "ms");
   print_row(fmt::format("of that, to map {} MiB of guest memory", kGuestMiB), median(mapped),
-            "VFIO's type 1", median(type1), "ms");
+            "VFIO's type 1, for that drive", median(type1), "ms");
+  print_row("the same", median(mapped), "VFIO's type 1, for another NTB adapter",
+            median(type1_adapter), "ms");
   return {};
 }
 
@@ -158,18 +177,18 @@ Result<> measure_plugging(const MainJob& job, const std::string& own) {
 
 }  // namespace
 
-Result<> measure_guests(const MainJob& job, const std::string& own) {
+Result<> measure_guests(const MainJob& job, const Peers& peers) {
   const lab::Host& host = job.borrower();
   const std::string small = "/sys/kernel/mm/transparent_hugepage/enabled";
   PCILEND_TRY(host.run("echo never >" + small));
-  PCILEND_TRY(measure_start(job, own, Pages::Small));
+  PCILEND_TRY(measure_start(job, peers, Pages::Small));
   PCILEND_TRY(
       host.run(fmt::format("echo always >{} && echo {} >/proc/sys/vm/nr_hugepages && "
                            "[ $(cat /proc/sys/vm/nr_hugepages) = {} ]",
                            small, kGuestMiB / 2 + 16, kGuestMiB / 2 + 16)));
-  PCILEND_TRY(measure_start(job, own, Pages::Huge));
+  PCILEND_TRY(measure_start(job, peers, Pages::Huge));
   PCILEND_TRY(host.run("echo 0 >/proc/sys/vm/nr_hugepages"));
-  return measure_plugging(job, own);
+  return measure_plugging(job, peers.drive);
 }
 
 }  // namespace pcilend::scenarios

@@ -6,7 +6,13 @@
 
 namespace pcilend::scenarios {
 
-// `own`: address of an NVMe drive of the borrower. `job`: lent, and not borrowed.
-Result<> measure_guests(const MainJob& job, const std::string& own);
+// Addresses of functions of the borrower that are passed through to guests.
+struct Peers {
+  std::string drive;    // NVMe
+  std::string adapter;  // of the NTB, that nothing is borrowed over
+};
+
+// `job`: lent, and not borrowed.
+Result<> measure_guests(const MainJob& job, const Peers& peers);
 
 }  // namespace pcilend::scenarios

@@ -17,12 +17,13 @@ constexpr int kCommands = 200;
 
 /*
  *   host1 (lender)          host2 (borrower)
- *   nvme ══════════════════ nvme, borrowed
- *                           nvme of its own
+ *   nvme ══════════════════ nvme, borrowed over one of
+ *                           two adapters; nvme of its own
  */
 Result<lab::Options> options() {
   lab::Options options;
   options.name = "bench";
+  options.paths = 2;
   // Its guests have 1 GiB, also in huge pages.
   options.memory[2] = 4096;
   PCILEND_TRY(options.add_device("host1:nvme,serial=lent,drive-size=64M"));
@@ -74,11 +75,12 @@ Result<MapTimes> map_times(const lab::Host& host, const std::string& address) {
 
 // All its DMA is the adapter's, whose IOMMU mappings cost what they cost.
 Result<> measure_mapping(const MainJob& job, const std::string& borrowed, const std::string& own) {
-  const auto adapter = job.borrower().run("ls /sys/bus/ntb/devices | tr -d '\\n'");
-  if (!adapter) return tl::unexpected(adapter.error());
+  const auto function = job.function_on(job.borrower());
+  if (!function) return tl::unexpected(function.error());
+  const std::string adapter = function->at("adapter");
   const auto there = map_times(job.borrower(), borrowed);
   if (!there) return tl::unexpected(there.error());
-  const std::pair<std::string_view, std::string> peers[] = {{"the adapter itself", *adapter},
+  const std::pair<std::string_view, std::string> peers[] = {{"the adapter itself", adapter},
                                                             {kOwnDrive, own}};
   for (const auto& [name, address] : peers) {
     const auto its = map_times(job.borrower(), address);
@@ -139,9 +141,15 @@ Result<> bench() {
                               fmt::format("if={} of=/dev/null iflag=direct", drive->disk)));
   PCILEND_TRY(measure_traffic(*lab, job, "write of 4 KiB",
                               fmt::format("if=/dev/zero of={} oflag=direct", drive->disk)));
+  const auto function = job.function_on(job.borrower());
+  if (!function) return tl::unexpected(function.error());
+  const std::string used = function->at("adapter");
+  std::string other;
+  for (const auto& adapter : function->at("paths"))
+    if (adapter != used) other = adapter;
   PCILEND_TRY(job.borrower().run("pcilend return " + job.id()));
   fmt::print("\n| | borrowed | beside | | ratio |\n| --- | --- | --- | --- | --- |\n");
-  PCILEND_TRY(measure_guests(job, *own));
+  PCILEND_TRY(measure_guests(job, {*own, other}));
   return job.clean_up();
 }
 
