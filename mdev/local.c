@@ -174,7 +174,7 @@ static bool is_passing(int err)
 	return err == -ENETDOWN || err == -ETIMEDOUT || err == -ESTALE;
 }
 
-/* The guest has it there no longer. Until all lenders have acknowledged that, it keeps its place. */
+/* The guest has it there no longer. It keeps its place until all lenders acknowledged that. */
 static void unmirror(struct mdev_guest *guest, u32 number)
 {
 	struct mdev_local *bar = &guest->local[number];

@@ -147,8 +147,8 @@ static int from_peer(struct edu *edu, u32 seed)
 }
 
 /*
- * Memory, its buffer, the BAR; which edu reads once more, as its writes, its interrupt and the CPU's
- * reads go different ways where the two are in different hosts.
+ * Memory, its buffer, the BAR; which edu reads once more, as its writes, its interrupt and the
+ * CPU's reads go different ways where the two are in different hosts.
  */
 static int to_peer(struct edu *edu, u32 seed)
 {
