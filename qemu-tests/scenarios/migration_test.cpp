@@ -52,15 +52,10 @@ class Migration : public testing::Test {
       const auto address = lender().address(device);
       ASSERT_OK(address);
       addresses_.push_back(*address);
-      ASSERT_OK(lender().run("pcilend add " + *address));
-      ASSERT_OK(lender().run("pcilend available " + *address));
+      const auto offered = offer(lender(), *address);
+      ASSERT_OK(offered);
+      ids_.push_back(offered->at("id"));
     }
-    const auto own = lender().json("pcilend list --json");
-    ASSERT_OK(own);
-    for (const std::string& address : addresses_)
-      for (const auto& function : own->at("functions"))
-        if (function.value("bdf", "") == address) ids_.push_back(function.at("id"));
-    ASSERT_EQ(ids_.size(), addresses_.size());
     for (const int number : {2, 3}) await_available(lab_->host(number));
   }
 
@@ -103,7 +98,7 @@ class Migration : public testing::Test {
         host.run(fmt::format("lan=$(ls /sys/bus/pci/devices/{}/virtio*/net) && "
                              "ip address add {}/24 dev $lan && ip link set $lan up",
                              *address, lan_address(number))));
-    ASSERT_OK(host.until("[ -e /run/pcilend-lab/libvirt-ready ]", succeeds));
+    ASSERT_OK(host.until("[ -e /run/pcilend-lab/libvirt-ready ]"));
     ASSERT_OK(
         host.run("grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "
                  "'listen_tcp = 1' 'auth_tcp = \"none\"' >>/etc/libvirt/libvirtd.conf; "
@@ -111,12 +106,8 @@ class Migration : public testing::Test {
                  "libvirtd -d --listen"));
   }
 
-  static bool succeeds(const lab::Output& output) { return output.code == 0; }
-
   void await_available(const lab::Host& host) const {
-    for (const std::string& id : ids_)
-      EXPECT_OK(
-          host.until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id), succeeds));
+    for (const std::string& id : ids_) EXPECT_OK(await_state(host, id, "available"));
   }
 
   // Guest `kGuest` on a host, whether it is defined there or not.
