@@ -48,6 +48,15 @@ Result<> await_state(const Host& host, const std::string& id, const std::string&
   return {};
 }
 
+Result<std::string> await_disk(const Host& host, const std::string& address) {
+  const auto name =
+      host.until(fmt::format("for disk in /sys/block/*; do case $(readlink -f $disk/device) in "
+                             "*/{}/*) basename $disk ;; esac; done | grep . && udevadm settle",
+                             address));
+  if (!name) return tl::unexpected(name.error());
+  return "/dev/" + name->text();
+}
+
 Result<> await_links_down(const Host& host) {
   PCILEND_TRY(host.until("pcilend link --json", [](const Output& output) {
     return output.out.find("\"up\"") == std::string::npos;

@@ -23,6 +23,9 @@ Result<nlohmann::json> function_at(const lab::Host& host, const lab::Host& lende
 Result<> await_state(const lab::Host& host, const std::string& id, const std::string& state,
                      std::chrono::milliseconds within = lab::kPatience);
 
+// The disk that the host's driver has made of the function at that address, once it has: /dev/sda.
+Result<std::string> await_disk(const lab::Host& host, const std::string& address);
+
 // Waits until `host` reaches no other one.
 Result<> await_links_down(const lab::Host& host);
 

@@ -22,7 +22,7 @@ Result<> BareDrive::borrow() {
 }
 
 Result<> BareDrive::await_disk() {
-  const auto found = MainJob::await_disk(borrower(), address_);
+  const auto found = scenarios::await_disk(borrower(), address_);
   if (!found) return tl::unexpected(found.error());
   disk_ = *found;
   return {};

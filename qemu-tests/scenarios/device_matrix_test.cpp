@@ -125,21 +125,17 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
 
   static Result<std::string> use_disk(const lab::Host& host, const std::string& address,
                                       bool write) {
-    const auto name =
-        host.until(fmt::format("for disk in /sys/block/*; do case $(readlink -f $disk/device) in "
-                               "*/{}/*) basename $disk ;; esac; done | grep . && udevadm settle",
-                               address));
-    if (!name) return tl::unexpected(name.error());
-    const std::string disk = "/dev/" + name->text();
+    const auto disk = await_disk(host, address);
+    if (!disk) return disk;
     if (write)
       PCILEND_TRY(
           host.run(fmt::format("head -c 64K /dev/urandom >/tmp/data && "
                                "dd if=/tmp/data of={0} bs=32k oflag=direct 2>/dev/null && "
                                "dd if={0} bs=32k count=2 iflag=direct 2>/dev/null | "
                                "cmp - /tmp/data",
-                               disk)));
+                               *disk)));
     return host.run(
-        fmt::format("dd if={} bs=32k count=2 iflag=direct 2>/dev/null | sha256sum", disk));
+        fmt::format("dd if={} bs=32k count=2 iflag=direct 2>/dev/null | sha256sum", *disk));
   }
 
   // In a network namespace of its own, so that nothing takes a shorter way to the server.

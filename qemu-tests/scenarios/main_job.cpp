@@ -33,14 +33,7 @@ MainJob::MainJob(Host& lender, Host& borrower, std::string address, std::string 
       guest_name_(std::move(guest_name)) {}
 
 Result<std::string> MainJob::lender_disk() const {
-  return await_disk(lender_, address_);
-}
-
-Result<std::string> MainJob::await_disk(const Host& host, const std::string& address) {
-  const auto disk = host.until(
-      fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address));
-  if (!disk) return tl::unexpected(disk.error());
-  return "/dev/" + disk->text();
+  return scenarios::await_disk(lender_, address_);
 }
 
 Result<> MainJob::fill_drive() {

@@ -72,8 +72,6 @@ class MainJob {
   // Its boot is over, and commands can be run.
   static Result<> await_answer(const lab::Guest& guest);
   static Result<> await_disk(const lab::Guest& guest);
-  // The nvme driver of that host has the function at that address: /dev/nvme1n1.
-  static Result<std::string> await_disk(const lab::Host& host, const std::string& address);
   // Another one after each boot.
   static Result<std::string> boot_id(const lab::Guest& guest);
   static Result<> await_next_boot(const lab::Guest& guest, const std::string& boot_id);

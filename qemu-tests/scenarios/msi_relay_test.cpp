@@ -159,21 +159,18 @@ TEST_F(MsiRelay, AFunctionWithMsiOnly) {
   const auto borrowed = borrower().json("pcilend borrow --wait --json " + other_id_);
   ASSERT_OK(borrowed);
   const std::string there = borrowed->at("functions").at(0).at("virtual");
-  const std::string find =
-      "for disk in /sys/block/*; do case $(readlink -f $disk/device) in */{}/*) basename $disk ;; "
-      "esac; done | grep . && udevadm settle";
-  const auto name = borrower().until(fmt::format(fmt::runtime(find), there));
-  ASSERT_OK(name);
-  disk_ = "/dev/" + name->text();
+  const auto disk = scenarios::await_disk(borrower(), there);
+  ASSERT_OK(disk);
+  disk_ = *disk;
   const uint64_t before = told();
   ASSERT_OK(use_disk());
   EXPECT_GT(told(), before);
   EXPECT_OK(borrower().run("grep 'PCI-MSI.*ioc' /proc/interrupts"));
   ASSERT_OK(borrower().run("pcilend return " + other_id_));
   ASSERT_OK(lender().run("pcilend unavailable " + other_));
-  const auto local = lender().until(fmt::format(fmt::runtime(find), other_));
-  ASSERT_OK(local);
-  expect_data_on("/dev/" + local->text());
+  const auto back = scenarios::await_disk(lender(), other_);
+  ASSERT_OK(back);
+  expect_data_on(*back);
 }
 
 /*
