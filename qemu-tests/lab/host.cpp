@@ -214,6 +214,11 @@ Result<Output> Host::until(const Command& command, const Accept& accept,
   }
 }
 
+Result<Output> Host::until(const Command& command, std::chrono::milliseconds within) const {
+  return until(
+      command, [](const Output& output) { return output.code == 0; }, within);
+}
+
 Result<> Host::put(const std::string& file, const std::string& to) const {
   transcript_.say(name(), '<', fmt::format("{} as {}", file, to));
   const UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));

@@ -104,10 +104,11 @@ class Host {
   // Begins a command.
   Result<Running> start(const Command& command, const ExecOptions& options = {}) const;
 
-  // Runs a command again and again until `accept` takes its result.
+  // Runs a command again and again until `accept` takes its result, or until it succeeds.
   using Accept = std::function<bool(const Output&)>;
   Result<Output> until(const Command& command, const Accept& accept,
                        std::chrono::milliseconds within = kPatience) const;
+  Result<Output> until(const Command& command, std::chrono::milliseconds within = kPatience) const;
 
   Result<> put(const std::string& file, const std::string& to) const;
   Result<> get(const std::string& from, const std::string& file) const;

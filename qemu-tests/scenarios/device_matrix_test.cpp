@@ -12,10 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool succeeds(const lab::Output& output) {
-  return output.code == 0;
-}
-
 /*
  *   host1 (lender)                           host2 (borrower)
  *   function ── root port ── IOMMU ── NTB ══ NTB ── virtual function ── its stock driver
@@ -92,15 +88,10 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
   }
 
   Result<> lend() {
-    PCILEND_TRY(lender().run("pcilend add " + address_));
-    PCILEND_TRY(lender().run("pcilend available " + address_));
-    const auto own = lender().json("pcilend list --json");
-    if (!own) return tl::unexpected(own.error());
-    for (const auto& function : own->at("functions"))
-      if (function.value("bdf", "") == address_) id_ = function.at("id");
-    PCILEND_TRY(borrower().until(
-        "pcilend list", [&](const auto& o) { return o.out.find(id_ + ":") != std::string::npos; }));
-    return {};
+    const auto offered = offer(lender(), address_);
+    if (!offered) return tl::unexpected(offered.error());
+    id_ = offered->at("id");
+    return await_state(borrower(), id_, "available");
   }
 
   // Its address on the borrower.
@@ -134,30 +125,23 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
 
   static Result<std::string> use_disk(const lab::Host& host, const std::string& address,
                                       bool write) {
-    const auto name =
-        host.until(fmt::format("for disk in /sys/block/*; do case $(readlink -f $disk/device) in "
-                               "*/{}/*) basename $disk ;; esac; done | grep . && udevadm settle",
-                               address),
-                   succeeds);
-    if (!name) return tl::unexpected(name.error());
-    const std::string disk = "/dev/" + name->text();
+    const auto disk = await_disk(host, address);
+    if (!disk) return disk;
     if (write)
       PCILEND_TRY(
           host.run(fmt::format("head -c 64K /dev/urandom >/tmp/data && "
                                "dd if=/tmp/data of={0} bs=32k oflag=direct 2>/dev/null && "
                                "dd if={0} bs=32k count=2 iflag=direct 2>/dev/null | "
                                "cmp - /tmp/data",
-                               disk)));
+                               *disk)));
     return host.run(
-        fmt::format("dd if={} bs=32k count=2 iflag=direct 2>/dev/null | sha256sum", disk));
+        fmt::format("dd if={} bs=32k count=2 iflag=direct 2>/dev/null | sha256sum", *disk));
   }
 
   // In a network namespace of its own, so that nothing takes a shorter way to the server.
   static Result<std::string> use_network(const lab::Host& host, const std::string& address) {
-    const auto name = host.until(
-        fmt::format("find /sys/bus/pci/devices/{}/ -path '*/net/*' -prune -printf '%f\\n' | grep .",
-                    address),
-        succeeds);
+    const auto name = host.until(fmt::format(
+        "find /sys/bus/pci/devices/{}/ -path '*/net/*' -prune -printf '%f\\n' | grep .", address));
     if (!name) return tl::unexpected(name.error());
     PCILEND_TRY(
         host.run(fmt::format("ip netns add matrix && ip link set {} netns matrix", name->text())));
@@ -174,8 +158,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
         host.run(fmt::format("{0} ip address add 10.9.0.2/24 dev {1} && "
                              "{0} ip link set {1} up",
                              inside, name)));
-    PCILEND_TRY(
-        host.until(fmt::format("{} busybox ping -c 1 -W 1 {}", inside, kEchoServer), succeeds));
+    PCILEND_TRY(host.until(fmt::format("{} busybox ping -c 1 -W 1 {}", inside, kEchoServer)));
     PCILEND_TRY(host.run(fmt::format("{} sh -c '{}'", inside, send_around(64))));
     return std::string();
   }
@@ -204,7 +187,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
   static Result<> sleep_and_wake(const lab::Host& host, const std::string& address) {
     const std::string device = "/sys/bus/pci/devices/" + address;
     PCILEND_TRY(host.run(fmt::format("echo auto >{}/power/control", device)));
-    PCILEND_TRY(host.until(fmt::format("grep -x D3hot {}/power_state", device), succeeds));
+    PCILEND_TRY(host.until(fmt::format("grep -x D3hot {}/power_state", device)));
     // In its configuration space too: PCI_PM_CTRL_STATE_MASK.
     PCILEND_TRY(host.run(fmt::format("[ $((0x$(setpci -s {} CAP_PM+4.w) & 3)) = 3 ]", address)));
     PCILEND_TRY(

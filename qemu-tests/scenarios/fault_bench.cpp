@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "admin_steps.h"
 #include "main_job.h"
 
 namespace pcilend::scenarios {
@@ -614,28 +615,11 @@ Result<> FaultBench::on_both(const std::function<Result<>(Host&)>& work) const {
 }
 
 Result<json> FaultBench::function_on(const Host& host) const {
-  const auto list = host.json("pcilend list --json");
-  if (!list) return tl::unexpected(list.error());
-  for (const json& function : list->at("functions"))
-    if (function.at("id") == id_) return function;
-  return fail(ErrorClass::NotFound, "{} does not list function {}", host.name(), id_);
+  return scenarios::function_on(host, id_);
 }
 
 Result<> FaultBench::await_state(const Host& host, const std::string& state) const {
-  const auto listed = host.until(
-      "pcilend list --json",
-      [&](const Output& output) {
-        const json list = json::parse(output.out, nullptr, false);
-        if (!list.is_object()) return false;
-        for (const json& function : list.at("functions"))
-          if (function.at("id") == id_ && function.at("state") == state) return true;
-        return false;
-      },
-      kPatience);
-  if (!listed)
-    return fail(ErrorClass::State, "function {} is not '{}' on {}: {}", id_, state, host.name(),
-                listed.error().message);
-  return {};
+  return scenarios::await_state(host, id_, state);
 }
 
 }  // namespace pcilend::scenarios

@@ -38,9 +38,7 @@ TEST_F(TwoHosts, AFlapCostsAResetAndNoData) {
   ASSERT_OK(before);
 
   ASSERT_OK(lab_->fabric().link_down(1, 2));
-  ASSERT_OK(lender().until("pcilend link --json", [](const lab::Output& o) {
-    return o.out.find("\"up\"") == std::string::npos;
-  }));
+  ASSERT_OK(await_links_down(lender()));
   ASSERT_OK(lab_->fabric().link_up(1, 2));
   ASSERT_OK(lab::eventually("the function was reset", lab::kPatience, [&] {
     const auto now = job().function_on(lender());

@@ -39,13 +39,7 @@ class Group : public testing::Test {
     if (!lab_) return;
     for (int number = 1; number <= 3; ++number) {
       EXPECT_OK(host(number).check_log(expected_));
-      const auto links = host(number).json("pcilend link --json");
-      ASSERT_OK(links);
-      for (const auto& link : links->at("links")) {
-        EXPECT_EQ(link.at("export_bytes"), 0) << "BARs still exported by host" << number;
-        EXPECT_EQ(link.at("slot_bytes"), 0) << "guest memory still mapped on host" << number;
-        EXPECT_EQ(link.at("bad_messages"), 0) << "host" << number;
-      }
+      expect_nothing_mapped(host(number));
     }
     EXPECT_OK(end_lab(lab_));
   }
@@ -60,11 +54,7 @@ class Group : public testing::Test {
   }
 
   Result<nlohmann::json> function(int number, int drive) {
-    auto list = host(number).json("pcilend list --json");
-    if (!list) return list;
-    for (auto& function : list->at("functions"))
-      if (function.at("lender") == 4 && function.at("bdf") == address_[drive]) return function;
-    return fail(ErrorClass::NotFound, "host{} does not list {}", number, address_[drive]);
+    return function_at(host(number), host(1), address_[drive]);
   }
 
   Result<> await(int number, int drive, const std::string& key, const std::string& value) {
@@ -87,6 +77,17 @@ class Group : public testing::Test {
       ids_[i] = f->at("id");
       for (const int number : {2, 3}) ASSERT_OK(await(number, i, "state", "available"));
     }
+  }
+
+  // A guest of host2 with both drives, which has found the first.
+  Result<lab::Guest> start_guest() {
+    const auto spec = host(2).guest_spec("both", {ids_[0], ids_[1]});
+    if (!spec) return tl::unexpected(spec.error());
+    lab::Guest guest = host(2).guest(*spec);
+    PCILEND_TRY(guest.define());
+    PCILEND_TRY(guest.start());
+    PCILEND_TRY(MainJob::await_disk(guest));
+    return guest;
   }
 
   // Reads and writes of all drives at the same time; each compares what it reads.
@@ -163,18 +164,14 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   ASSERT_OK(host(3).run("pcilend return " + ids_[1]));
 
   // Both in one guest, at the same time.
-  auto spec = host(2).guest_spec("both", {ids_[0], ids_[1]});
-  ASSERT_OK(spec);
-  const lab::Guest guest = host(2).guest(*spec);
-  ASSERT_OK(guest.define());
-  ASSERT_OK(guest.start());
-  ASSERT_OK(MainJob::await_disk(guest));
-  const auto a = disk(guest, "a"), b = disk(guest, "b");
+  const auto guest = start_guest();
+  ASSERT_OK(guest);
+  const auto a = disk(*guest, "a"), b = disk(*guest, "b");
   ASSERT_OK(a);
   ASSERT_OK(b);
-  EXPECT_OK(use(guest, {*a, *b}));
+  EXPECT_OK(use(*guest, {*a, *b}));
   expect_refused(3, "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
-  ASSERT_OK(guest.shut_down());
+  ASSERT_OK(guest->shut_down());
   for (int i = 0; i < kDrives; ++i) ASSERT_OK(await(1, i, "state", "available"));
 
   // And all of them to the other node.
@@ -194,13 +191,9 @@ TEST_F(Group, OneIsTakenTheOtherGoesOn) {
   expected_.emplace_back(
       R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:0[45]\.0\] fault addr 0x100[0-9a-f]{8} )");
   lend();
-  auto spec = host(2).guest_spec("both", {ids_[0], ids_[1]});
-  ASSERT_OK(spec);
-  const lab::Guest guest = host(2).guest(*spec);
-  ASSERT_OK(guest.define());
-  ASSERT_OK(guest.start());
-  ASSERT_OK(MainJob::await_disk(guest));
-  const auto b = disk(guest, "b");
+  const auto guest = start_guest();
+  ASSERT_OK(guest);
+  const auto b = disk(*guest, "b");
   ASSERT_OK(b);
 
   ASSERT_OK(host(1).run("pcilend unavailable --force " + address_[0]));
@@ -209,9 +202,9 @@ TEST_F(Group, OneIsTakenTheOtherGoesOn) {
   EXPECT_EQ(taken->at("state"), "added");
   EXPECT_EQ(taken->at("driver"), "pcilend") << "the group is not the host's yet";
   expect_refused(1, "pcilend remove " + address_[0], "another function");
-  EXPECT_OK(use(guest, {*b}));
+  EXPECT_OK(use(*guest, {*b}));
 
-  ASSERT_OK(guest.destroy());
+  ASSERT_OK(guest->destroy());
   ASSERT_OK(await(1, 1, "state", "available"));
   EXPECT_OK(await(1, 0, "driver", "nvme"));
   ASSERT_OK(host(1).run("pcilend unavailable " + address_[1]));

@@ -9,10 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool succeeds(const lab::Output& output) {
-  return output.code == 0;
-}
-
 std::string ping() {
   return fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer);
 }
@@ -45,16 +41,10 @@ class Intx : public testing::Test {
     const auto address = lender().address("e1000");
     ASSERT_OK(address);
     address_ = *address;
-    ASSERT_OK(lender().run("pcilend add " + address_));
-    ASSERT_OK(lender().run("pcilend available " + address_));
-    const auto own = lender().json("pcilend list --json");
-    ASSERT_OK(own);
-    for (const auto& function : own->at("functions"))
-      if (function.value("bdf", "") == address_) id_ = function.at("id");
-    ASSERT_FALSE(id_.empty());
-    ASSERT_OK(borrower().until("pcilend list", [&](const lab::Output& o) {
-      return o.out.find(id_ + ":") != std::string::npos;
-    }));
+    const auto offered = offer(lender(), address_);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    ASSERT_OK(await_state(borrower(), id_, "available"));
   }
 
   void TearDown() override {
@@ -76,13 +66,13 @@ class Intx : public testing::Test {
     const auto& function = borrowed->at("functions").at(0);
     EXPECT_EQ(function.at("driver"), "e1000");
     virtual_ = function.at("virtual");
-    const auto name = borrower().until(
-        fmt::format("ls /sys/bus/pci/devices/{}/net | grep .", virtual_), succeeds);
+    const auto name =
+        borrower().until(fmt::format("ls /sys/bus/pci/devices/{}/net | grep .", virtual_));
     ASSERT_OK(name);
     interface_ = name->text();
     ASSERT_OK(borrower().run(
         fmt::format("ip address add 10.9.0.2/24 dev {0} && ip link set {0} up", interface_)));
-    ASSERT_OK(borrower().until(ping(), succeeds));
+    ASSERT_OK(borrower().until(ping()));
   }
 
   // How many the lender has relayed since it was started.
@@ -110,9 +100,8 @@ class Intx : public testing::Test {
 
   // The lender's own driver has it again.
   void expect_back() const {
-    EXPECT_OK(lender().until(
-        fmt::format("[ $(basename $(readlink /sys/bus/pci/devices/{}/driver)) = e1000 ]", address_),
-        succeeds));
+    EXPECT_OK(lender().until(fmt::format(
+        "[ $(basename $(readlink /sys/bus/pci/devices/{}/driver)) = e1000 ]", address_)));
     EXPECT_FALSE(lender_listens());
   }
 
@@ -151,7 +140,7 @@ TEST_F(Intx, DataOnBareMetal) {
   EXPECT_OK(lab::eventually("e1000, which is down, has no handler", lab::kPatience,
                             [] { return !lender_listens(); }));
   ASSERT_OK(borrower().run(fmt::format("ip link set {} up", interface_)));
-  ASSERT_OK(borrower().until(ping(), succeeds));
+  ASSERT_OK(borrower().until(ping()));
 
   ASSERT_OK(borrower().run("pcilend return " + id_));
   EXPECT_FALSE(lender_listens());
@@ -203,11 +192,9 @@ TEST_F(Intx, GoesOnAfterALinkFlap) {
   ASSERT_OK(traffic);
   for (int i = 0; i < 2; ++i) {
     ASSERT_OK(lab_->fabric().link_down(1, 2));
-    ASSERT_OK(lender().until("pcilend link --json", [](const lab::Output& o) {
-      return o.out.find("\"up\"") == std::string::npos;
-    }));
+    ASSERT_OK(await_links_down(lender()));
     ASSERT_OK(lab_->fabric().link_up(1, 2));
-    ASSERT_OK(borrower().until(ping(), succeeds, 2min));
+    ASSERT_OK(borrower().until(ping()));
   }
   traffic->interrupt();
   EXPECT_OK(borrower().run(send_around(64), {{}, 5min}));
@@ -231,8 +218,8 @@ TEST_F(Intx, RevokedUnderTraffic) {
   ASSERT_OK(lab::eventually("data goes", lab::kPatience, [&] { return relayed() > before + 8; }));
   ASSERT_OK(lender().run("pcilend unavailable --force " + address_));
   expect_back();
-  ASSERT_OK(borrower().until("! ip link show " + interface_, succeeds));
-  ASSERT_OK(borrower().until("! grep pcilend-intx /proc/interrupts", succeeds));
+  ASSERT_OK(borrower().until("! ip link show " + interface_));
+  ASSERT_OK(borrower().until("! grep pcilend-intx /proc/interrupts"));
   traffic->interrupt();
 }
 
@@ -254,7 +241,7 @@ TEST_F(Intx, IsMaskedByTheCommandRegister) {
   ASSERT_OK(deaf);
   EXPECT_NE(deaf->code, 0);
   ASSERT_OK(borrower().run(fmt::format("setpci -s {} COMMAND=0:400", virtual_)));
-  ASSERT_OK(borrower().until(ping(), succeeds));
+  ASSERT_OK(borrower().until(ping()));
   ASSERT_OK(borrower().run("pcilend return " + id_));
 }
 

@@ -36,8 +36,7 @@ Result<> join_lan(const lab::Host& host) {
   if (!interface) return tl::unexpected(interface.error());
   PCILEND_TRY(host.run(fmt::format("{} && ip address add {}/24 dev $lan && ip link set $lan up",
                                    *interface, address(host))));
-  PCILEND_TRY(host.until("[ -e /run/pcilend-lab/libvirt-ready ]",
-                         [](const lab::Output& output) { return output.code == 0; }));
+  PCILEND_TRY(host.until("[ -e /run/pcilend-lab/libvirt-ready ]"));
   PCILEND_TRY(
       host.run("grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "
                "'listen_tcp = 1' 'auth_tcp = \"none\"' >>/etc/libvirt/libvirtd.conf; "

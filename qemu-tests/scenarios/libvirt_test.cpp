@@ -21,21 +21,18 @@ class Libvirt : public TwoHosts {
 
   void kill_libvirtd() {
     ASSERT_OK(borrower().run("pkill -KILL -x libvirtd"));
-    ASSERT_OK(await("! pgrep -x libvirtd"));
+    ASSERT_OK(borrower().until("! pgrep -x libvirtd"));
   }
   // It has seen to all domains when it answers.
   void start_libvirtd() {
     ASSERT_OK(borrower().run("libvirtd -d"));
-    ASSERT_OK(await("virsh list --all --name | grep -x guest"));
-  }
-  Result<lab::Output> await(const std::string& command) {
-    return borrower().until(command, [](const lab::Output& output) { return output.code == 0; });
+    ASSERT_OK(borrower().until("virsh list --all --name | grep -x guest"));
   }
   void expect_returned() {
     EXPECT_OK(job().await_state(borrower(), "available"));
     EXPECT_OK(job().await_state(lender(), "available"));
-    EXPECT_OK(await("[ -z \"$(ls /sys/bus/mdev/devices)\" ]"));
-    EXPECT_OK(await("[ -z \"$(ls /run/pcilend/domains)\" ]"));
+    EXPECT_OK(borrower().until("[ -z \"$(ls /sys/bus/mdev/devices)\" ]"));
+    EXPECT_OK(borrower().until("[ -z \"$(ls /run/pcilend/domains)\" ]"));
   }
 };
 
@@ -124,7 +121,7 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
   ASSERT_OK(borrower().run(
       fmt::format("mdevctl define -u {} -p {} -t pcilend-function", uuid, job().id())));
   const std::string list = "virsh nodedev-list --inactive --cap mdev | grep .";
-  ASSERT_OK(await(list));
+  ASSERT_OK(borrower().until(list));
   const auto name = borrower().run(list);
   ASSERT_OK(name);
   const std::string device = name->substr(0, name->find('\n'));

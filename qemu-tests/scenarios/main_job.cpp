@@ -3,13 +3,13 @@
 
 #include <charconv>
 
+#include "admin_steps.h"
 #include "lab/lab.h"
 
 namespace pcilend::scenarios {
 
 using namespace std::chrono_literals;
 using lab::Host;
-using lab::Output;
 
 namespace {
 
@@ -33,11 +33,7 @@ MainJob::MainJob(Host& lender, Host& borrower, std::string address, std::string 
       guest_name_(std::move(guest_name)) {}
 
 Result<std::string> MainJob::lender_disk() const {
-  const std::string block =
-      fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_);
-  const auto disk = lender_.until(block, [](const Output& o) { return o.code == 0; });
-  if (!disk) return tl::unexpected(disk.error());
-  return "/dev/" + disk->text();
+  return scenarios::await_disk(lender_, address_);
 }
 
 Result<> MainJob::fill_drive() {
@@ -56,41 +52,19 @@ Result<> MainJob::fill_drive() {
 
 Result<> MainJob::lend(const std::string& options) {
   PCILEND_TRY(lender_.run(fmt::format("pcilend connect {}", borrower_.node())));
-  PCILEND_TRY(lender_.run(fmt::format("pcilend add {}", address_)));
-  PCILEND_TRY(lender_.run(fmt::format("pcilend available {} {}", options, address_)));
-  const auto own = lender_.json("pcilend list --json");
-  if (!own) return tl::unexpected(own.error());
-  for (const auto& function : own->at("functions"))
-    if (function.value("bdf", "") == address_ && function.value("lender", 0) == lender_.node())
-      id_ = function.at("id").get<std::string>();
-  if (id_.empty()) return fail(ErrorClass::NotFound, "{} is not in the lender's list", address_);
+  const auto offered = offer(lender_, address_, options);
+  if (!offered) return tl::unexpected(offered.error());
+  id_ = offered->at("id").get<std::string>();
   return {};
 }
 
 Result<nlohmann::json> MainJob::function_on(const Host& host) const {
-  const auto list = host.json("pcilend list --json");
-  if (!list) return tl::unexpected(list.error());
-  for (const auto& function : list->at("functions"))
-    if (function.at("id") == id_) return function;
-  return fail(ErrorClass::NotFound, "{} does not list function {}", host.name(), id_);
+  return scenarios::function_on(host, id_);
 }
 
 Result<> MainJob::await_state(const Host& host, const std::string& state,
                               std::chrono::milliseconds within) const {
-  const auto listed = host.until(
-      "pcilend list --json",
-      [&](const Output& output) {
-        const auto json = nlohmann::json::parse(output.out, nullptr, false);
-        if (!json.is_object()) return false;
-        for (const auto& function : json.at("functions"))
-          if (function.at("id") == id_ && function.at("state") == state) return true;
-        return false;
-      },
-      within);
-  if (!listed)
-    return fail(ErrorClass::State, "function {} is not '{}' on {}: {}", id_, state, host.name(),
-                listed.error().message);
-  return {};
+  return scenarios::await_state(host, id_, state, within);
 }
 
 Result<> MainJob::see_available() {

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "admin_steps.h"
 #include "bench_rows.h"
 #include "lab/lab.h"
 #include "lan.h"
@@ -52,18 +53,15 @@ Result<std::vector<std::string>> lend(lab::Lab& lab) {
   for (const char* device : {"nvme", "nic"}) {
     const auto address = lender.address(device);
     if (!address) return tl::unexpected(address.error());
-    PCILEND_TRY(lender.run("pcilend add " + *address));
-    const auto answer = lender.json("pcilend available --json " + *address);
-    if (!answer) return tl::unexpected(answer.error());
-    ids.push_back(answer->at("functions").at(0).at("id"));
+    const auto function = offer(lender, *address);
+    if (!function) return tl::unexpected(function.error());
+    ids.push_back(function->at("id"));
   }
   return ids;
 }
 
 Result<> see_free(const lab::Host& host, const std::vector<std::string>& ids) {
-  for (const std::string& id : ids)
-    PCILEND_TRY(host.until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id),
-                           [](const lab::Output& output) { return output.code == 0; }));
+  for (const std::string& id : ids) PCILEND_TRY(await_state(host, id, "available"));
   return {};
 }
 

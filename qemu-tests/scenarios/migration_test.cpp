@@ -53,15 +53,10 @@ class Migration : public testing::Test {
       const auto address = lender().address(device);
       ASSERT_OK(address);
       addresses_.push_back(*address);
-      ASSERT_OK(lender().run("pcilend add " + *address));
-      ASSERT_OK(lender().run("pcilend available " + *address));
+      const auto offered = offer(lender(), *address);
+      ASSERT_OK(offered);
+      ids_.push_back(offered->at("id"));
     }
-    const auto own = lender().json("pcilend list --json");
-    ASSERT_OK(own);
-    for (const std::string& address : addresses_)
-      for (const auto& function : own->at("functions"))
-        if (function.value("bdf", "") == address) ids_.push_back(function.at("id"));
-    ASSERT_EQ(ids_.size(), addresses_.size());
     for (const int number : {2, 3}) await_available(lab_->host(number));
   }
 
@@ -87,12 +82,9 @@ class Migration : public testing::Test {
   }
 
   static lab::Host& lender() { return lab_->host(1); }
-  static bool succeeds(const lab::Output& output) { return output.code == 0; }
 
   void await_available(const lab::Host& host) const {
-    for (const std::string& id : ids_)
-      EXPECT_OK(
-          host.until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id), succeeds));
+    for (const std::string& id : ids_) EXPECT_OK(await_state(host, id, "available"));
   }
 
   // Guest `kGuest` on a host, whether it is defined there or not.
@@ -339,7 +331,7 @@ TEST_F(Migration, EitherHostDiesOnTheWay) {
   ASSERT_OK(plug_lan(lab_->host(3), false));
   auto moving = lab_->host(2).start(migrate_to(3), {{}, 3min});
   ASSERT_OK(moving);
-  ASSERT_OK(lab_->host(2).until("pgrep -f 'virsh migrate'", succeeds));
+  ASSERT_OK(lab_->host(2).until("pgrep -f 'virsh migrate'"));
   ASSERT_OK(lab_->host(2).power_off());
   ASSERT_OK(plug_lan(lab_->host(3), true));
   EXPECT_OK(lab_->host(3).run(fmt::format("! virsh domuuid {}", kGuest)));

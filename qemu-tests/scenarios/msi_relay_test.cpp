@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <regex>
-
-#include "two_hosts.h"
+#include "bare_drive.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 using namespace std::chrono_literals;
 
-bool succeeds(const lab::Output& output) {
-  return output.code == 0;
-}
-
 /*
  *   host1 (lender)                                  host2 (borrower), two processors, relay_msi=1
  *   nvme (MSI-X) ── message ── pcilend: tells ═════ virtual function ── nvme driver
  *   mptsas (MSI)                      answer ══════
  */
-class MsiRelay : public TwoHosts {
+class MsiRelay : public BareDrive {
  protected:
   static void SetUpTestSuite() {
     lab::Options options;
@@ -45,32 +39,16 @@ class MsiRelay : public TwoHosts {
       EXPECT_OK(lender().exec("pcilend unavailable --force " + other_));
       EXPECT_OK(lender().exec("pcilend remove " + other_));
     }
-    TwoHosts::TearDown();
+    BareDrive::TearDown();
     EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
   }
 
-  // The drive, in the hands of the borrower's driver.
-  void borrow() {
+  void lend_and_borrow() {
     ASSERT_OK(job().lend());
     ASSERT_OK(job().see_available());
-    const auto drive = job().borrow();
-    ASSERT_OK(drive);
-    address_ = drive->address;
-    disk_ = drive->disk;
-    controller_ = drive->controller;
+    ASSERT_OK(borrow());
   }
 
-  [[nodiscard]] static uint64_t count(const lab::Host& host, const std::string& command) {
-    const auto text = host.run(command);
-    EXPECT_OK(text);
-    return text ? std::stoull(*text) : 0;
-  }
-  // Sum of the lines of /proc/interrupts.
-  [[nodiscard]] static uint64_t interrupts(const lab::Host& host, const std::string& pattern) {
-    return count(host, fmt::format("awk '/{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i }} END "
-                                   "{{ print n + 0 }}' /proc/interrupts",
-                                   pattern));
-  }
   [[nodiscard]] uint64_t taken() const { return interrupts(lender(), "pcilend-relay"); }
   [[nodiscard]] uint64_t told() const {
     return count(lender(),
@@ -78,45 +56,6 @@ class MsiRelay : public TwoHosts {
                  "{ print n + 0 }'");
   }
 
-  // Data that is written, read and compared.
-  Result<> use_disk() const {
-    PCILEND_TRY(borrower().run(
-        fmt::format("head -c 128K /dev/urandom >/tmp/data && "
-                    "dd if=/tmp/data of={0} bs=16k oflag=direct 2>/dev/null && "
-                    "dd if={0} bs=16k count=8 iflag=direct 2>/dev/null | cmp - /tmp/data",
-                    disk_),
-        {{}, 3min}));
-    return {};
-  }
-  Result<> await_disk() {
-    const auto found = borrower().until(
-        fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_),
-        succeeds);
-    if (!found) return tl::unexpected(found.error());
-    disk_ = "/dev/" + found->text();
-    return {};
-  }
-  [[nodiscard]] uint64_t resets() {
-    const auto function = job().function_on(lender());
-    EXPECT_OK(function);
-    return function ? function->at("resets").get<uint64_t>() : 0;
-  }
-
-  // The lender's own driver has the drive again, with these data.
-  void expect_back() {
-    ASSERT_OK(lender().run("pcilend unavailable " + *lender().address(0)));
-    ASSERT_OK(lender().until("ls /dev/nvme0n1", succeeds));
-    const auto here =
-        lender().run("dd if=/dev/nvme0n1 bs=16k count=8 iflag=direct 2>/dev/null | sha256sum");
-    ASSERT_OK(here);
-    const auto there = borrower().run("sha256sum </tmp/data");
-    ASSERT_OK(there);
-    EXPECT_EQ(*here, *there);
-  }
-
-  std::string address_;  // on the borrower, as the next two
-  std::string disk_;
-  std::string controller_;
   std::string other_;  // on the lender: a second function
   std::string other_id_;
 };
@@ -128,7 +67,7 @@ TEST_F(MsiRelay, ADriveOnBareMetal) {
   // What was asked for is not wrong.
   EXPECT_OK(borrower().run("! pcilend check | grep relay"));
   EXPECT_OK(borrower().run("dmesg | grep 'functions borrowed over it is relayed: relay_msi=1'"));
-  ASSERT_NO_FATAL_FAILURE(borrow());
+  ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
   for (const auto* host : {&lender(), &borrower()}) {
     const auto function = job().function_on(*host);
     ASSERT_OK(function);
@@ -139,12 +78,7 @@ TEST_F(MsiRelay, ADriveOnBareMetal) {
   const std::string mine = fmt::format(" {}q[0-9]+$", controller_);
   const uint64_t served_before = interrupts(borrower(), mine);
   ASSERT_OK(lab_->fabric().counters(true));
-  EXPECT_OK(borrower().run(
-      fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
-                  "--size=128k --offset_increment=1M --numjobs=2 --thread --cpus_allowed=0,1 "
-                  "--cpus_allowed_policy=split --verify=crc32c --verify_fatal=1",
-                  disk_),
-      {{}, 5min}));
+  EXPECT_OK(verify_on_both_processors(128));
   EXPECT_OK(use_disk());
   const auto counters = lab_->fabric().counters();
   ASSERT_OK(counters);
@@ -169,20 +103,8 @@ TEST_F(MsiRelay, ADriveOnBareMetal) {
  *   host1 (lender): where it is taken does not matter
  */
 TEST_F(MsiRelay, InterruptsFollowTheirAffinity) {
-  ASSERT_NO_FATAL_FAILURE(borrow());
-  const auto irq = borrower().run(
-      fmt::format("awk '/ {}q0$/' /proc/interrupts | cut -d: -f1 | tr -d ' \\n'", controller_));
-  ASSERT_OK(irq);
-  for (const int cpu : {1, 0, 1}) {
-    ASSERT_OK(borrower().run(fmt::format("echo {} >/proc/irq/{}/smp_affinity_list", cpu, *irq)));
-    // The first one may still be delivered where the last one was.
-    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
-    const std::string on =
-        fmt::format("awk '/ {}q0$/ {{ print ${} }}' /proc/interrupts", controller_, cpu + 2);
-    const uint64_t before = count(borrower(), on);
-    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
-    EXPECT_GT(count(borrower(), on), before) << "interrupts on processor " << cpu;
-  }
+  ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
+  ASSERT_NO_FATAL_FAILURE(expect_interrupts_follow_affinity());
   EXPECT_OK(use_disk());
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
 }
@@ -191,7 +113,7 @@ TEST_F(MsiRelay, InterruptsFollowTheirAffinity) {
  *   host2 (borrower): the driver lets go and comes back; the function is reset under I/O
  */
 TEST_F(MsiRelay, DriversComeAndGoAndReset) {
-  ASSERT_NO_FATAL_FAILURE(borrow());
+  ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
   ASSERT_OK(use_disk());
   EXPECT_GT(taken(), 0u);
   ASSERT_OK(borrower().run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/unbind", address_)));
@@ -229,39 +151,25 @@ TEST_F(MsiRelay, AFunctionWithMsiOnly) {
   ASSERT_OK(address);
   other_ = *address;
   ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
-  ASSERT_OK(lender().run("pcilend add " + other_));
-  ASSERT_OK(lender().run("pcilend available " + other_));
-  const auto own = lender().json("pcilend list --json");
-  ASSERT_OK(own);
-  for (const auto& function : own->at("functions"))
-    if (function.value("bdf", "") == other_) other_id_ = function.at("id");
-  ASSERT_FALSE(other_id_.empty());
-  ASSERT_OK(borrower().until("pcilend list", [&](const lab::Output& o) {
-    return o.out.find(other_id_ + ":") != std::string::npos;
-  }));
+  const auto offered = offer(lender(), other_);
+  ASSERT_OK(offered);
+  other_id_ = offered->at("id");
+  ASSERT_OK(await_state(borrower(), other_id_, "available"));
   const auto borrowed = borrower().json("pcilend borrow --wait --json " + other_id_);
   ASSERT_OK(borrowed);
   const std::string there = borrowed->at("functions").at(0).at("virtual");
-  const std::string find =
-      "for disk in /sys/block/*; do case $(readlink -f $disk/device) in */{}/*) basename $disk ;; "
-      "esac; done | grep . && udevadm settle";
-  const auto name = borrower().until(fmt::format(fmt::runtime(find), there), succeeds);
-  ASSERT_OK(name);
-  disk_ = "/dev/" + name->text();
+  const auto disk = scenarios::await_disk(borrower(), there);
+  ASSERT_OK(disk);
+  disk_ = *disk;
   const uint64_t before = told();
   ASSERT_OK(use_disk());
   EXPECT_GT(told(), before);
   EXPECT_OK(borrower().run("grep 'PCI-MSI.*ioc' /proc/interrupts"));
   ASSERT_OK(borrower().run("pcilend return " + other_id_));
   ASSERT_OK(lender().run("pcilend unavailable " + other_));
-  const auto local = lender().until(fmt::format(fmt::runtime(find), other_), succeeds);
-  ASSERT_OK(local);
-  const auto here = lender().run(fmt::format(
-      "dd if=/dev/{} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", local->text()));
-  ASSERT_OK(here);
-  const auto sum = borrower().run("sha256sum </tmp/data");
-  ASSERT_OK(sum);
-  EXPECT_EQ(*here, *sum);
+  const auto back = scenarios::await_disk(lender(), other_);
+  ASSERT_OK(back);
+  expect_data_on(*back);
 }
 
 /*
@@ -269,29 +177,15 @@ TEST_F(MsiRelay, AFunctionWithMsiOnly) {
  *   nvme: reset ═══ for 1 s ══════ its driver starts it anew; interrupts come as before
  */
 TEST_F(MsiRelay, GoesOnAfterALinkFlap) {
-  ASSERT_NO_FATAL_FAILURE(borrow());
+  ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
   const uint64_t before = resets();
-  ASSERT_OK(lab_->fabric().counters(true));
-  auto copy =
-      borrower().start(fmt::format("head -c 512K /dev/urandom >/tmp/file && "
-                                   "dd if=/tmp/file of={0} bs=16k oflag=direct 2>/dev/null && "
-                                   "dd if={0} bs=16k count=32 iflag=direct 2>/dev/null | "
-                                   "cmp - /tmp/file",
-                                   disk_),
-                       {{}, 5min});
-  ASSERT_OK(copy);
-  ASSERT_OK(lab::eventually("writes cross the NTB", lab::kPatience, [&] {
-    const auto counters = lab_->fabric().counters();
-    return counters && counters->path(1, 2).memory.read_bytes > (128u << 10);
-  }));
-  ASSERT_OK(lab_->fabric().link_down(1, 2));
-  ASSERT_OK(borrower().until("pcilend link --json", [](const lab::Output& o) {
-    return o.out.find("\"up\"") == std::string::npos;
-  }));
-  ASSERT_OK(lab_->fabric().link_up(1, 2));
-  const auto ended = copy->wait();
-  ASSERT_OK(ended);
-  EXPECT_EQ(ended->code, 0) << ended->out << ended->err;
+  ASSERT_NO_FATAL_FAILURE(
+      flap_during(fmt::format("head -c 512K /dev/urandom >/tmp/file && "
+                              "dd if=/tmp/file of={0} bs=16k oflag=direct 2>/dev/null && "
+                              "dd if={0} bs=16k count=32 iflag=direct 2>/dev/null | "
+                              "cmp - /tmp/file",
+                              disk_),
+                  128u << 10));
   EXPECT_GT(resets(), before);
   const uint64_t told_before = told();
   EXPECT_OK(use_disk());
@@ -305,7 +199,7 @@ TEST_F(MsiRelay, GoesOnAfterALinkFlap) {
  */
 TEST_F(MsiRelay, RevokedUnderIo) {
   expect_stopped_accesses();
-  ASSERT_NO_FATAL_FAILURE(borrow());
+  ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
   const uint64_t before = told();
   auto load = borrower().start(
       fmt::format("while dd if=/dev/zero of={} bs=16k count=4 oflag=direct; do :; done", disk_),
@@ -315,8 +209,8 @@ TEST_F(MsiRelay, RevokedUnderIo) {
   ASSERT_OK(lender().run("pcilend unavailable --force " + *lender().address(0)));
   EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
   ASSERT_OK(load->wait());
-  ASSERT_OK(borrower().until("! ls /sys/bus/pci/devices/" + address_, succeeds));
-  ASSERT_OK(lender().until("ls /dev/nvme0n1", succeeds));
+  ASSERT_OK(borrower().until("! ls /sys/bus/pci/devices/" + address_));
+  ASSERT_OK(lender().until("ls /dev/nvme0n1"));
 }
 
 // With one processor, on which a guest boots faster here.

@@ -19,11 +19,11 @@ class P2p : public PeerToPeer {
   static void SetUpTestSuite() { start("p2p", 1); }
   static void TearDownTestSuite() { end(); }
 
-  // However often edu copies, what crosses the fabric is what the CPU itself does.
-  static void expect_direct(const lab::Counters& once, const lab::Counters& often);
+  void expect_traffic_of_copies(const lab::Counters& once,
+                                const lab::Counters& often) const override;
 };
 
-void P2p::expect_direct(const lab::Counters& once, const lab::Counters& often) {
+void P2p::expect_traffic_of_copies(const lab::Counters& once, const lab::Counters& often) const {
   const lab::PathCounters a = once.path(1, 2);
   const lab::PathCounters b = often.path(1, 2);
   EXPECT_EQ(a.memory.read_bytes, kPage) << "edu reads memory of host2 once";
@@ -37,15 +37,6 @@ void P2p::expect_direct(const lab::Counters& once, const lab::Counters& often) {
     EXPECT_EQ(path.all_ones_reads, 0u);
     EXPECT_EQ(path.dropped_writes, 0u);
   }
-  const lab::Traffic fewer = once.path(2, 1).bar;
-  const lab::Traffic more = often.path(2, 1).bar;
-  EXPECT_GE(fewer.write_bytes, kPage) << "the CPU fills the CMB";
-  EXPECT_GE(fewer.read_bytes, kPage) << "the CPU compares the CMB";
-  // Two ways: a page per copy would be 2 * kMore * kPage.
-  EXPECT_LT(more.write_bytes, fewer.write_bytes + kMore * kPage / 4);
-  EXPECT_LT(more.read_bytes, fewer.read_bytes + kMore * kPage / 4);
-  fmt::print(stderr, "{} copies more: {} bytes more read by the CPU, {} written\n", 2 * kMore,
-             more.read_bytes - fewer.read_bytes, more.write_bytes - fewer.write_bytes);
 }
 
 /*
@@ -61,12 +52,7 @@ TEST_F(P2p, AFunctionReachesAnotherOfItsLender) {
   ASSERT_OK(borrower().run(p2p()));
   ASSERT_OK(borrower().run(p2p()));
   EXPECT_EQ(reached(), json::array({target_}));
-
-  lab::Counters once;
-  lab::Counters often;
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
-  expect_direct(once, often);
+  expect_copied_directly();
 }
 
 /*
@@ -81,13 +67,9 @@ TEST_F(P2p, InAGuestAFunctionReachesAnotherOfItsLender) {
   ASSERT_OK(borrower().run(p2p()));
   ASSERT_OK(borrower().run(p2p()));
   EXPECT_EQ(reached(), json::array({target_}));
-  lab::Counters once;
-  lab::Counters often;
-  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
-  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1 + kMore, &often));
-  expect_direct(once, often);
-  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once, kMoved));
-  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_directly_in_guest());
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
   EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
 
   ASSERT_OK(borrower().run(p2p("--end")));
@@ -101,37 +83,7 @@ TEST_F(P2p, InAGuestAFunctionReachesAnotherOfItsLender) {
  * What is over is refused on host2, and nothing is left of it on host1.
  */
 TEST_F(P2p, ItEndsWithTheCommandAndWithEitherLease) {
-  lab::Counters counters;
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
-  ASSERT_OK(borrower().run(p2p("--end")));
-  ASSERT_OK(borrower().run(p2p("--end")));
-  EXPECT_EQ(reached(), json::array());
-  ASSERT_NO_FATAL_FAILURE(expect_refused());
-
-  // The target's, by its return.
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
-  ASSERT_OK(borrower().run("pcilend return " + target_));
-  EXPECT_EQ(reached(), json::array());
-  expect_failure(p2p(), "run 'pcilend borrow " + target_ + "'");
-  ASSERT_NO_FATAL_FAILURE(borrow(target_, &target_address_));
-  ASSERT_NO_FATAL_FAILURE(expect_refused());
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
-
-  // The source's, by its return.
-  ASSERT_OK(borrower().run("pcilend return " + edu_));
-  ASSERT_NO_FATAL_FAILURE(borrow(edu_, &edu_address_));
-  EXPECT_EQ(reached(), json::array());
-  ASSERT_NO_FATAL_FAILURE(expect_refused());
-
-  // The target's, by its lender's will.
-  ASSERT_OK(borrower().run(p2p()));
-  ASSERT_OK(lender().run("pcilend unavailable --force " + target_));
-  ASSERT_OK(lab::eventually("nothing is reached", lab::kPatience,
-                            [&] { return reached() == json::array(); }));
-  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+  expect_end_with_command_and_leases();
 }
 
 /*

@@ -81,18 +81,13 @@ void PeerToPeer::TearDown() {
 void PeerToPeer::lend(const lab::Host& host, const std::string& device, std::string* id) {
   const auto address = host.address(device);
   ASSERT_OK(address);
-  ASSERT_OK(host.run("pcilend add " + *address));
-  ASSERT_OK(host.run("pcilend available " + *address));
-  const auto own = host.json("pcilend list --json");
-  ASSERT_OK(own);
-  for (const auto& function : own->at("functions"))
-    if (function.value("bdf", "") == *address) *id = function.at("id");
-  ASSERT_FALSE(id->empty());
+  const auto offered = offer(host, *address);
+  ASSERT_OK(offered);
+  *id = offered->at("id");
 }
 
 void PeerToPeer::borrow(const std::string& id, std::string* address) {
-  ASSERT_OK(borrower().until(fmt::format("pcilend list | grep '^{}: .*\\[available]'", id),
-                             [](const lab::Output& output) { return output.code == 0; }));
+  ASSERT_OK(await_state(borrower(), id, "available"));
   const auto answer = borrower().json("pcilend borrow --json " + id);
   ASSERT_OK(answer);
   *address = answer->at("functions").at(0).at("virtual");
@@ -175,6 +170,82 @@ void PeerToPeer::expect_refused() {
   const std::string said = fmt::format("pcilend_edu: {} can't be mapped", target_address_);
   EXPECT_NE(borrower().log().find(said), std::string::npos) << borrower().log();
   ASSERT_OK(borrower().mark_log());
+}
+
+void PeerToPeer::expect_copied_directly() {
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1 + kMore, kAsPeer, &often));
+  expect_direct(once, often);
+}
+
+void PeerToPeer::expect_copied_directly_in_guest() {
+  lab::Counters once;
+  lab::Counters often;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once));
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1 + kMore, &often));
+  expect_direct(once, often);
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &once, kMoved));
+}
+
+void PeerToPeer::expect_direct(const lab::Counters& once, const lab::Counters& often) const {
+  expect_traffic_of_copies(once, often);
+  const int target = target_lender().number();
+  const lab::Traffic fewer = once.path(hosts(), target).bar;
+  const lab::Traffic more = often.path(hosts(), target).bar;
+  EXPECT_GE(fewer.write_bytes, kPage) << "the CPU fills the CMB";
+  EXPECT_GE(fewer.read_bytes, kPage) << "the CPU compares the CMB";
+  // Two ways: a page per copy would be 2 * kMore * kPage.
+  EXPECT_LT(more.write_bytes, fewer.write_bytes + kMore * kPage / 4);
+  EXPECT_LT(more.read_bytes, fewer.read_bytes + kMore * kPage / 4);
+  fmt::print(stderr, "{} copies more: {} bytes more read by the CPU, {} written\n", 2 * kMore,
+             more.read_bytes - fewer.read_bytes, more.write_bytes - fewer.write_bytes);
+}
+
+void PeerToPeer::expect_end_with_command_and_leases() {
+  lab::Counters counters;
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+  ASSERT_OK(borrower().run(p2p("--end")));
+  ASSERT_OK(borrower().run(p2p("--end")));
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  expect_nothing_exposed();
+
+  // Ended and asked for again at once, as a script may do.
+  for (int i = 0; i < 5; ++i) ASSERT_OK(borrower().run(p2p() + " && " + p2p("--end")));
+
+  // The target's, by its return.
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+  ASSERT_OK(borrower().run("pcilend return " + target_));
+  EXPECT_EQ(reached(), json::array());
+  expect_nothing_exposed();
+  expect_failure(p2p(), "run 'pcilend borrow " + target_ + "'");
+  ASSERT_NO_FATAL_FAILURE(borrow(target_, &target_address_));
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_NO_FATAL_FAILURE(expect_copied(target_address_, 1, kAsPeer, &counters));
+
+  // The source's, by its return.
+  ASSERT_OK(borrower().run("pcilend return " + edu_));
+  expect_nothing_exposed();
+  ASSERT_NO_FATAL_FAILURE(borrow(edu_, &edu_address_));
+  EXPECT_EQ(reached(), json::array());
+  ASSERT_NO_FATAL_FAILURE(expect_refused());
+
+  // The target's, by its lender's will.
+  ASSERT_OK(borrower().run(p2p()));
+  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
+  ASSERT_OK(await_nothing_reached());
+  expect_nothing_exposed();
+  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+}
+
+Result<> PeerToPeer::await_nothing_reached() const {
+  return lab::eventually("nothing is reached", lab::kPatience,
+                         [&] { return reached() == json::array(); });
 }
 
 void PeerToPeer::expect_failure(const std::string& command, const std::string& words) {

@@ -57,12 +57,25 @@ class PeerToPeer : public testing::Test {
   void plug_in(const std::string& device);
   void expect_copied_in_guest(int repeat, lab::Counters* counters, uint64_t shift = 0);
   void expect_guest_refused();
+  // However often edu copies, nothing more goes through the borrower: what crosses the fabric is
+  // what its CPU does before and after.
+  void expect_copied_directly();
+  void expect_copied_directly_in_guest();
+  // --end, and the end of either lease, end it: what is over is refused, and nothing is left of it.
+  void expect_end_with_command_and_leases();
+  Result<> await_nothing_reached() const;
   // The command fails on the borrower, with these words on stderr.
   static void expect_failure(const std::string& command, const std::string& words);
   [[nodiscard]] std::string p2p(const std::string& options = "") const {
     return fmt::format("pcilend p2p {} {} {}", options, edu_, target_);
   }
   void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
+
+  // What crosses the fabric for few copies and for many, but for the CPU's accesses to the target.
+  virtual void expect_traffic_of_copies(const lab::Counters& once,
+                                        const lab::Counters& often) const = 0;
+  // No lender exposes anything to another one any more.
+  virtual void expect_nothing_exposed() const {}
 
   static std::optional<lab::Lab> lab_;
   std::string edu_;
@@ -72,6 +85,7 @@ class PeerToPeer : public testing::Test {
 
  private:
   [[nodiscard]] Result<lab::Output> copy_in_guest(int repeat, uint64_t shift) const;
+  void expect_direct(const lab::Counters& once, const lab::Counters& often) const;
 
   static int hosts_;
   std::optional<lab::Guest> guest_;

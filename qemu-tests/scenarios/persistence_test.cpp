@@ -37,11 +37,7 @@ class Persistence : public testing::Test {
 
   // The lender's function at that address, as `host` lists it; null if it does not.
   static json function_at(const lab::Host& host, const std::string& bdf) {
-    const auto list = host.json("pcilend list --json");
-    if (!list) return {};
-    for (const auto& function : list->at("functions"))
-      if (function.at("bdf") == bdf && function.at("lender") == lender().node()) return function;
-    return {};
+    return scenarios::function_at(host, lender(), bdf).value_or(json());
   }
   static Result<> await_available(const std::string& bdf) {
     return lab::eventually("the borrower sees " + bdf + " available", lab::kPatience, [&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <regex>
 
-#include "two_hosts.h"
+#include "bare_drive.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -14,7 +14,7 @@ constexpr const char* kMount = "/mnt";
  *   host1 (lender, node 4)         host2 (borrower, node 8), two processors
  *   nvme ── IOMMU ── NTB ═════════ NTB ── virtual function ── nvme driver of the host
  */
-class Shadow : public TwoHosts {
+class Shadow : public BareDrive {
  protected:
   static void SetUpTestSuite() {
     lab::Options options;
@@ -28,7 +28,7 @@ class Shadow : public TwoHosts {
   }
 
   void SetUp() override {
-    TwoHosts::SetUp();
+    BareDrive::SetUp();
     if (HasFatalFailure()) return;
     ASSERT_OK(job().lend());
     ASSERT_OK(job().see_available());
@@ -37,52 +37,14 @@ class Shadow : public TwoHosts {
   void TearDown() override {
     if (!lab_) return;
     EXPECT_OK(borrower().exec(fmt::format("umount {}", kMount)));
-    TwoHosts::TearDown();
+    BareDrive::TearDown();
   }
 
-  // Borrows, and knows then what appeared.
-  Result<> borrow() {
-    const auto drive = job().borrow();
-    if (!drive) return tl::unexpected(drive.error());
-    address_ = drive->address;
-    disk_ = drive->disk;
-    controller_ = drive->controller;
-    return {};
-  }
-
-  // After somebody has unbound it, or worse: the disk is there again, whatever it is called.
-  Result<> await_disk() {
-    const auto found = borrower().until(
-        fmt::format("ls /sys/bus/pci/devices/{}/nvme/nvme*/ | grep -x 'nvme[0-9]*n1'", address_),
-        [](const lab::Output& o) { return o.code == 0; });
-    if (!found) return tl::unexpected(found.error());
-    disk_ = "/dev/" + found->text();
-    return {};
-  }
   [[nodiscard]] Result<> await_gone() const {
     const auto gone =
         borrower().until(fmt::format("ls /sys/bus/pci/devices/{} || ls {}", address_, disk_),
                          [](const lab::Output& o) { return o.code != 0; });
     if (!gone) return tl::unexpected(gone.error());
-    return {};
-  }
-
-  [[nodiscard]] Result<> write_data() const {
-    PCILEND_TRY(
-        borrower().run(fmt::format("head -c 64K /dev/urandom >/tmp/data && "
-                                   "dd if=/tmp/data of={} bs=16k oflag=direct 2>/dev/null",
-                                   disk_)));
-    return {};
-  }
-  // Of what write_data() wrote.
-  static Result<std::string> sum_of_data(const lab::Host& host, const std::string& disk) {
-    return host.run(
-        fmt::format("dd if={} bs=16k count=4 iflag=direct 2>/dev/null | sha256sum", disk));
-  }
-  [[nodiscard]] Result<> compare_data() const {
-    PCILEND_TRY(borrower().run(fmt::format(
-        "dd if={} of=/tmp/read bs=16k count=4 iflag=direct 2>/dev/null && cmp /tmp/data /tmp/read",
-        disk_)));
     return {};
   }
 
@@ -130,14 +92,9 @@ class Shadow : public TwoHosts {
 
   void expect_works() {
     ASSERT_OK(borrow());
-    ASSERT_OK(write_data());
-    EXPECT_OK(compare_data());
+    ASSERT_OK(use_disk());
     ASSERT_OK(borrower().run("pcilend return " + job().id()));
   }
-
-  std::string address_;  // on the borrower
-  std::string disk_;
-  std::string controller_;
 };
 
 /*
@@ -167,12 +124,7 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   const auto before = job().lender_effort();
   ASSERT_OK(before);
   ASSERT_OK(lab_->fabric().counters(true));
-  EXPECT_OK(borrower().run(
-      fmt::format("fio --name=verify --filename={} --direct=1 --rw=randwrite --bs=4k --offset=1M "
-                  "--size=256k --offset_increment=1M --numjobs=2 --thread --cpus_allowed=0,1 "
-                  "--cpus_allowed_policy=split --verify=crc32c --verify_fatal=1",
-                  disk_),
-      {{}, 5min}));
+  EXPECT_OK(verify_on_both_processors(256));
   EXPECT_OK(compare_data());
   const auto after = job().lender_effort();
   ASSERT_OK(after);
@@ -184,24 +136,13 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   EXPECT_GE(counters->path(1, 2).memory.write_bytes, 512u << 10) << "data read";
   EXPECT_GT(counters->path(1, 2).interrupt.writes, 0u);
   EXPECT_GT(counters->path(2, 1).bar.writes, 0u) << "doorbells";
-  for (int queue = 1; queue <= 2; ++queue) {
-    const auto interrupts = borrower().run(
-        fmt::format("awk '/ {}q{}$/ {{ print $2 + $3 }}' /proc/interrupts", controller_, queue));
-    ASSERT_OK(interrupts);
-    EXPECT_GT(std::stoi(*interrupts), 50) << "I/O queue " << queue;
-  }
+  for (int queue = 1; queue <= 2; ++queue)
+    EXPECT_GT(interrupts(borrower(), fmt::format(" {}q{}$", controller_, queue)), 50u)
+        << "I/O queue " << queue;
 
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
   EXPECT_OK(await_gone());
-  ASSERT_OK(lender().run("pcilend unavailable " + *lender().address(0)));
-  const auto local =
-      lender().until("ls /dev/nvme0n1", [](const lab::Output& o) { return o.code == 0; });
-  ASSERT_OK(local);
-  const auto sum = borrower().run("sha256sum </tmp/data");
-  ASSERT_OK(sum);
-  const auto same = sum_of_data(lender(), "/dev/nvme0n1");
-  ASSERT_OK(same);
-  EXPECT_EQ(*same, *sum);
+  expect_back();
 }
 
 /*
@@ -209,22 +150,7 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
  */
 TEST_F(Shadow, InterruptsFollowTheirAffinity) {
   ASSERT_OK(borrow());
-  const std::string line = fmt::format("awk '/ {}q0$/'", controller_);
-  const auto irq = borrower().run(line + " /proc/interrupts | cut -d: -f1 | tr -d ' \\n'");
-  ASSERT_OK(irq);
-  for (const int cpu : {1, 0, 1}) {
-    ASSERT_OK(borrower().run(fmt::format("echo {} >/proc/irq/{}/smp_affinity_list", cpu, *irq)));
-    // The first one may still be delivered where the last one was.
-    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
-    const std::string count =
-        fmt::format("awk '/ {}q0$/ {{ print ${} }}' /proc/interrupts", controller_, cpu + 2);
-    const auto before = borrower().run(count);
-    ASSERT_OK(before);
-    ASSERT_OK(borrower().run("nvme id-ctrl /dev/" + controller_));
-    const auto after = borrower().run(count);
-    ASSERT_OK(after);
-    EXPECT_GT(std::stoi(*after), std::stoi(*before)) << "interrupts on processor " << cpu;
-  }
+  expect_interrupts_follow_affinity();
 }
 
 /*
@@ -254,13 +180,10 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   ASSERT_OK(await_disk());
   EXPECT_OK(compare_data());
 
-  const auto before = job().function_on(lender());
-  ASSERT_OK(before);
+  const uint64_t before = resets();
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/reset", device)));
   EXPECT_OK(compare_data());
-  const auto after = job().function_on(lender());
-  ASSERT_OK(after);
-  EXPECT_GT(after->at("resets"), before->at("resets")) << "carried out by the lender";
+  EXPECT_GT(resets(), before) << "carried out by the lender";
 
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
   const auto removed = job().function_on(borrower());
@@ -270,8 +193,7 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
   ASSERT_OK(await_disk());
   EXPECT_OK(compare_data());
-  ASSERT_OK(write_data());
-  EXPECT_OK(compare_data());
+  ASSERT_OK(use_disk());
 
   // Returned while it is not there.
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
@@ -310,26 +232,12 @@ TEST_F(Shadow, AFlapCostsAResetAndNoData) {
   ASSERT_OK(mount());
   const auto before = job().function_on(lender());
   ASSERT_OK(before);
-  ASSERT_OK(lab_->fabric().counters(true));
-  auto copy =
-      borrower().start(fmt::format("head -c 1M /dev/urandom >/tmp/file && "
-                                   "dd if=/tmp/file of={0}/file bs=16k oflag=direct 2>/dev/null && "
-                                   "umount {0} && mount {1} {0} && cmp /tmp/file {0}/file",
-                                   kMount, disk_),
-                       {{}, 5min});
-  ASSERT_OK(copy);
-  ASSERT_OK(lab::eventually("writes cross the NTB", lab::kPatience, [&] {
-    const auto counters = lab_->fabric().counters();
-    return counters && counters->path(1, 2).memory.read_bytes > (256u << 10);
-  }));
-  ASSERT_OK(lab_->fabric().link_down(1, 2));
-  ASSERT_OK(borrower().until("pcilend link --json", [](const lab::Output& o) {
-    return o.out.find("\"up\"") == std::string::npos;
-  }));
-  ASSERT_OK(lab_->fabric().link_up(1, 2));
-  const auto ended = copy->wait();
-  ASSERT_OK(ended);
-  EXPECT_EQ(ended->code, 0) << ended->out << ended->err;
+  ASSERT_NO_FATAL_FAILURE(
+      flap_during(fmt::format("head -c 1M /dev/urandom >/tmp/file && "
+                              "dd if=/tmp/file of={0}/file bs=16k oflag=direct 2>/dev/null && "
+                              "umount {0} && mount {1} {0} && cmp /tmp/file {0}/file",
+                              kMount, disk_),
+                  256u << 10));
   const auto after = job().function_on(lender());
   ASSERT_OK(after);
   EXPECT_EQ(after->at("lease"), before->at("lease"));

@@ -11,10 +11,6 @@ using namespace std::chrono_literals;
 
 constexpr int kHosts = 3;
 
-bool succeeds(const lab::Output& output) {
-  return output.code == 0;
-}
-
 // A virtual function, and the host that borrows it.
 struct Part {
   lab::Host& borrower;
@@ -83,16 +79,10 @@ class Sriov : public testing::Test {
 
   static void lend(Part& part) {
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", part.borrower.node())));
-    ASSERT_OK(lender().run("pcilend add " + part.address));
-    ASSERT_OK(lender().run("pcilend available " + part.address));
-    const auto own = lender().json("pcilend list --json");
-    ASSERT_OK(own);
-    for (const auto& function : own->at("functions"))
-      if (function.value("bdf", "") == part.address) part.id = function.at("id");
-    ASSERT_FALSE(part.id.empty());
-    ASSERT_OK(part.borrower.until("pcilend list", [&](const lab::Output& o) {
-      return o.out.find(part.id + ":") != std::string::npos;
-    }));
+    const auto offered = offer(lender(), part.address);
+    ASSERT_OK(offered);
+    part.id = offered->at("id");
+    ASSERT_OK(await_state(part.borrower, part.id, "available"));
   }
 
   static void borrow(Part& part) {
@@ -107,7 +97,7 @@ class Sriov : public testing::Test {
     ASSERT_OK(
         part.borrower.run(fmt::format("ip address add 10.9.0.{}/24 dev {} && ip link set {} up",
                                       part.borrower.number(), part.interface, part.interface)));
-    ASSERT_OK(part.borrower.until(fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer), succeeds));
+    ASSERT_OK(part.borrower.until(fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer)));
   }
 
   static std::optional<lab::Lab> lab_;
@@ -171,8 +161,8 @@ TEST_F(Sriov, AVirtualFunctionThatGoesAwayIsUnplugged) {
   Part& part = parts_.front();
   ASSERT_NO_FATAL_FAILURE(borrow(part));
   ASSERT_OK(lender().run(fmt::format("echo 0 >/sys/bus/pci/devices/{}/sriov_numvfs", physical_)));
-  ASSERT_OK(part.borrower.until("! ip link show " + part.interface, succeeds));
-  ASSERT_OK(part.borrower.until("! pcilend list | grep -q " + part.id + ":", succeeds));
+  ASSERT_OK(part.borrower.until("! ip link show " + part.interface));
+  ASSERT_OK(part.borrower.until("! pcilend list | grep -q " + part.id + ":"));
 }
 
 }  // namespace

@@ -5,6 +5,16 @@ namespace pcilend::scenarios {
 
 using namespace std::chrono_literals;
 
+void expect_nothing_mapped(const lab::Host& host) {
+  const auto links = host.json("pcilend link --json");
+  ASSERT_OK(links);
+  for (const auto& link : links->at("links")) {
+    EXPECT_EQ(link.at("export_bytes"), 0) << "BARs still exported by " << host.name();
+    EXPECT_EQ(link.at("slot_bytes"), 0) << "guest memory still mapped on " << host.name();
+    EXPECT_EQ(link.at("bad_messages"), 0) << host.name();
+  }
+}
+
 std::optional<lab::Lab> TwoHosts::lab_;
 std::optional<RomFile> TwoHosts::rom_;
 
@@ -51,15 +61,7 @@ void TwoHosts::TearDown() {
 }
 
 void TwoHosts::expect_nothing_left() const {
-  for (const auto* host : {&lender(), &borrower()}) {
-    const auto links = host->json("pcilend link --json");
-    ASSERT_OK(links);
-    for (const auto& link : links->at("links")) {
-      EXPECT_EQ(link.at("export_bytes"), 0) << "BARs still exported by " << host->name();
-      EXPECT_EQ(link.at("slot_bytes"), 0) << "guest memory still mapped on " << host->name();
-      EXPECT_EQ(link.at("bad_messages"), 0) << host->name();
-    }
-  }
+  for (const auto* host : {&lender(), &borrower()}) expect_nothing_mapped(*host);
   const auto mdevs = borrower().run("ls /sys/bus/mdev/devices");
   ASSERT_OK(mdevs);
   EXPECT_EQ(*mdevs, "") << "mdevs left on the borrower";

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "admin_steps.h"
 #include "lab/lab.h"
 #include "main_job.h"
 #include "option_rom.h"
@@ -26,6 +27,9 @@ namespace pcilend::scenarios {
     ASSERT_TRUE(assert_ok) << #expression ": " << (assert_ok ? "" : assert_ok.error().message); \
   } while (0)
 
+// Nothing is lent or borrowed over the links of this host, and no message on them was bad.
+void expect_nothing_mapped(const lab::Host& host);
+
 class TwoHosts : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -36,6 +40,7 @@ class TwoHosts : public testing::Test {
   [[nodiscard]] lab::Host& lender() const { return lab_->host(1); }
   [[nodiscard]] lab::Host& borrower() const { return lab_->host(2); }
   [[nodiscard]] MainJob& job() { return *job_; }
+  [[nodiscard]] const MainJob& job() const { return *job_; }
   // Lines of the kernel log that this scenario provokes.
   void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
   // A guest does not know at once that its function was taken. What it still does to the BAR is

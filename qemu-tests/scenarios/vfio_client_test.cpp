@@ -58,13 +58,7 @@ class VfioClient : public testing::Test {
     EXPECT_OK(lender().exec("pcilend unavailable --force " + address_));
     EXPECT_OK(lender().exec("pcilend remove " + address_));
     for (const auto* host : {&lender(), &borrower()}) {
-      const auto links = host->json("pcilend link --json");
-      ASSERT_OK(links);
-      for (const auto& link : links->at("links")) {
-        EXPECT_EQ(link.at("export_bytes"), 0) << host->name();
-        EXPECT_EQ(link.at("slot_bytes"), 0) << host->name();
-        EXPECT_EQ(link.at("bad_messages"), 0) << host->name();
-      }
+      expect_nothing_mapped(*host);
       EXPECT_OK(host->check_log(expected_));
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
@@ -80,16 +74,10 @@ class VfioClient : public testing::Test {
     const auto address = lender().address(device);
     ASSERT_OK(address);
     address_ = *address;
-    ASSERT_OK(lender().run("pcilend add " + address_));
-    ASSERT_OK(lender().run("pcilend available " + address_));
-    const auto own = lender().json("pcilend list --json");
-    ASSERT_OK(own);
-    for (const auto& function : own->at("functions"))
-      if (function.value("bdf", "") == address_) {
-        id_ = function.at("id");
-        uuid_ = function.at("uuid");
-      }
-    ASSERT_FALSE(id_.empty());
+    const auto offered = offer(lender(), address_);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    uuid_ = offered->at("uuid");
     ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "available"));
     ASSERT_OK(borrower().run(fmt::format(
         "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid_,
@@ -97,8 +85,7 @@ class VfioClient : public testing::Test {
   }
 
   void expect_state(const lab::Host& host, const std::string& state) const {
-    EXPECT_OK(host.until(fmt::format("pcilend list | grep '^{}: .*\\[{}'", id_, state),
-                         [](const lab::Output& output) { return output.code == 0; }));
+    EXPECT_OK(await_state(host, id_, state));
   }
 
   [[nodiscard]] std::string client(const std::string& command) const {
