@@ -50,10 +50,10 @@ lab: build modules ## two hosts, and a shell on one of them
 lab-update: build modules ## puts freshly built programs and modules into the running lab
 	@build/bin/pcilend-lab update
 
-test: build modules ## all tests but those of packages; ends with "N passed, N failed"
-	@tools/test/run lab lab-7.2-smoke unit fuzz
+test: deb-deps build modules ## all tests; ends with "N passed, N failed"
+	@tools/test/run lab lab-7.2-smoke unit fuzz packages
 
-test-all: deb-deps build modules ## every test, with the scenarios on both kernels
+test-all: deb-deps build modules ## all tests, with all scenarios on both kernels
 	@tools/test/run lab lab-7.2 unit fuzz packages
 
 test-unit: deps ## unit tests, under sanitizers

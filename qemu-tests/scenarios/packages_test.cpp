@@ -107,11 +107,11 @@ class Packages : public testing::Test {
         "dpkg-query -W -f '${db:Status-Abbrev}${Package}\\n' | grep pcilend | grep -v ^un || true");
     return known ? *known : known.error().message;
   }
-  // Files of this project outside of the lab's own directories.
+  // Files of this project besides those of the lab.
   static std::string our_files() {
     const auto files = host().run(
-        "find / -xdev \\( -path /tmp -o -path /run -o -path /var/lib/dpkg -o -name pcilend-lab \\) "
-        "-prune -o -name '*pcilend*' ! -type d -print | sort");
+        "find / -xdev \\( -path /tmp -o -path /run -o -path /var/lib/dpkg -o -name 'pcilend-lab*' "
+        "\\) -prune -o -name '*pcilend*' ! -type d -print | sort");
     return files ? *files : files.error().message;
   }
   static void expect_refused(const std::string& command, const std::string& words) {
