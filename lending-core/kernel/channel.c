@@ -321,6 +321,11 @@ int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, cons
 		return -EAGAIN;
 	}
 
+	/* What is there of a former session, and the head of this one, count from the first beat. */
+	writeq(0, &peer->writer_boot);
+	/* Before any of this session's. */
+	wmb();
+
 	mutex_lock(&ch->rx_lock);
 	ch->rx_tail = 0;
 	ch->rx_doubt = 0;

@@ -330,10 +330,12 @@ static void rx_work(struct work_struct *work)
 	u32 head, first;
 
 	mutex_lock(&ch->rx_lock);
-	if (!ch->rx_open || !pcilend_area_is_current(link) || !ch->rx_budget)
+	if (!ch->rx_open || !ch->rx_budget)
 		goto out;
 	head = pcilend_area_read(&link->area->head);
-	if (head == ch->rx_tail)
+	/* The head before who vouches for it: that is nobody while it begins anew. */
+	dma_rmb();
+	if (!pcilend_area_is_current(link) || head == ch->rx_tail)
 		goto out;
 	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
 		memset(slot, 0, sizeof(slot));

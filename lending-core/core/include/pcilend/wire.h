@@ -58,7 +58,8 @@ struct pcilend_wire_area {
 	__le64 heartbeat;	/* +1 every PCILEND_HEARTBEAT_MS while the peer lives */
 	__le32 head;		/* messages ever put into this ring */
 	__le32 tail;		/* messages the peer has taken from the ring in its own area */
-	__le64 writer_boot;	/* boot id of who wrote head: stale writers are ignored */
+	__le64 writer_boot;	/* boot id of who wrote head: stale writers are ignored. 0: a */
+				/* session begins, and nothing of it is there yet */
 	__u8 reserved1[1024 - 64 - 24];
 	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
 } __packed;
