@@ -8,6 +8,7 @@ namespace {
 
 // Used for virsh calls: the hook's own limits end before.
 constexpr ExecOptions kVirsh{{}, 2min};
+constexpr auto kBoot = 5min;  // seconds; minutes on a busy machine
 
 std::string trimmed(std::string text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
@@ -77,10 +78,14 @@ Result<> Guest::start() const {
   return {};
 }
 
-Result<> Guest::boot(std::chrono::milliseconds within) const {
+Result<> Guest::boot() const {
   PCILEND_TRY(start());
+  return await_answer();
+}
+
+Result<> Guest::await_answer() const {
   // The agent's own patience for one call is shorter than a boot on a busy machine.
-  const auto up = eventually("it answers", within, [&] {
+  const auto up = eventually("it answers", kBoot, [&] {
     const auto answered = exec("true");
     return answered && answered->code == 0;
   });

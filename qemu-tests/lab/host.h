@@ -171,9 +171,11 @@ class Guest {
 
   Result<> define() const;
   Result<> undefine() const;
-  // start() returns when virsh does; boot() when the guest's agent answers.
+  // start() returns when virsh does; boot() when the guest's agent answers, so that commands can be
+  // run.
   Result<> start() const;
-  Result<> boot(std::chrono::milliseconds within = kPatience) const;
+  Result<> boot() const;
+  Result<> await_answer() const;
   // As the power cord.
   Result<> destroy() const;
   // From inside; returns when libvirt has shut it off.

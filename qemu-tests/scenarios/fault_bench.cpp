@@ -436,7 +436,7 @@ Result<> FaultBench::see_guest_lose_its_drive() {
 
 // One that probes while the link is down gives up, as with a pulled cable, and is asked again.
 Result<> FaultBench::see_driver_take_drive() {
-  PCILEND_TRY(MainJob::await_answer(*guest_));
+  PCILEND_TRY(guest_->await_answer());
   PCILEND_TRY(guest_->run(R"sh(for i in $(seq 600); do
 	[ -b /dev/nvme0n1 ] && exit 0
 	for d in /sys/bus/pci/devices/*; do

@@ -72,7 +72,7 @@ Result<double> type1_time(const MainJob& job, const std::string& function, Pages
   if (!guest) return tl::unexpected(guest.error());
   PCILEND_TRY(job.borrower().run(kTraceOn));
   PCILEND_TRY(guest->start());
-  PCILEND_TRY(MainJob::await_answer(*guest));
+  PCILEND_TRY(guest->await_answer());
   const auto us = job.borrower().run(kTraceOff);
   if (!us) return tl::unexpected(us.error());
   PCILEND_TRY(end(*guest));
@@ -106,9 +106,9 @@ Result<> measure_start(const MainJob& job, const Peers& peers, Pages pages) {
     passed.push_back(*its_time);
     PCILEND_TRY(end(*its));
 
-    for (const auto& [function, times] :
+    for (const auto& [peer, times] :
          {std::pair{&peers.drive, &type1}, {&peers.adapter, &type1_adapter}}) {
-      const auto mapping = type1_time(job, *function, pages);
+      const auto mapping = type1_time(job, *peer, pages);
       if (!mapping) return tl::unexpected(mapping.error());
       times->push_back(*mapping);
     }
@@ -154,7 +154,7 @@ Result<> measure_plugging(const MainJob& job, const std::string& own) {
   const auto guest = guest_with(job, "plugged", "", Pages::Small);
   if (!guest) return tl::unexpected(guest.error());
   PCILEND_TRY(guest->start());
-  PCILEND_TRY(MainJob::await_answer(*guest));
+  PCILEND_TRY(guest->await_answer());
   const auto function = job.function_on(host);
   if (!function) return tl::unexpected(function.error());
   const std::string uuid = function->at("uuid");

@@ -165,7 +165,7 @@ TEST_F(Intx, DataInAGuest) {
     EXPECT_OK(guest.undefine());
   });
   ASSERT_OK(guest.start());
-  ASSERT_OK(MainJob::await_answer(guest));
+  ASSERT_OK(guest.await_answer());
   ASSERT_OK(
       guest.run("modprobe e1000; i=0; until [ -e /sys/class/net/eth0 ]; do i=$((i+1)); [ $i -lt "
                 "2400 ] || exit 1; "

@@ -89,7 +89,7 @@ TEST_F(Libvirt, AFunctionIsPluggedIntoARunningGuest) {
   const lab::Guest guest = borrower().guest(*spec);
   ASSERT_OK(guest.define());
   ASSERT_OK(guest.start());
-  ASSERT_OK(MainJob::await_answer(guest));
+  ASSERT_OK(guest.await_answer());
   ASSERT_OK(borrower().run(
       fmt::format("mdevctl start -u {} -p {} -t pcilend-function", uuid, job().id())));
   ASSERT_OK(borrower().run(fmt::format("pcilend vm-xml {} >/tmp/function.xml", job().id())));

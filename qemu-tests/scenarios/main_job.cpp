@@ -93,16 +93,8 @@ Result<> MainJob::await_guest_disk() {
   return await_disk(*guest_);
 }
 
-Result<> MainJob::await_answer(const lab::Guest& guest) {
-  // Seconds; minutes on a busy machine.
-  return lab::eventually("the guest answers", 5min, [&] {
-    const auto up = guest.exec("true");
-    return up && up->code == 0;
-  });
-}
-
 Result<> MainJob::await_disk(const lab::Guest& guest) {
-  PCILEND_TRY(await_answer(guest));
+  PCILEND_TRY(guest.await_answer());
   const auto disk = guest.run(
       "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 2400 ] || exit 1; sleep 0.1; done",
       {{}, 5min});

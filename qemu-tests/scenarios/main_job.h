@@ -69,8 +69,6 @@ class MainJob {
                        std::chrono::milliseconds within = lab::kPatience) const;
   // The guest is up and its nvme driver has made the disk.
   Result<> await_guest_disk();
-  // Its boot is over, and commands can be run.
-  static Result<> await_answer(const lab::Guest& guest);
   static Result<> await_disk(const lab::Guest& guest);
   // Another one after each boot.
   static Result<std::string> boot_id(const lab::Guest& guest);

@@ -98,7 +98,7 @@ Result<> move(const lab::Host& from, const lab::Host& to, const std::vector<std:
   times[kMigrate].push_back(lap());
   PCILEND_TRY(there.start());
   times[kStart].push_back(lap());
-  PCILEND_TRY(MainJob::await_answer(there));
+  PCILEND_TRY(there.await_answer());
   times[kAnswer].push_back(lap());
   if (!ids.empty()) {
     PCILEND_TRY(MainJob::await_disk(there));

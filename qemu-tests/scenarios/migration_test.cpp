@@ -26,7 +26,7 @@ class Migration : public testing::Test {
     lab::Options options;
     options.name = "migration";
     options.hosts = kHosts;
-    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=moves,drive-size=64M"));
+    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=moves,drive-size=16M"));
     attach_to_wire(options, "nic");
     ASSERT_OK(options.add_device("host1:e1000e,id=nic,netdev=nic"));
     ASSERT_OK(add_wire(options));
@@ -99,7 +99,7 @@ class Migration : public testing::Test {
     ASSERT_OK(MainJob::await_disk(guest));
     ASSERT_OK(
         guest.run("busybox mke2fs /dev/nvme0n1 >/dev/null && mkdir -p /mnt && "
-                  "mount -t ext4 /dev/nvme0n1 /mnt && head -c 1048576 /dev/urandom >/mnt/data && "
+                  "mount -t ext4 /dev/nvme0n1 /mnt && head -c 262144 /dev/urandom >/mnt/data && "
                   "sha256sum </mnt/data >/mnt/sum && umount /mnt"));
   }
   void expect_works(const lab::Guest& guest) const {

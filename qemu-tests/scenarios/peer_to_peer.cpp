@@ -122,7 +122,7 @@ void PeerToPeer::start_guest(const std::vector<std::string>& ids) {
   guest_.emplace(borrower().guest(*spec));
   ASSERT_OK(guest_->define());
   ASSERT_OK(guest_->start());
-  ASSERT_OK(MainJob::await_answer(*guest_));
+  ASSERT_OK(guest_->await_answer());
 }
 
 void PeerToPeer::plug_in(const std::string& device) {

@@ -11,7 +11,9 @@ void expect_nothing_mapped(const lab::Host& host) {
   for (const auto& link : links->at("links")) {
     EXPECT_EQ(link.at("export_bytes"), 0) << "BARs still exported by " << host.name();
     EXPECT_EQ(link.at("slot_bytes"), 0) << "guest memory still mapped on " << host.name();
-    EXPECT_EQ(link.at("bad_messages"), 0) << host.name();
+    EXPECT_EQ(link.at("bad_messages"), 0)
+        << host.name() << ": "
+        << host.run("dmesg | grep 'link to node\\|control message'").value_or("");
   }
 }
 
