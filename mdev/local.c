@@ -168,13 +168,25 @@ static u32 scan(struct mdev_guest *guest, struct candidate found[CANDIDATES])
 	return count;
 }
 
-/* The next pass asks again. */
+/* The lender has decided nothing, as far as we know: the next pass asks again. */
 static bool is_passing(int err)
 {
-	return err == -ENETDOWN || err == -ETIMEDOUT || err == -ESTALE;
+	return err == -ENETDOWN || err == -ETIMEDOUT || err == -ESTALE || err == -EBUSY ||
+	       err == -ENOMEM || err == -ENOBUFS;
 }
 
-/* The guest has it there no longer. It keeps its place until all lenders acknowledged that. */
+/* Return: has the lender of that function nothing there, any more or at all? */
+static bool unmap_there(struct mdev_memory *memory, const struct mdev_local *bar)
+{
+	int err = pcilend_unmap(state_of(memory)->remote, bar->gpa, bar->size);
+
+	return !err || err == -ERANGE || err == -ENODEV || err == -ESTALE;
+}
+
+/*
+ * The guest has it there no longer. It keeps its place until nobody reaches that; who was asked to
+ * map it may do so though the answer never came.
+ */
 static void unmirror(struct mdev_guest *guest, u32 number)
 {
 	struct mdev_local *bar = &guest->local[number];
@@ -182,11 +194,10 @@ static void unmirror(struct mdev_guest *guest, u32 number)
 	bool gone = true;
 
 	list_for_each_entry(memory, &guest->members, member) {
-		if (memory->local & BIT(number) &&
-		    is_passing(pcilend_unmap(state_of(memory)->remote, bar->gpa, bar->size)))
-			gone = false;
-		else
+		if (unmap_there(memory, bar))
 			memory->local &= ~BIT(number);
+		else
+			gone = false;
 	}
 	if (gone)
 		bar->gpa = 0;
@@ -200,7 +211,8 @@ static void mirror(struct mdev_guest *guest, u32 number)
 	int err;
 
 	list_for_each_entry(memory, &guest->members, member) {
-		if (memory->local & BIT(number))
+		/* What an earlier pass has mapped without an answer would be in the way. */
+		if (memory->local & BIT(number) || !unmap_there(memory, bar))
 			continue;
 		err = pcilend_map(state_of(memory)->remote, bar->gpa, bar->iova, bar->size);
 		if (is_passing(err))
