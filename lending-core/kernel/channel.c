@@ -321,9 +321,9 @@ int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, cons
 		return -EAGAIN;
 	}
 
-	/* What is there of a former session, and the head of this one, count from the first beat. */
+	/* Until the first beat nobody vouches for what is there, as the head begins anew. */
 	writeq(0, &peer->writer_boot);
-	/* Before any of this session's. */
+	/* That before the head. */
 	wmb();
 
 	mutex_lock(&ch->rx_lock);
