@@ -5,6 +5,13 @@
 
 namespace pcilend::scenarios {
 
+int run_bench(std::string_view name, Result<> (*bench)()) {
+  const auto result = bench();
+  if (result) return 0;
+  fmt::print(stderr, "{}: {}\n", name, result.error().message);
+  return static_cast<int>(result.error().kind);
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values.at(values.size() / 2);

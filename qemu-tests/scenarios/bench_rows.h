@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rows of the lab's benchmarks: a borrowed function beside something else in the same host.
+// What the lab's benchmarks share: rows of a borrowed function beside something else.
 #pragma once
 
 #include <string_view>
@@ -10,6 +10,9 @@
 namespace pcilend::scenarios {
 
 inline constexpr std::string_view kOwnDrive = "a drive of the host's own";
+
+// main() of a benchmark: its exit code, after it has said on stderr what is wrong.
+int run_bench(std::string_view name, Result<> (*bench)());
 
 double median(std::vector<double> values);
 

@@ -163,8 +163,5 @@ Result<> bench() {
 }  // namespace pcilend::scenarios
 
 int main() {
-  const auto result = pcilend::scenarios::bench();
-  if (result) return 0;
-  fmt::print(stderr, "pcilend-migration-bench: {}\n", result.error().message);
-  return static_cast<int>(result.error().kind);
+  return pcilend::scenarios::run_bench("pcilend-migration-bench", pcilend::scenarios::bench);
 }
