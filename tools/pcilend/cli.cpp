@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "json_ids.h"
 #include "parser.h"
 #include "pcilend/nearest.h"
 #include "print.h"
@@ -40,6 +41,21 @@ Result<> print(const Surroundings& at, const Answer& answer, bool json,
   return {};
 }
 
+// Where a command takes several functions, "-" stands for those of a JSON object on stdin.
+Result<> read_targets(const Command& command, std::istream& in, Options* options) {
+  const bool takes_ids =
+      std::any_of(command.arguments.begin(), command.arguments.end(),
+                  [](const CommandArgument& argument) { return argument.name == "ID..."; });
+  auto& targets = options->targets;
+  if (!takes_ids || std::find(targets.begin(), targets.end(), "-") == targets.end()) return {};
+  if (targets.size() > 1)
+    return fail(ErrorClass::Usage, "'-' reads functions from stdin: name no others beside it");
+  auto ids = read_ids(in);
+  if (!ids) return tl::unexpected(std::move(ids).error());
+  targets = std::move(*ids);
+  return {};
+}
+
 Result<Answer> execute(const Command& command, Host& host, const Options& options) {
   if (const auto* const run = std::get_if<Result<Answer> (*)(Host&, const Options&)>(&command.run))
     return (*run)(host, options);
@@ -73,6 +89,9 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
     return report(at.err, {ErrorClass::Usage, fmt::format("{}; see 'pcilend{} --help'",
                                                           one_line(error.what()), name)});
   }
+
+  if (const auto read = read_targets(*command, at.in, &options); !read)
+    return report(at.err, read.error());
 
   const PrintOptions print_options{options.columns, options.no_headings};
   bool progress_shown = false;

@@ -25,6 +25,7 @@ struct Surroundings {
   std::function<std::chrono::steady_clock::time_point()> now;
   std::function<std::chrono::system_clock::time_point()> wall_time;
   bool terminal;  // `err` is one
+  std::istream& in;
   std::ostream& out;
   std::ostream& err;
 };

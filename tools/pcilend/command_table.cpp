@@ -11,8 +11,10 @@ constexpr std::string_view kBoth = "On any host";
 
 const CommandArgument kBdf{"BDF", "PCI address (0000:00:05.0) or id (40001)"};
 constexpr std::string_view kIdHelp = "id (40001), UUID or PCI address, as in 'pcilend list'";
+constexpr std::string_view kIdsHelp =
+    "id (40001), UUID or PCI address, as in 'pcilend list'; -: those of its JSON, from stdin";
 const CommandArgument kId{"ID", kIdHelp};
-const CommandArgument kIds{"ID...", kIdHelp};
+const CommandArgument kIds{"ID...", kIdsHelp};
 const CommandArgument kNode{"NODE", "node id of the borrower"};
 
 const CommandOption kJson{"-j,--json", "", "print JSON", &Options::json};
@@ -44,7 +46,7 @@ const CommandOption kWait{"-w,--wait", "", "until its driver is bound, and say w
 const CommandOption kWaitTimeout{"--timeout", "SECONDS", "wait no longer than that; default: 30",
                                  &Options::timeout};
 
-const CommandArgument kOptionalIds{"ID...", kIdHelp, &Options::targets, false};
+const CommandArgument kOptionalIds{"ID...", kIdsHelp, &Options::targets, false};
 const CommandArgument kOptionalBdfs{"BDF...", kBdf.help, &Options::targets, false};
 const CommandArgument kNodes{"NODE...", "node ids, or all, or none", &Options::words};
 const CommandArgument kText{"TEXT", "at most 63 bytes; \"\" for none", &Options::words};

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
       [] { return std::chrono::steady_clock::now(); },
       [] { return std::chrono::system_clock::now(); },
       ::isatty(STDERR_FILENO) == 1,
+      std::cin,
       std::cout,
       std::cerr};
   return pcilend::run(surroundings, {argv + 1, argv + argc});

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "json_value.h"
+#include "pcilend/policy/json_value.h"
 
 namespace pcilend::policy {
 namespace {

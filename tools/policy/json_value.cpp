@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "json_value.h"
+#include "pcilend/policy/json_value.h"
 
 #include <fmt/ranges.h>
 

@@ -47,6 +47,7 @@ class HostTest : public testing::Test {
   }
 
   Outcome run(std::vector<std::string> arguments) {
+    std::istringstream in(input_);
     std::ostringstream out;
     std::ostringstream err;
     const auto loaded = [this](auto open) {
@@ -68,6 +69,7 @@ class HostTest : public testing::Test {
         [this] { return kernel_.clock; },
         [] { return std::chrono::system_clock::time_point(std::chrono::seconds(1795288500)); },
         terminal_,
+        in,
         out,
         err};
     const int status = pcilend::run(surroundings, std::move(arguments));
@@ -78,6 +80,7 @@ class HostTest : public testing::Test {
   FakeKernel kernel_;
   bool loaded_ = true;
   bool terminal_ = false;
+  std::string input_;  // stdin
   std::chrono::milliseconds slept_{0};
 };
 
