@@ -69,17 +69,19 @@ std::string extended_text(std::span<const std::byte> attributes) {
   return read ? text : std::string();
 }
 
+// Refusals of pcilend.ko have a sentence: these are generic netlink's.
+std::string text_without_sentence(int number) {
+  if (classify(number) == ErrorClass::Permission) return "this needs root (CAP_SYS_ADMIN)";
+  if (number == ENOMEM) return "the kernel is out of memory: free some, and try again";
+  if (number == EOPNOTSUPP)
+    return "the loaded pcilend.ko does not know this: it is older than this program, and the "
+           "installed one is loaded by a reboot";
+  return std::strerror(number);
+}
+
 Refusal kernel_refusal(int number, std::span<const std::byte> extended) {
   std::string text = extended_text(extended);
-  if (text.empty() && classify(number) == ErrorClass::Permission)
-    text = "this needs root (CAP_SYS_ADMIN)";
-  // Its own refusals have a sentence: this is generic netlink's, of a command that is not there.
-  if (text.empty() && number == EOPNOTSUPP)
-    text =
-        "the loaded pcilend.ko does not know this: it is older than this program, and the "
-        "installed "
-        "one is loaded by a reboot";
-  if (text.empty()) text = std::strerror(number);
+  if (text.empty()) text = text_without_sentence(number);
   return refusal(number, classify(number), std::move(text));
 }
 

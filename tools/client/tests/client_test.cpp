@@ -337,7 +337,9 @@ TEST_F(ClientTest, AChangeThatCantBeReadBackIsDone) {
   auto c = client({acknowledge(2), acknowledge(3, ENOMEM)});
   const auto added = c->add(PciAddress{0, 0, 5, 0}, {});
   ASSERT_FALSE(added);
-  EXPECT_EQ(added.error().message, "it is done, but can't be shown: Cannot allocate memory");
+  EXPECT_EQ(
+      added.error().message,
+      "it is done, but can't be shown: the kernel is out of memory: free some, and try again");
 }
 
 TEST_F(ClientTest, NobodyIsNotEverybody) {
