@@ -176,9 +176,9 @@ class Guest {
   Result<> start() const;
   Result<> boot() const;
   Result<> await_answer() const;
-  // As the power cord.
+  // As the power cord; returns when libvirt has shut it off.
   Result<> destroy() const;
-  // From inside; returns when libvirt has shut it off.
+  // From inside; the same.
   Result<> shut_down(std::chrono::milliseconds within = kPatience) const;
   // virsh domstate.
   [[nodiscard]] Result<std::string> state() const;
@@ -189,6 +189,7 @@ class Guest {
   [[nodiscard]] Result<std::string> console() const;
 
  private:
+  Result<> await_off(std::chrono::milliseconds within) const;
   [[nodiscard]] std::string who() const;
   [[nodiscard]] Command inside(const Command& command) const;
 
