@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cassert>
 #include <regex>
 
 #include "echo_server.h"
@@ -73,6 +75,15 @@ const std::vector<MatrixFunction>& matrix_functions() {
       {"bus0", "i6300esb", Binding, "i6300ESB timer", {}, "it has no way to be reset", false},
   };
   return functions;
+}
+
+const MatrixFunction& matrix_function(std::string_view name) {
+  const auto& all = matrix_functions();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const MatrixFunction& function) {
+    return function.name == name;
+  });
+  assert(found != all.end());
+  return *found;
 }
 
 Result<lab::Options> matrix_options() {

@@ -5,6 +5,7 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lab/options.h"
@@ -37,6 +38,8 @@ inline void PrintTo(const MatrixFunction& function, std::ostream* out) {
 }
 
 const std::vector<MatrixFunction>& matrix_functions();
+// One of them.
+const MatrixFunction& matrix_function(std::string_view name);
 
 // host1 has all of them, and `wire`: a network adapter of its own where theirs are.
 Result<lab::Options> matrix_options();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "bare_drive.h"
+#include "device_matrix.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -149,6 +150,7 @@ TEST_F(MsiRelay, DriversComeAndGoAndReset) {
  *   host1: mptsas ── MSI ── pcilend ═══ host2: mptsas driver: a disk
  */
 TEST_F(MsiRelay, AFunctionWithMsiOnly) {
+  for (const std::string& pattern : matrix_function("mptsas").log) expect_in_log(pattern);
   const auto address = lender().address("mptsas");
   ASSERT_OK(address);
   other_ = *address;
