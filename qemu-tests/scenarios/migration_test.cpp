@@ -152,12 +152,17 @@ class Migration : public testing::Test {
     return text.value_or("");
   }
 
-  // All that the domain has stays its own while it is off.
+  // All that the domain has stays its own while it is off, and the host that it goes to sees it.
   void reserve(int number, const std::string& domain) const {
     const auto reserved =
         lab_->host(number).json(fmt::format("pcilend reserve --json --for {} --ttl 900", domain));
     ASSERT_OK(reserved);
     EXPECT_EQ(reserved->at("functions").size(), ids_.size());
+    const lab::Host& target = lab_->host(5 - number);
+    ASSERT_OK(target.write("/tmp/moved.json", reserved->dump()));
+    const auto seen = target.json("pcilend show --json - </tmp/moved.json");
+    ASSERT_OK(seen);
+    EXPECT_EQ(seen->at("functions").size(), ids_.size());
   }
   void expect_reserved(int number) const {
     for (const std::string& id : ids_) {
