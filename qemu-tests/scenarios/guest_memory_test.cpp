@@ -84,7 +84,6 @@ class GuestMemory : public TwoHosts {
     EXPECT_OK(spec);
     if (!spec) return nullptr;
     shape(*spec);
-    if (spec->uefi) EXPECT_OK(borrower().run("modprobe pcilend_cr8"));
     const lab::Guest& guest = guests_.emplace_back(borrower().guest(*spec));
     const auto up = [&]() -> Result<> {
       PCILEND_TRY(guest.define());
