@@ -45,14 +45,19 @@ inline bool wait_for(int fd, short events, const Deadline& deadline) {
   }
 }
 
-// Asks `condition` again and again until it is true or the deadline is over.
+// Asks `condition` again and again until it is true or the deadline is over. What takes long to
+// find out is asked for less often, with pauses of up to two seconds: asking must not be what keeps
+// a busy host from getting there.
 template <class Condition>
 bool wait_until(const Deadline& deadline, Condition condition,
                 std::chrono::milliseconds pause = std::chrono::milliseconds(20)) {
   for (;;) {
+    const auto asked = std::chrono::steady_clock::now();
     if (condition()) return true;
     if (deadline.over()) return false;
-    std::this_thread::sleep_for(pause);
+    const auto twice = std::chrono::duration_cast<std::chrono::milliseconds>(
+        2 * (std::chrono::steady_clock::now() - asked));
+    std::this_thread::sleep_for(std::clamp(twice, pause, std::chrono::milliseconds(2000)));
   }
 }
 

@@ -202,16 +202,16 @@ Result<Running> Host::start(const Command& command, const ExecOptions& options) 
 
 Result<Output> Host::until(const Command& command, const Accept& accept,
                            std::chrono::milliseconds within) const {
-  const Deadline deadline(within);
-  for (;;) {
-    auto output = exec(command);
-    if (!output || accept(*output)) return output;
-    if (deadline.over())
-      return fail(ErrorClass::State, "{}: '{}' is not as awaited after {} ms: exit code {}, {}{}",
-                  name(), command.text(), (within * patience.load()).count(), output->code,
-                  output->out, output->err);
-    std::this_thread::sleep_for(100ms);
-  }
+  std::optional<Result<Output>> last;
+  const auto met = [&] {
+    last = exec(command);
+    return !*last || accept(**last);
+  };
+  if (wait_until(Deadline(within), met, 100ms)) return std::move(*last);
+  const Output& output = **last;
+  return fail(ErrorClass::State, "{}: '{}' is not as awaited after {} ms: exit code {}, {}{}",
+              name(), command.text(), (within * patience.load()).count(), output.code, output.out,
+              output.err);
 }
 
 Result<Output> Host::until(const Command& command, std::chrono::milliseconds within) const {

@@ -168,10 +168,14 @@ Result<> Machine::wait_until_up(const Deadline& deadline) const {
   agent::Limits limits;
   limits.total = std::chrono::milliseconds(deadline.milliseconds());
   limits.obituary = [this] { return obituary(); };
-  auto ready = session->run(
-      {"/bin/sh", "-c", "until [ -e /run/pcilend-lab/libvirt-ready ]; do sleep 0.05; done"}, {},
-      limits);
-  if (!ready) return tl::unexpected(with_console(std::move(ready).error().in("libvirt")));
+  const auto ready = session->run({"/bin/sh", "-c",
+                                   "flock --shared /run/pcilend-lab/libvirt-starts true && [ -e "
+                                   "/run/pcilend-lab/libvirt-ready ]"},
+                                  {}, limits);
+  if (!ready) return tl::unexpected(with_console(Error(ready.error()).in("libvirt")));
+  if (ready->code() != 0)
+    return tl::unexpected(
+        with_console({ErrorClass::Failure, "kvm_amd, pcilend_svm or libvirtd did not start"}));
   return {};
 }
 

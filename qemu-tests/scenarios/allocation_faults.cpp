@@ -64,8 +64,9 @@ Result<> AllocationFaults::every(int nth, int times) const {
 
 Result<int> AllocationFaults::failed() const {
   const auto left = host_->run(set_both("probability", "0") +
-                               "echo $(($(cat /sys/kernel/debug/failslab/times) + "
-                               "$(cat /sys/kernel/debug/fail_page_alloc/times)))");
+                               "read -r slab </sys/kernel/debug/failslab/times; "
+                               "read -r page </sys/kernel/debug/fail_page_alloc/times; "
+                               "echo $((slab + page))");
   if (!left) return tl::unexpected(left.error());
   return 2 * times_ - std::atoi(left->c_str());
 }

@@ -97,7 +97,7 @@ class GuestMemory : public TwoHosts {
 
   static Result<> await_inside(const lab::Guest& guest, const std::string& condition) {
     const auto met = guest.run(fmt::format(
-        "i=0; until {}; do i=$((i+1)); [ $i -lt 1200 ] || exit 1; sleep 0.1; done", condition));
+        "i=0; until {}; do i=$((i+1)); [ $i -lt 240 ] || exit 1; sleep 0.5; done", condition));
     if (!met) return tl::unexpected(met.error());
     return {};
   }

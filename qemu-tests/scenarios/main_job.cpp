@@ -96,7 +96,7 @@ Result<> MainJob::await_guest_disk() {
 Result<> MainJob::await_disk(const lab::Guest& guest) {
   PCILEND_TRY(guest.await_answer());
   const auto disk = guest.run(
-      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 2400 ] || exit 1; sleep 0.1; done",
+      "i=0; until [ -b /dev/nvme0n1 ]; do i=$((i+1)); [ $i -lt 480 ] || exit 1; sleep 0.5; done",
       {{}, 5min});
   if (!disk) return tl::unexpected(Error(disk.error()).in("no /dev/nvme0n1 in the guest"));
   return {};

@@ -132,7 +132,7 @@ void PeerToPeer::plug_in(const std::string& device) {
   ASSERT_OK(borrower().run("virsh attach-device peers /tmp/local.xml --live"));
   ASSERT_OK(guest_->run(
       "i=0; until grep -q PCI_ID=1B36:0010 /sys/bus/pci/devices/*/uevent; do i=$((i+1)); "
-      "[ $i -lt 600 ] || exit 1; sleep 0.1; done"));
+      "[ $i -lt 120 ] || exit 1; sleep 0.5; done"));
 }
 
 Result<lab::Output> PeerToPeer::copy_in_guest(int repeat, uint64_t shift) const {
