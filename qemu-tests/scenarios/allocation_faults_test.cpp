@@ -11,6 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// The hosts are those of TwoHosts, started anew.
+class DebugKernel : public TwoHosts {};
+
 // More allocations than any command makes.
 constexpr int kMost = 400;
 
@@ -85,7 +88,7 @@ void use_in_guest(MainJob& job) {
  *   connect, add, remove: each with each of    uses it, in a guest, afterwards
  *   its allocations failing once, then without
  */
-TEST_F(TwoHosts, DebugKernelConnectAndAddSurviveWithoutMemory) {
+TEST_F(DebugKernel, ConnectAndAddSurviveWithoutMemory) {
   const std::string address = *lender().address(0);
   const std::string peer = std::to_string(borrower().node());
   {
@@ -104,7 +107,7 @@ TEST_F(TwoHosts, DebugKernelConnectAndAddSurviveWithoutMemory) {
  *   available, unavailable: each with each of  uses it, in a guest, afterwards
  *   its allocations failing once, then without
  */
-TEST_F(TwoHosts, DebugKernelAvailableSurvivesWithoutMemory) {
+TEST_F(DebugKernel, AvailableSurvivesWithoutMemory) {
   const std::string address = *lender().address(0);
   ASSERT_OK(lender().run("pcilend connect " + std::to_string(borrower().node())));
   ASSERT_OK(lender().run("pcilend add " + address));
@@ -128,7 +131,7 @@ TEST_F(TwoHosts, DebugKernelAvailableSurvivesWithoutMemory) {
  *   lends                                      borrow, return: each with each of its allocations
  *                                              failing once, then without; then a guest uses it
  */
-TEST_F(TwoHosts, DebugKernelBorrowSurvivesWithoutMemory) {
+TEST_F(DebugKernel, BorrowSurvivesWithoutMemory) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   {
@@ -150,7 +153,7 @@ TEST_F(TwoHosts, DebugKernelBorrowSurvivesWithoutMemory) {
  *   pcilend.ko ════════════ pcilend.ko, pcilend_mdev.ko: allocations fail anywhere, in workers
  *                           too, while a function is borrowed, used by a guest, and returned
  */
-TEST_F(TwoHosts, DebugKernelLendingSurvivesWithoutMemory) {
+TEST_F(DebugKernel, LendingSurvivesWithoutMemory) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const struct {
