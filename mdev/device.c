@@ -68,6 +68,7 @@ static int borrow(struct mdev_device_state *state, bool *borrowed)
 	struct mdev_function *function = state->function;
 	char owner[PCILEND_OWNER_BYTES];
 	const char *why = NULL;
+	struct pci_dev *adapter;
 	int err;
 
 	*borrowed = false;
@@ -76,7 +77,9 @@ static int borrow(struct mdev_device_state *state, bool *borrowed)
 			return 0;
 	}
 	snprintf(owner, sizeof(owner), "mdev:%pUl", &state->mdev->uuid);
-	err = pcilend_borrow(state->remote, &mdev_frontend, owner, NULL, &why);
+	adapter = mdev_adapter_of(state->mdev);
+	err = pcilend_borrow(state->remote, &mdev_frontend, owner,
+			     adapter ? pci_name(adapter) : NULL, &why);
 	if (err == -EALREADY)
 		return 0;
 	if (err) {
@@ -91,20 +94,28 @@ static int borrow(struct mdev_device_state *state, bool *borrowed)
 static int device_open(struct vfio_device *vdev)
 {
 	struct mdev_device_state *state = to_state(vdev);
-	struct mdev_function *function = state->function;
 	bool borrowed;
 	int err;
 
-	err = borrow(state, &borrowed);
+	err = mdev_function_get(state);
 	if (err)
 		return err;
-	scoped_guard(mutex, &function->lock)
-		err = function->pdev ? open_parts(state) : -ENODEV;
-	if (err && borrowed)
-		pcilend_return(state->remote, NULL);
-	if (!err)
-		mdev_config_place_bars(state);
+	err = borrow(state, &borrowed);
+	if (err)
+		goto err_function;
+	scoped_guard(mutex, &state->function->lock)
+		err = state->function->pdev ? open_parts(state) : -ENODEV;
 	trace_pcilend_mdev_state(state->remote->id, "open", err);
+	if (err)
+		goto err_return;
+	mdev_config_place_bars(state);
+	return 0;
+
+err_return:
+	if (borrowed)
+		pcilend_return(state->remote, NULL);
+err_function:
+	mdev_function_put(state);
 	return err;
 }
 
@@ -127,6 +138,7 @@ static void device_close(struct vfio_device *vdev)
 			   err);
 	mdev_guest_close(state);
 	trace_pcilend_mdev_state(state->remote->id, "close", err);
+	mdev_function_put(state);
 }
 
 static long get_info(void __user *arg)
@@ -212,8 +224,6 @@ static int device_init(struct vfio_device *vdev)
 	struct mdev_device_state *state = to_state(vdev);
 
 	state->mdev = to_mdev_device(vdev->dev);
-	state->function = container_of(state->mdev->type, struct mdev_function, type);
-	state->remote = state->function->remote;
 	mdev_config_init(state);
 	mdev_regions_init(state);
 	mdev_irqs_init(state);

@@ -11,7 +11,7 @@
  * and give the UUID to `qemu-system-x86_64 -device vfio-pci,sysfsdev=/sys/bus/mdev/devices/<UUID>`
  * or a <hostdev mode='subsystem' type='mdev' model='vfio-pci'>. The function is borrowed when the
  * device is opened, unless that was done before in the name of this frontend, and returned when it
- * is closed.
+ * is closed. The NTB is a parent, too: adapter.c.
  */
 
 #include <linux/module.h>
@@ -22,6 +22,82 @@
 #define DRIVER_NAME "pcilend_mdev"
 
 struct workqueue_struct *mdev_wq;
+
+static LIST_HEAD(functions);
+static DEFINE_MUTEX(functions_lock);
+
+void mdev_function_uuid(const struct mdev_device *mdev, uuid_t *uuid)
+{
+	char text[UUID_STRING_LEN + 1];
+
+	snprintf(text, sizeof(text), "%pUl", &mdev->uuid);
+	WARN_ON_ONCE(uuid_parse(text, uuid));
+}
+
+static struct mdev_function *find_function(const struct mdev_device *mdev)
+{
+	struct mdev_function *function;
+	uuid_t uuid;
+
+	lockdep_assert_held(&functions_lock);
+	if (!mdev_adapter_of(mdev))
+		return container_of(mdev->type, struct mdev_function, type);
+	mdev_function_uuid(mdev, &uuid);
+	list_for_each_entry(function, &functions, node) {
+		if (uuid_equal(&function->remote->uuid, &uuid))
+			return function;
+	}
+	return NULL;
+}
+
+int mdev_function_get(struct mdev_device_state *state)
+{
+	struct mdev_device *mdev = state->mdev;
+	struct mdev_function *function;
+
+	guard(mutex)(&functions_lock);
+	function = find_function(mdev);
+	if (!function) {
+		dev_err(&mdev->dev, "no host offers this function: 'pcilend link' shows the hosts in reach\n");
+		return -ENODEV;
+	}
+	if (mdev_adapter_of(mdev) && mdev_adapter_class(mdev) !=
+	    le32_to_cpu(function->remote->info.class_revision) >> 24) {
+		dev_err(&mdev->dev, "function %x is of another class than the device's type\n",
+			function->remote->id);
+		return -EINVAL;
+	}
+	if (function->user) {
+		dev_err(&mdev->dev, "function %x is open as mediated device %s\n",
+			function->remote->id, dev_name(function->user->vdev.dev));
+		return -EBUSY;
+	}
+	WRITE_ONCE(function->user, state);
+	state->function = function;
+	state->remote = function->remote;
+	return 0;
+}
+
+void mdev_function_put(struct mdev_device_state *state)
+{
+	guard(mutex)(&functions_lock);
+	WRITE_ONCE(state->function->user, NULL);
+	wake_up_all(&state->function->idle);
+	state->function = NULL;
+	state->remote = NULL;
+}
+
+/* Returns when nobody has the function open; who has it is asked to let go, again and again. */
+static void await_user(struct mdev_function *function)
+{
+	while (!wait_event_timeout(function->idle, !READ_ONCE(function->user), 10 * HZ)) {
+		guard(mutex)(&functions_lock);
+		if (function->user)
+			mdev_irqs_request(function->user);
+	}
+	/* mdev_function_put() is through with it, too. */
+	guard(mutex)(&functions_lock);
+}
 
 /* The lease was lost without having been returned. */
 static void function_lost(struct pcilend_remote *remote, enum pcilend_lost_reason reason)
@@ -111,6 +187,7 @@ static int function_added(struct pcilend_remote *remote)
 	if (!function)
 		return -ENOMEM;
 	function->remote = remote;
+	init_waitqueue_head(&function->idle);
 	mutex_init(&function->lock);
 	snprintf(function->name, sizeof(function->name), "Borrowed PCI function %x", remote->id);
 	function->type.sysfs_name = "function";
@@ -124,6 +201,8 @@ static int function_added(struct pcilend_remote *remote)
 				   function->types, ARRAY_SIZE(function->types));
 	if (err)
 		goto err_data;
+	guard(mutex)(&functions_lock);
+	list_add(&function->node, &functions);
 	return 0;
 
 err_data:
@@ -141,7 +220,10 @@ static void function_removed(struct pcilend_remote *remote)
 
 	if (!function)
 		return;
+	scoped_guard(mutex, &functions_lock)
+		list_del(&function->node);
 	mdev_unregister_parent(&function->parent);
+	await_user(function);
 	scoped_guard(mutex, &function->lock)
 		bound = function->pdev;
 	if (bound)
@@ -155,6 +237,8 @@ struct pcilend_frontend mdev_frontend = {
 	.driver_override = DRIVER_NAME,
 	.owner = THIS_MODULE,
 	.guests = true,
+	.adapter_added = mdev_adapter_added,
+	.adapter_removed = mdev_adapter_removed,
 	.added = function_added,
 	.removed = function_removed,
 	.lost = function_lost,
@@ -223,9 +307,12 @@ static int __init pcilend_mdev_init(void)
 	err = mdev_register_driver(&mdev_pcilend_driver);
 	if (err)
 		goto err_workqueue;
-	err = pci_register_driver(&virtual_driver);
+	err = mdev_register_driver(&mdev_adapter_driver);
 	if (err)
 		goto err_mdev;
+	err = pci_register_driver(&virtual_driver);
+	if (err)
+		goto err_adapter;
 	err = pcilend_frontend_register(&mdev_frontend);
 	if (err)
 		goto err_pci;
@@ -233,6 +320,8 @@ static int __init pcilend_mdev_init(void)
 
 err_pci:
 	pci_unregister_driver(&virtual_driver);
+err_adapter:
+	mdev_unregister_driver(&mdev_adapter_driver);
 err_mdev:
 	mdev_unregister_driver(&mdev_pcilend_driver);
 err_workqueue:
@@ -244,6 +333,7 @@ static void __exit pcilend_mdev_exit(void)
 {
 	pcilend_frontend_unregister(&mdev_frontend);
 	pci_unregister_driver(&virtual_driver);
+	mdev_unregister_driver(&mdev_adapter_driver);
 	mdev_unregister_driver(&mdev_pcilend_driver);
 	destroy_workqueue(mdev_wq);
 }

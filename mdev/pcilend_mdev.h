@@ -12,6 +12,9 @@
  *	struct mdev_bars.lock		mappings of BARs; taken in page faults, inside mmap_lock
  *	guests_lock			who uses which struct mdev_guest
  *
+ * functions_lock is taken with none of them held, and mdev_irqs.lock inside it: which functions
+ * there are, and who has them open.
+ *
  * Functions of pcilend.ko that wait for the lender may be called with all but the last two of them
  * held, and pcilend_borrow() and pcilend_return() with none: they bind and unbind the virtual
  * function, and that takes struct mdev_function.lock.
@@ -47,6 +50,10 @@ struct mdev_device_state;
 
 /* A remote function, from when the lender offers it until it goes. */
 struct mdev_function {
+	struct list_head node;			/* functions_lock, as the next one */
+	struct mdev_device_state *user;		/* has it open, revoked or not; or NULL */
+	wait_queue_head_t idle;			/* woken when there is no user any more */
+
 	struct pcilend_remote *remote;
 	struct mdev_parent parent;
 	struct mdev_type type;
@@ -176,10 +183,10 @@ static_assert(PCILEND_GUEST_SEGMENTS <= 64, "a bit for each segment");
 struct mdev_device_state {
 	struct vfio_device vdev;
 	struct mdev_device *mdev;
-	struct mdev_function *function;
-	struct pcilend_remote *remote;
 
 	/* From open to close. */
+	struct mdev_function *function;
+	struct pcilend_remote *remote;
 	u32 lease;
 	char owner[PCILEND_OWNER_BYTES];
 	struct mdev_config config;
@@ -197,6 +204,23 @@ static inline struct mdev_device_state *to_state(struct vfio_device *vdev)
 extern struct workqueue_struct *mdev_wq;	/* unbound: passes may take long */
 extern struct pcilend_frontend mdev_frontend;
 extern struct mdev_driver mdev_pcilend_driver;
+/* The UUID of a mediated device as functions have theirs. */
+void mdev_function_uuid(const struct mdev_device *mdev, uuid_t *uuid);
+/*
+ * The function that the device is, which is @state's until mdev_function_put(). Return: -ENODEV: no
+ * lender offers it; -EINVAL: it is not of the device's type; -EBUSY: another device has it open.
+ */
+int mdev_function_get(struct mdev_device_state *state);
+void mdev_function_put(struct mdev_device_state *state);
+
+/* adapter.c: adapters as parents */
+extern struct mdev_driver mdev_adapter_driver;
+int mdev_adapter_added(struct pci_dev *pdev);
+void mdev_adapter_removed(struct pci_dev *pdev);
+/* The device's adapter; NULL: its parent is a function. */
+struct pci_dev *mdev_adapter_of(const struct mdev_device *mdev);
+/* The PCI base class of the functions that it may be, if it has an adapter. */
+u8 mdev_adapter_class(const struct mdev_device *mdev);
 
 /* device.c */
 int mdev_device_probe(struct mdev_device *mdev);

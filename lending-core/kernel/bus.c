@@ -73,6 +73,12 @@ const struct bus_type pcilend_bus = {
 	.dev_groups = remote_groups,
 };
 
+bool pcilend_names_function(const uuid_t *uuid)
+{
+	return pcilend_uuid_is_ours(uuid->b);
+}
+EXPORT_SYMBOL_GPL(pcilend_names_function);
+
 int pcilend_bus_register(void)
 {
 	int err = bus_register(&pcilend_bus);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Frontends, and what they keep with remote functions. A frontend is told of every function once,
- * and once of its end; both under the function's `frontends` lock, whichever of the two is new.
+ * and once of its end; both under the function's `frontends` lock, whichever of the two is new. The
+ * same holds for adapters, under adapters_lock.
  */
 
 #include <linux/module.h>
@@ -9,7 +10,8 @@
 #include "borrower.h"
 
 static LIST_HEAD(frontends);
-static DEFINE_MUTEX(frontends_lock);
+static DEFINE_MUTEX(frontends_lock);	/* to change the list: adapters_lock, too */
+static DEFINE_MUTEX(adapters_lock);
 
 static bool registered(const struct pcilend_frontend *frontend)
 {
@@ -154,27 +156,77 @@ void remote_detach_frontends(struct remote *r)
 	}
 }
 
+static void show_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
+{
+	int err;
+
+	lockdep_assert_held(&adapters_lock);
+	if (!frontend->adapter_added)
+		return;
+	err = frontend->adapter_added(link->pdev);
+	if (err)
+		pci_warn(link->pdev, "pcilend: is not shown by %s (error %d)\n", frontend->name,
+			 err);
+}
+
+static void hide_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
+{
+	lockdep_assert_held(&adapters_lock);
+	if (frontend->adapter_removed)
+		frontend->adapter_removed(link->pdev);
+}
+
+/* The link can carry leases. */
+void pcilend_frontend_adapter_added(struct pcilend_link *link)
+{
+	struct pcilend_frontend *frontend;
+
+	guard(mutex)(&adapters_lock);
+	link->shown = true;
+	list_for_each_entry(frontend, &frontends, node)
+		show_adapter(frontend, link);
+}
+
+/* No lease is over the link any more, and it is still in the list. */
+void pcilend_frontend_adapter_gone(struct pcilend_link *link)
+{
+	struct pcilend_frontend *frontend;
+
+	guard(mutex)(&adapters_lock);
+	link->shown = false;
+	list_for_each_entry(frontend, &frontends, node)
+		hide_adapter(frontend, link);
+}
+
 /**
  * pcilend_frontend_register - offer a way to use remote functions
  * @frontend: filled in but for its private part; must stay until it is unregistered
  *
- * @frontend->added is called for those that are there, and for all that come.
- * Return: 0; -EEXIST if there is one of that name.
+ * @frontend->added and @frontend->adapter_added are called for those that are there, and for all
+ * that come. Return: 0; -EEXIST if there is one of that name.
  */
 int pcilend_frontend_register(struct pcilend_frontend *frontend)
 {
 	struct pcilend_frontend *other;
+	struct pcilend_link *link;
 	struct remote *r;
 
+	mutex_lock(&adapters_lock);
 	mutex_lock(&frontends_lock);
 	list_for_each_entry(other, &frontends, node) {
 		if (!strcmp(other->name, frontend->name)) {
 			mutex_unlock(&frontends_lock);
+			mutex_unlock(&adapters_lock);
 			return -EEXIST;
 		}
 	}
 	list_add_tail(&frontend->node, &frontends);
 	mutex_unlock(&frontends_lock);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (link->shown)
+			show_adapter(frontend, link);
+	}
+	mutex_unlock(&adapters_lock);
 
 	for (r = remote_next(NULL); r; r = remote_next(r))
 		attach(r, frontend);
@@ -185,11 +237,18 @@ EXPORT_SYMBOL_GPL(pcilend_frontend_register);
 /* On return @frontend is not called any more. It holds no lease: those pin its module. */
 void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 {
+	struct pcilend_link *link;
 	struct remote *r;
 
+	mutex_lock(&adapters_lock);
 	mutex_lock(&frontends_lock);
 	list_del(&frontend->node);
 	mutex_unlock(&frontends_lock);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (link->shown)
+			hide_adapter(frontend, link);
+	}
+	mutex_unlock(&adapters_lock);
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		detach(r, frontend);

@@ -12,6 +12,7 @@
  *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
  *
+ *	adapters_lock		frontends are told of one adapter at a time
  *	remote.frontends	a remote function's frontends come and go
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
@@ -31,8 +32,8 @@
  *				pcilend_virtual_relay.lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
- * remote.frontends, remote.operation, pcilend_virtual_relay.asking and the lender's first four may
- * be held while waiting for a peer or a device.
+ * adapters_lock, remote.frontends, remote.operation, pcilend_virtual_relay.asking and the lender's
+ * first four may be held while waiting for a peer or a device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of
@@ -343,6 +344,7 @@ struct pcilend_link {
 	struct ratelimit_state appear_limit;
 	wait_queue_head_t idle;		/* woken when a lease over this link is over */
 	struct list_head reach_node;	/* reach_lock (reach.c) */
+	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
 	bool going;			/* the adapter is: nothing new is borrowed over it */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
@@ -557,6 +559,8 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 /* frontend.c */
 struct pcilend_frontend *pcilend_frontend_get(const char *name);
 void pcilend_frontend_put(struct pcilend_frontend *frontend);
+void pcilend_frontend_adapter_added(struct pcilend_link *link);
+void pcilend_frontend_adapter_gone(struct pcilend_link *link);
 
 /* bus.c */
 extern const struct bus_type pcilend_bus;

@@ -481,6 +481,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 		err = link_start(link);
 		if (err)
 			goto err_list;
+		pcilend_frontend_adapter_added(link);
 	} else {
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, reason);
 	}
@@ -497,13 +498,14 @@ err_put:
 	return err;
 }
 
-/* Waits until nothing is borrowed or lent over this link any more. */
+/* Waits until nothing is borrowed or lent over this link any more, and no frontend shows it. */
 static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 {
 	struct pcilend_link *link = dev_get_drvdata(&ntb->dev);
 
 	if (link->usable) {
 		pcilend_handshake_stop(link);
+		pcilend_frontend_adapter_gone(link);
 		pcilend_expose_link_gone(link);
 		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 		ntb_clear_ctx(ntb);

@@ -196,6 +196,31 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter)
 	return best < 0 ? NULL : r->path[best].link;
 }
 
+unsigned int pcilend_count_available(struct pci_dev *adapter, u8 base_class)
+{
+	unsigned int count = 0;
+	struct remote *r;
+	int i;
+
+	for (r = remote_next(NULL); r; r = remote_next(r)) {
+		guard(mutex)(&r->lock);
+		if (r->dying || r->state != REMOTE_IDLE ||
+		    r->pub.info.state != PCILEND_FUNCTION_AVAILABLE ||
+		    le32_to_cpu(r->pub.info.class_revision) >> 24 != base_class)
+			continue;
+		for (i = 0; i < PCILEND_PATHS; i++) {
+			struct pcilend_link *link = r->path[i].link;
+
+			if (link && link->pdev == adapter && works(r, link)) {
+				count++;
+				break;
+			}
+		}
+	}
+	return count;
+}
+EXPORT_SYMBOL_GPL(pcilend_count_available);
+
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(a, b);

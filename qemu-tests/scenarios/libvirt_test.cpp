@@ -145,6 +145,56 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
 }
 
 /*
+ *   host2: virsh nodedev-list --cap mdev_types, nodedev-define, -start, -autostart, -destroy,
+ *          -undefine, below the adapter that leads to the function
+ */
+TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
+  constexpr const char* kAdapter = "pci_0000_00_04_0";
+  constexpr const char* kType = "ntb_hw_amd-pcilend-storage";
+  const auto count = [&](int available) {
+    return borrower().until(
+        fmt::format("virsh nodedev-dumpxml {} | grep -A 3 \"<type id='{}'>\" | "
+                    "grep -q '<availableInstances>{}</availableInstances>'",
+                    kAdapter, kType, available));
+  };
+  ASSERT_OK(
+      borrower().until(fmt::format("virsh nodedev-list --cap mdev_types | grep -x {}", kAdapter)));
+  ASSERT_OK(count(0));
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(count(1));
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  const auto uuid = function->at("uuid").get<std::string>();
+  ASSERT_OK(borrower().run(
+      fmt::format("echo \"<device><parent>{}</parent><capability type='mdev'><type id='{}'/>"
+                  "<uuid>{}</uuid></capability></device>\" >/tmp/device.xml",
+                  kAdapter, kType, uuid)));
+  ASSERT_OK(borrower().run("virsh nodedev-define /tmp/device.xml"));
+  const std::string list = "virsh nodedev-list --inactive --cap mdev | grep .";
+  ASSERT_OK(borrower().until(list));
+  const auto name = borrower().run(list);
+  ASSERT_OK(name);
+  const std::string device = name->substr(0, name->find('\n'));
+  ASSERT_OK(borrower().run("virsh nodedev-start " + device));
+  ASSERT_OK(borrower().run("virsh nodedev-autostart " + device));
+  EXPECT_OK(borrower().run(
+      fmt::format("readlink -f /sys/bus/mdev/devices/{} | grep /0000:00:04.0/", uuid)));
+
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  ASSERT_OK(count(0));
+  use();
+  ASSERT_OK(job().guest().destroy());
+  EXPECT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(count(1));
+
+  ASSERT_OK(borrower().run("virsh nodedev-destroy " + device));
+  expect_returned();
+  ASSERT_OK(borrower().run("virsh nodedev-undefine " + device));
+}
+
+/*
  *   host1 (lender)                 host2 (borrower)
  *   nvme ═════════════════════════ guest: its kernel panics; what it wrote is still there
  */

@@ -69,8 +69,8 @@ class VfioClient : public testing::Test {
   static lab::Host& lender() { return lab_->host(1); }
   static lab::Host& borrower() { return lab_->host(2); }
 
-  // Lends that device of host1; host2 has a mediated device of it, which nobody has opened.
-  void lend(const std::string& device) {
+  // Lends that device of host1.
+  void share(const std::string& device) {
     const auto address = lender().address(device);
     ASSERT_OK(address);
     address_ = *address;
@@ -79,9 +79,31 @@ class VfioClient : public testing::Test {
     id_ = offered->at("id");
     uuid_ = offered->at("uuid");
     ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "available"));
-    ASSERT_OK(borrower().run(fmt::format(
-        "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid_,
-        id_)));
+  }
+  // Has host2 make a mediated device of that UUID: of the function, or of that type of the adapter.
+  [[nodiscard]] std::string make_device(const std::string& uuid) const {
+    return fmt::format(
+        "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid,
+        id_);
+  }
+  static std::string adapter_type(const std::string& type) {
+    return "/sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-" + type;
+  }
+  static std::string make_adapter_device(const std::string& type, const std::string& uuid) {
+    return fmt::format("echo {} >{}/create", uuid, adapter_type(type));
+  }
+  static std::string remove_device(const std::string& uuid) {
+    return fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", uuid);
+  }
+  // Lends that device of host1; host2 has a mediated device of it, which nobody has opened.
+  void lend(const std::string& device) {
+    ASSERT_NO_FATAL_FAILURE(share(device));
+    ASSERT_OK(borrower().run(make_device(uuid_)));
+  }
+  // How many functions host2 can borrow over its adapter, as mediated devices of that type.
+  static void expect_available(const std::string& type, const std::string& count) {
+    EXPECT_OK(borrower().until(
+        fmt::format("[ $(cat {}/available_instances) = {} ]", adapter_type(type), count)));
   }
 
   void expect_state(const lab::Host& host, const std::string& state) const {
@@ -289,15 +311,13 @@ TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
   std::optional<lab::Running> running;
   ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
-  ASSERT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", uuid_)));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
   auto ended = running->wait();
   ASSERT_OK(ended);
   EXPECT_EQ(ended->code, 0) << ended->err;
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
 
-  ASSERT_OK(borrower().run(fmt::format(
-      "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid_,
-      id_)));
+  ASSERT_OK(borrower().run(make_device(uuid_)));
   ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
   const auto start = std::chrono::steady_clock::now();
   ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
@@ -487,6 +507,69 @@ const json& refusals() {
       {"DMA unmap, the last page", "0"},
   };
   return answers;
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client, by a mediated device of host2's adapter
+ *
+ * It is the function of its UUID, whenever that is offered, and never one of another class. A
+ * function that two devices stand for is only one of them at a time.
+ */
+TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
+  constexpr const char* kOther = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  expect_available("storage", "1");
+  expect_available("network", "0");
+  const auto refused = borrower().exec(make_adapter_device("storage", kOther));
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is not the UUID of a function'"));
+
+  ASSERT_OK(borrower().run(make_adapter_device("network", uuid_)));
+  const auto no_network = borrower().exec(client("info"));
+  ASSERT_OK(no_network);
+  EXPECT_NE(no_network->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is of another class'"));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+
+  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  const auto used = borrower().json(client("nvme"));
+  ASSERT_OK(used);
+  EXPECT_EQ(used->at("serials"), json({"vfio", "vfio"}));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  expect_available("storage", "0");
+  ASSERT_OK(borrower().run(make_device(kOther)));
+  const auto second = borrower().exec(fmt::format("{} {} info", kClient, kOther));
+  ASSERT_OK(second);
+  EXPECT_NE(second->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is open as mediated device " + uuid_ + "'"));
+  ASSERT_OK(borrower().run(remove_device(kOther)));
+
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
+  ASSERT_OK(lender().run("pcilend remove " + address_));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  expect_available("storage", "0");
+  const auto gone = borrower().exec(client("info"));
+  ASSERT_OK(gone);
+  EXPECT_NE(gone->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'no host offers this function'"));
+
+  ASSERT_OK(offer(lender(), address_));
+  ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "available"));
+  EXPECT_OK(borrower().run(client("nvme")));
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  const auto asked = running->wait();
+  ASSERT_OK(asked);
+  EXPECT_EQ(asked->code, 0) << asked->err;
+  expect_available("storage", "1");
 }
 
 /*

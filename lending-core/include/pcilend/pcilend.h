@@ -42,6 +42,11 @@ struct pcilend_remote {
  * @driver_override: name of the pci_driver that alone may bind the virtual function, or NULL to
  *	let its ordinary driver bind
  * @guests: uses guest slots and pcilend_aperture(), which there are with an IOMMU only
+ * @adapter_added: an NTB can carry leases from now on, whether it has a peer or not. May sleep. May
+ *	be NULL. An error is logged, nothing more.
+ * @adapter_removed: it goes, and no lease is over it any more; after the return it may not be used.
+ *	Also called if @adapter_added failed. May sleep; meanwhile no other adapter comes or goes. May
+ *	be NULL.
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
@@ -66,6 +71,8 @@ struct pcilend_frontend {
 	const char *driver_override;
 	struct module *owner;
 	bool guests;
+	int (*adapter_added)(struct pci_dev *adapter);
+	void (*adapter_removed)(struct pci_dev *adapter);
 	int (*added)(struct pcilend_remote *remote);
 	void (*removed)(struct pcilend_remote *remote);
 	int (*prepare)(struct pcilend_remote *remote);
@@ -83,6 +90,12 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend);
 void *pcilend_remote_data(struct pcilend_remote *remote, struct pcilend_frontend *frontend);
 int pcilend_remote_set_data(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
 			    void *data);
+
+/* Whether the UUID is one that pcilend gives to functions, offered to this host or not. */
+bool pcilend_names_function(const uuid_t *uuid);
+
+/* How many functions of that base class could be borrowed over the NTB @adapter now. May sleep. */
+unsigned int pcilend_count_available(struct pci_dev *adapter, u8 base_class);
 
 /**
  * pcilend_borrow - get a lease on a remote function and make its virtual function
