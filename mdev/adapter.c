@@ -7,9 +7,10 @@
  * has the UUID of the function that it is to be: it may be made before that is offered, so that
  * those which are started with the host come up, and is that function whenever it is opened.
  *
- * Try it (`pcilend list -o id,uuid`):
+ * Try it with a drive (`pcilend list -o id,uuid`):
  *
- *	# echo <UUID> >/sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-storage/create
+ *	# cd /sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-storage
+ *	# echo <UUID> >create
  */
 
 #include <linux/slab.h>

@@ -45,8 +45,8 @@ struct pcilend_remote {
  * @adapter_added: an NTB can carry leases from now on, whether it has a peer or not. May sleep. May
  *	be NULL. An error is logged, nothing more.
  * @adapter_removed: it goes, and no lease is over it any more; after the return it may not be used.
- *	Also called if @adapter_added failed. May sleep; meanwhile no other adapter comes or goes. May
- *	be NULL.
+ *	Also called if @adapter_added failed. May sleep; meanwhile no other adapter comes or
+ *	goes. May be NULL.
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
