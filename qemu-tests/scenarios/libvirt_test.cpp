@@ -28,6 +28,14 @@ class Libvirt : public TwoHosts {
     ASSERT_OK(borrower().run("libvirtd -d"));
     ASSERT_OK(borrower().until("virsh list --all --name | grep -x guest"));
   }
+  // virsh's name of the one mediated device that is defined and not there.
+  void find_defined(std::string* device) {
+    const std::string list = "virsh nodedev-list --inactive --cap mdev | grep .";
+    ASSERT_OK(borrower().until(list));
+    const auto name = borrower().run(list);
+    ASSERT_OK(name);
+    *device = name->substr(0, name->find('\n'));
+  }
   void expect_returned() {
     EXPECT_OK(job().await_state(borrower(), "available"));
     EXPECT_OK(job().await_state(lender(), "available"));
@@ -120,11 +128,8 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
   const std::string is_active = "ls /sys/bus/mdev/devices | grep -x " + uuid;
   ASSERT_OK(borrower().run(
       fmt::format("mdevctl define -u {} -p {} -t pcilend-function", uuid, job().id())));
-  const std::string list = "virsh nodedev-list --inactive --cap mdev | grep .";
-  ASSERT_OK(borrower().until(list));
-  const auto name = borrower().run(list);
-  ASSERT_OK(name);
-  const std::string device = name->substr(0, name->find('\n'));
+  std::string device;
+  ASSERT_NO_FATAL_FAILURE(find_defined(&device));
   ASSERT_OK(borrower().run("virsh nodedev-start " + device));
   EXPECT_OK(borrower().run(is_active));
   ASSERT_OK(borrower().run("virsh nodedev-autostart " + device));
@@ -171,11 +176,8 @@ TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
                   "<uuid>{}</uuid></capability></device>\" >/tmp/device.xml",
                   kAdapter, kType, uuid)));
   ASSERT_OK(borrower().run("virsh nodedev-define /tmp/device.xml"));
-  const std::string list = "virsh nodedev-list --inactive --cap mdev | grep .";
-  ASSERT_OK(borrower().until(list));
-  const auto name = borrower().run(list);
-  ASSERT_OK(name);
-  const std::string device = name->substr(0, name->find('\n'));
+  std::string device;
+  ASSERT_NO_FATAL_FAILURE(find_defined(&device));
   ASSERT_OK(borrower().run("virsh nodedev-start " + device));
   ASSERT_OK(borrower().run("virsh nodedev-autostart " + device));
   EXPECT_OK(borrower().run(
