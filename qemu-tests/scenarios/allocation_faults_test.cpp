@@ -79,7 +79,7 @@ class WithoutDriver {
 void expect_traces_of_vmalloc_only(const lab::Host& host) {
   const auto others = host.run(
       "dmesg | awk '/pcilend-lab: mark/ { n = v = 0 } /vmalloc error:/ { v = 1 } "
-      "/Call Trace:/ { n += !v; v = 0 } END { print n + 0 }'");
+      "/Call Trace:/ { n += !v; v = 0 } END { printf \"%d\", n }'");
   ASSERT_OK(others);
   EXPECT_EQ(*others, "0") << "traces";
 }
