@@ -183,9 +183,9 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
         "cat $dog/state || exit 1; done | sort -u");
   }
 
-  // Its interface goes down: its driver puts it to sleep, and wakes it when it is used again. It
-  // may sleep before the interface is down, since igb asks once, then, whether there is a link:
-  // QEMU's is back half a second later.
+  // Its interface goes down: its driver puts it to sleep, and wakes it when it is used again. It is
+  // allowed to sleep before that: igb looks for a link once, when it may sleep and is down, and
+  // QEMU's link is back half a second after it went down.
   static Result<> sleep_and_wake(const lab::Host& host, const std::string& address) {
     const std::string device = "/sys/bus/pci/devices/" + address;
     PCILEND_TRY(host.run(

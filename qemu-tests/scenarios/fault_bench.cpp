@@ -7,6 +7,7 @@
 
 #include "admin_steps.h"
 #include "main_job.h"
+#include "suite_lab.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -71,9 +72,8 @@ lab::Expected expected_in_log(const Host& host, const FaultCase& one) {
 Result<lab::Options> FaultBench::options(const std::string& lab_name) {
   lab::Options options;
   options.name = lab_name;
-  // Without shadow doorbells, as real drives are: QEMU's reads all-ones from them across a dead
-  // link, takes that for commands without end, and keeps its host's CPU for longer than the lease.
-  PCILEND_TRY(options.add_device("host1:nvme,serial=faults,drive-size=64M,dbcs=off"));
+  PCILEND_TRY(options.add_device(
+      fmt::format("host1:nvme,serial=faults,drive-size=64M{}", kNoShadowDoorbells)));
   // The last one on the command line counts.
   const auto lease = std::chrono::milliseconds(kLease).count();
   for (const int host : {1, 2})

@@ -24,7 +24,8 @@ class MsiRelay : public BareDrive {
     // Its driver does without MSI unless it is told.
     options.kernel_arguments[1] = {"mptbase.mpt_msi_enable_sas=1"};
     options.kernel_arguments[2] = {"pcilend.relay_msi=1", "mptbase.mpt_msi_enable_sas=1"};
-    ASSERT_OK(options.add_device("host1:nvme,serial=relay,drive-size=64M,dbcs=off"));
+    ASSERT_OK(options.add_device(
+        fmt::format("host1:nvme,serial=relay,drive-size=64M{}", kNoShadowDoorbells)));
     ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
     ASSERT_OK(
         options.add_device("host1:mptsas1068,id=mptsas,bus=port0,x-max-bounce-buffer-size=16M"));

@@ -41,8 +41,9 @@ class Paths : public testing::Test {
     options.name = "paths";
     options.paths = 2;
     options.rogue = true;
-    ASSERT_OK(options.add_device("host1:nvme,serial=one,drive-size=32M,dbcs=off"));
-    ASSERT_OK(options.add_device("host1:nvme,serial=two,drive-size=32M,dbcs=off"));
+    for (const char* serial : {"one", "two"})
+      ASSERT_OK(options.add_device(
+          fmt::format("host1:nvme,serial={},drive-size=32M{}", serial, kNoShadowDoorbells)));
     ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=1M,addr=18.0,multifunction=on"));
     ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=1M,addr=18.1"));
     ASSERT_OK(start_lab(options, lab_));

@@ -22,9 +22,8 @@ class Shadow : public BareDrive {
     options.qemu_arguments[2] = {"-smp", "2"};
     for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     ASSERT_OK(make_rom());
-    // Without shadow doorbells, as real drives are: fault_bench.cpp says why.
-    ASSERT_OK(options.add_device("host1:nvme,serial=shadow,drive-size=64M,dbcs=off,romfile=" +
-                                 rom().path()));
+    ASSERT_OK(options.add_device(fmt::format("host1:nvme,serial=shadow,drive-size=64M,romfile={}{}",
+                                             rom().path(), kNoShadowDoorbells)));
     ASSERT_OK(start_lab(options, lab_));
   }
 

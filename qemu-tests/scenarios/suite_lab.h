@@ -2,10 +2,16 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "lab/lab.h"
 
 namespace pcilend::scenarios {
+
+// Ends the QEMU device string of an nvme that does I/O while its link is cut: without shadow
+// doorbells, as real drives are. QEMU's reads all-ones from them across a dead link, takes that for
+// commands without end, and keeps its host's CPU for longer than the lease.
+inline constexpr std::string_view kNoShadowDoorbells = ",dbcs=off";
 
 // Starts a lab into `lab`; its steps are shown with the seconds since the beginning.
 Result<> start_lab(const lab::Options& options, std::optional<lab::Lab>& lab);

@@ -31,8 +31,9 @@ void TwoHosts::SetUpTestSuite() {
   lab::Options options;
   options.name = "scenarios";
   ASSERT_OK(make_rom());
-  ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=128M,dbcs=off,romfile=" +
-                               rom().path()));
+  ASSERT_OK(
+      options.add_device(fmt::format("host1:nvme,serial=scenario,drive-size=128M,romfile={}{}",
+                                     rom().path(), kNoShadowDoorbells)));
   ASSERT_OK(start_lab(options, lab_));
 }
 
