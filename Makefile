@@ -21,10 +21,10 @@ deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
 
 build/build.ninja: CMakeLists.txt CMakePresets.json | deps
-	@cmake --preset release >/dev/null
+	@cmake --preset development >/dev/null
 
 build: build/build.ninja ## programs in build/bin
-	@cmake --build --preset release
+	@cmake --build --preset development
 
 deb-deps: deps
 	@tools/setup/install-packages tools/package/packages.txt

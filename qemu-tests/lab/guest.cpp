@@ -7,7 +7,7 @@ namespace pcilend::lab {
 namespace {
 
 // Used for virsh calls: the hook's own limits end before.
-constexpr ExecOptions kVirsh{{}, 2min};
+const ExecOptions kVirsh{{}, 2min};
 constexpr auto kBoot = 5min;  // seconds; minutes on a busy machine
 
 std::string trimmed(std::string text) {

@@ -431,8 +431,8 @@ void Node::answer(uint16_t type, uint32_t number, const void* payload) {
     return;
   }
   const bool other = manner_ == Manner::WrongType && type != PCILEND_MSG_SYNC;
-  const uint16_t told =
-      other ? uint16_t{type == PCILEND_MSG_RETURN ? PCILEND_MSG_RESET : PCILEND_MSG_RETURN} : type;
+  const uint16_t wrong = type == PCILEND_MSG_RETURN ? PCILEND_MSG_RESET : PCILEND_MSG_RETURN;
+  const uint16_t told = other ? wrong : type;
   const Slot slot = make(told, true, PCILEND_STATUS_OK, number, payload);
   switch (manner_) {
     case Manner::Silent:
