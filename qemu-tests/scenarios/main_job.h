@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 #include "lab/host.h"
 #include "pcilend/result.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 
 namespace pcilend::scenarios {
 

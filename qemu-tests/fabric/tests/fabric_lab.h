@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fabric.h"
-#include "test/client.h"
+#include "tests/client.h"
 
 namespace pcilend::fabric::test {
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/eventfd.h>
 
-#include "test/fabric_lab.h"
+#include "tests/fabric_lab.h"
 
 namespace pcilend::fabric {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "test/client.h"
+#include "tests/client.h"
 
 namespace pcilend::fabric {
 namespace {

@@ -2,7 +2,7 @@
 // Hosts that wait for each other's registers, answers that don't come, meshes.
 #include <gmock/gmock.h>
 
-#include "test/fabric_lab.h"
+#include "tests/fabric_lab.h"
 
 namespace pcilend::fabric {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-#include "test/client.h"
+#include "tests/client.h"
 
 namespace pcilend::fabric {
 namespace {

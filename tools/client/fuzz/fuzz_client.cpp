@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Everything the client does with what comes out of its socket. The first byte picks a request;
 // then datagrams, each behind its length (u16).
-#include "messages.h"
+#include "../tests/messages.h"
 #include "pcilend/client.h"
 #include "pcilend/events.h"
 

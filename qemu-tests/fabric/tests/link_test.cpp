@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "test/fabric_lab.h"
+#include "tests/fabric_lab.h"
 
 namespace pcilend::fabric {
 namespace {

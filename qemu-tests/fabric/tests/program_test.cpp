@@ -18,7 +18,7 @@
 #include <set>
 #include <thread>
 
-#include "test/client.h"
+#include "tests/client.h"
 
 extern char** environ;
 

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "test/fabric_lab.h"
+#include "tests/fabric_lab.h"
 
 namespace pcilend::fabric {
 namespace {

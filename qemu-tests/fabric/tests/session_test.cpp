@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "test/client.h"
+#include "tests/client.h"
 
 namespace pcilend::fabric {
 namespace {

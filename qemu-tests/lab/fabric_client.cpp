@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 
 #include "lab/json_lines.h"
 #include "lab/options.h"

@@ -10,7 +10,7 @@
 #include <map>
 #include <random>
 
-#include "test/client.h"
+#include "tests/client.h"
 
 namespace pcilend::fabric {
 namespace {
