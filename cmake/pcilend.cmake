@@ -49,7 +49,7 @@ function(pcilend_test name)
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120)
 endfunction()
 
-# pcilend_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program; its corpus is corpus/NAME beside the sources.
+# pcilend_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program; NAME begins with fuzz_, its corpus is fuzz/corpus/NAME.
 function(pcilend_fuzzer name)
   if(NOT PCILEND_FUZZ)
     return()

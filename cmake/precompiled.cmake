@@ -38,3 +38,9 @@ function(pcilend_use_precompiled target name)
 $<TARGET_OBJECTS:pcilend_${name}_pch> -Xclang -fno-validate-pch>")
   add_dependencies(${target} pcilend_${name}_pch)
 endfunction()
+
+# pcilend_lab_part(TARGET): of the lab or of its scenarios, which only wait for others.
+function(pcilend_lab_part target)
+  target_link_libraries(${target} PRIVATE pcilend_quick)
+  pcilend_use_precompiled(${target} testing)
+endfunction()

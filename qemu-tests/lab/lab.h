@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 #include "lab/host.h"
 #include "lab/layout.h"
 #include "lab/options.h"

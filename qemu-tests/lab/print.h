@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 #include "lab/lab.h"
 
 namespace pcilend::lab {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "golden.h"
-#include "lab/fabric.h"
+#include "lab/fabric_client.h"
 #include "lab/print.h"
 #include "lab/qmp.h"
 

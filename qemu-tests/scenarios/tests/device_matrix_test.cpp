@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "device_matrix.h"
+#include "scenarios/devices/device_matrix.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "fault.h"
+#include "scenarios/faults/fault.h"
 
 #include <gtest/gtest.h>
 

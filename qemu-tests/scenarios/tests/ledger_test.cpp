@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "ledger.h"
+#include "scenarios/faults/ledger.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

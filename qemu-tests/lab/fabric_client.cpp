@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lab/fabric_client.h"
+
+#include "lab/json_lines.h"
+#include "lab/options.h"
+#include "lab/unix_socket.h"
+
+namespace pcilend::lab {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+constexpr auto kAnswer = 60s;
+constexpr auto kSweep = 10min;
+
+Traffic parse_traffic(const json& from) {
+  return {from.at("reads").get<uint64_t>(), from.at("writes").get<uint64_t>(),
+          from.at("read_bytes").get<uint64_t>(), from.at("write_bytes").get<uint64_t>()};
+}
+
+uint64_t sum(const json& counts) {
+  uint64_t total = 0;
+  for (const json& count : counts) total += count.get<uint64_t>();
+  return total;
+}
+
+int host_number(const json& name) {
+  // A name that is none gives 0, which no host has.
+  return parse_host(name.get<std::string>(), kMaxHosts).value_or(0);
+}
+
+template <class Parsed, class Parse>
+Result<Parsed> parse(json from, Parse fill) {
+  Parsed parsed;
+  try {
+    fill(from, parsed);
+  } catch (const json::exception& error) {
+    return fail(ErrorClass::Failure, "the fabric's answer is not understood: {}", error.what());
+  }
+  from.erase("ok");
+  parsed.json = std::move(from);
+  return parsed;
+}
+
+}  // namespace
+
+PathCounters Counters::path(int from, int to, int path) const {
+  for (const PathCounters& one : paths)
+    if (one.from == from && one.to == to && one.path == path) return one;
+  return {from, to, path, {}, {}, {}, 0, 0};
+}
+
+Result<Counters> parse_counters(json from) {
+  return parse<Counters>(std::move(from), [](const json& answer, Counters& counters) {
+    for (const json& path : answer.at("paths"))
+      counters.paths.push_back({host_number(path.at("from")), host_number(path.at("to")),
+                                path.at("path").get<int>(), parse_traffic(path.at("memory")),
+                                parse_traffic(path.at("bar")), parse_traffic(path.at("interrupt")),
+                                sum(path.at("all_ones_reads")), sum(path.at("dropped_writes"))});
+  });
+}
+
+Result<SweepReport> parse_sweep(json from) {
+  return parse<SweepReport>(std::move(from), [](const json& answer, SweepReport& report) {
+    for (const json& hit : answer.at("answered"))
+      report.answered.push_back({hit.at("window").get<unsigned>(), hit.at("offset").get<uint64_t>(),
+                                 hit.at("length").get<uint64_t>(),
+                                 hit.at("address").get<uint64_t>(),
+                                 hit.at("target").get<std::string>()});
+  });
+}
+
+Result<json> Fabric::request(const json& request, const Deadline& deadline) const {
+  auto stream = connect_unix(control_);
+  if (!stream)
+    return fail(ErrorClass::Unreachable,
+                "the fabric is not running ({}): 'pcilend-lab down' and 'up' start it again",
+                stream.error().message);
+  JsonLines lines(std::move(*stream));
+  PCILEND_TRY(lines.send(request, deadline));
+  auto answer = lines.receive(deadline);
+  if (!answer) return tl::unexpected(std::move(answer).error().in("fabric"));
+  if (!answer->value("ok", false))
+    return fail(ErrorClass::Failure, "fabric: {}", answer->value("error", answer->dump()));
+  return *answer;
+}
+
+Result<> Fabric::change(int a, int b, int path, json change) const {
+  change.update({{"op", "link"}, {"a", host_name(a)}, {"b", host_name(b)}});
+  if (path != 0) change["path"] = path;
+  PCILEND_TRY(request(change, Deadline(kAnswer)));
+  return {};
+}
+
+Result<> Fabric::link_up(int a, int b, int path) const {
+  return change(a, b, path, {{"state", "up"}});
+}
+
+Result<> Fabric::link_down(int a, int b, int path) const {
+  return change(a, b, path, {{"state", "down"}});
+}
+
+Result<> Fabric::set_delay(int a, int b, std::chrono::milliseconds delay, int path) const {
+  return change(a, b, path, {{"delay_ms", delay.count()}});
+}
+
+Result<Counters> Fabric::counters(bool reset) const {
+  return request({{"op", "counters"}, {"reset", reset}}, Deadline(kAnswer))
+      .and_then([](json answer) { return parse_counters(std::move(answer)); });
+}
+
+Result<SweepReport> Fabric::sweep(int victim, int from,
+                                  const std::vector<SweepRange>& ranges) const {
+  json order = {{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}};
+  for (const SweepRange& range : ranges)
+    order["ranges"].push_back({{"window", range.window},
+                               {"offset", range.offset},
+                               {"length", range.length},
+                               {"stride", range.stride}});
+  return request(order, Deadline(kSweep)).and_then([](json answer) {
+    return parse_sweep(std::move(answer));
+  });
+}
+
+}  // namespace pcilend::lab

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <regex>
+
+#include "testing/bare_drive.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kMount = "/mnt";
+
+/*
+ *   host1 (lender, node 4)         host2 (borrower, node 8), two processors
+ *   nvme ── IOMMU ── NTB ═════════ NTB ── virtual function ── nvme driver of the host
+ */
+class Shadow : public BareDrive {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "shadows";
+    options.qemu_arguments[2] = {"-smp", "2"};
+    for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
+    ASSERT_OK(make_rom());
+    ASSERT_OK(options.add_device(fmt::format("host1:nvme,serial=shadow,drive-size=64M,romfile={}{}",
+                                             rom().path(), kNoShadowDoorbells)));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+
+  void SetUp() override {
+    BareDrive::SetUp();
+    if (HasFatalFailure()) return;
+    ASSERT_OK(job().lend());
+    ASSERT_OK(job().see_available());
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    EXPECT_OK(borrower().exec(fmt::format("umount {}", kMount)));
+    BareDrive::TearDown();
+  }
+
+  [[nodiscard]] Result<> await_gone() const {
+    const auto gone =
+        borrower().until(fmt::format("ls /sys/bus/pci/devices/{} || ls {}", address_, disk_),
+                         [](const lab::Output& o) { return o.code != 0; });
+    if (!gone) return tl::unexpected(gone.error());
+    return {};
+  }
+
+  [[nodiscard]] Result<> mount() const {
+    PCILEND_TRY(borrower().run(
+        fmt::format("mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 {} 4M && "
+                    "mkdir -p {} && mount {} {}",
+                    disk_, kMount, disk_, kMount)));
+    return {};
+  }
+  // Writes to the mounted file system until that fails.
+  [[nodiscard]] Result<lab::Running> start_writing() const {
+    PCILEND_TRY(borrower().run("echo 0 >/tmp/rounds"));
+    return borrower().start(
+        fmt::format("n=0; while dd if=/dev/urandom of={}/file bs=4k count=2 "
+                    "conv=fsync 2>/dev/null; do n=$((n+1)); echo $n >/tmp/rounds; done",
+                    kMount),
+        {{}, 5min});
+  }
+  // Borrows, mounts, and begins to write: some files are there.
+  [[nodiscard]] Result<lab::Running> write_files() {
+    PCILEND_TRY(borrow());
+    PCILEND_TRY(mount());
+    auto writer = start_writing();
+    if (!writer) return writer;
+    PCILEND_TRY(lab::eventually("files are written", lab::kPatience, [&] { return rounds() > 0; }));
+    return writer;
+  }
+  [[nodiscard]] int rounds() const {
+    const auto done = borrower().exec("cat /tmp/rounds");
+    return done && done->code == 0 && !done->out.empty() ? std::stoi(done->out) : 0;
+  }
+
+  // The lease is over, and the function with it; whoever used it has been told.
+  void expect_io_errors(lab::Running writer) {
+    ASSERT_OK(await_gone());
+    const auto ended = writer.wait();
+    ASSERT_OK(ended);
+    EXPECT_GT(rounds(), 0);
+    const auto write = borrower().exec(fmt::format("echo x >{}/more", kMount));
+    ASSERT_OK(write);
+    EXPECT_NE(write->code, 0);
+    EXPECT_OK(borrower().run(fmt::format("umount {}", kMount)));
+  }
+
+  void expect_works() {
+    ASSERT_OK(borrow());
+    ASSERT_OK(use_disk());
+    ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  }
+};
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ lspci, nvme, two queues, fio that verifies
+ *   nvme: its own driver again     the same bytes
+ */
+TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
+  const auto borrowed = borrower().run("pcilend borrow --wait " + job().id());
+  ASSERT_OK(borrowed);
+  EXPECT_TRUE(std::regex_search(*borrowed, std::regex("\nnvme[0-9]+: /dev/nvme[0-9]+n1 64 MiB\n")))
+      << *borrowed;
+  // Asked again, it tells the same.
+  ASSERT_OK(borrow());
+  const auto pci = borrower().run("lspci -D -s " + address_);
+  ASSERT_OK(pci);
+  EXPECT_NE(pci->find("Non-Volatile memory controller"), std::string::npos) << *pci;
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  EXPECT_EQ(function->at("frontend"), "shadow");
+  EXPECT_EQ(function->at("driver"), "nvme");
+  EXPECT_EQ(function->at("virtual"), address_);
+
+  expect_rom(borrower().run(read_rom("/sys/bus/pci/devices/" + address_)));
+
+  ASSERT_OK(write_data());
+  const auto before = job().lender_effort();
+  ASSERT_OK(before);
+  ASSERT_OK(lab_->fabric().counters(true));
+  EXPECT_OK(verify_on_both_processors(256));
+  EXPECT_OK(compare_data());
+  const auto after = job().lender_effort();
+  ASSERT_OK(after);
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  EXPECT_EQ(after->messages - before->messages, 0u) << "control messages during I/O";
+  EXPECT_EQ(after->interrupts - before->interrupts, 0u) << "interrupts of the lender";
+  EXPECT_GE(counters->path(1, 2).memory.read_bytes, 512u << 10) << "data written";
+  EXPECT_GE(counters->path(1, 2).memory.write_bytes, 512u << 10) << "data read";
+  EXPECT_GT(counters->path(1, 2).interrupt.writes, 0u);
+  EXPECT_GT(counters->path(2, 1).bar.writes, 0u) << "doorbells";
+  for (int queue = 1; queue <= 2; ++queue)
+    EXPECT_GT(interrupts(borrower(), fmt::format(" {}q{}$", controller_, queue)), 50u)
+        << "I/O queue " << queue;
+
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  EXPECT_OK(await_gone());
+  expect_back();
+}
+
+/*
+ *   host2 (borrower): the interrupt of the admin queue moves to the other processor, and back
+ */
+TEST_F(Shadow, InterruptsFollowTheirAffinity) {
+  ASSERT_OK(borrow());
+  expect_interrupts_follow_affinity();
+}
+
+/*
+ *   host2 (borrower): unbind, bind; driver_override; reset; remove, rescan: the drive stays what
+ *   it was
+ */
+TEST_F(Shadow, ItBehavesLikeADevice) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const std::string device = "/sys/bus/pci/devices/" + address_;
+  const std::string unbind = fmt::format("echo {} >/sys/bus/pci/drivers/nvme/unbind", address_);
+  const std::string probe = fmt::format("echo {} >/sys/bus/pci/drivers_probe", address_);
+
+  ASSERT_OK(borrower().run(unbind));
+  const auto unbound = job().function_on(borrower());
+  ASSERT_OK(unbound);
+  EXPECT_EQ(unbound->at("driver"), nullptr);
+  ASSERT_OK(borrower().run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/bind", address_)));
+  ASSERT_OK(await_disk());
+  EXPECT_OK(compare_data());
+
+  ASSERT_OK(borrower().run(unbind));
+  ASSERT_OK(borrower().run(fmt::format("echo other >{}/driver_override", device)));
+  ASSERT_OK(borrower().exec(probe));
+  EXPECT_OK(borrower().run(fmt::format("! ls {}/driver", device)));
+  ASSERT_OK(borrower().run(fmt::format("echo >{}/driver_override && {}", device, probe)));
+  ASSERT_OK(await_disk());
+  EXPECT_OK(compare_data());
+
+  const uint64_t before = resets();
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/reset", device)));
+  EXPECT_OK(compare_data());
+  EXPECT_GT(resets(), before) << "carried out by the lender";
+
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
+  const auto removed = job().function_on(borrower());
+  ASSERT_OK(removed);
+  EXPECT_EQ(removed->at("virtual"), nullptr);
+  EXPECT_EQ(removed->at("state"), "borrowed");
+  ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
+  ASSERT_OK(await_disk());
+  EXPECT_OK(compare_data());
+  ASSERT_OK(use_disk());
+
+  // Returned while it is not there.
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_works();
+}
+
+/*
+ *   host2 (borrower): what would hurt who uses the drive is refused, with the reason
+ */
+TEST_F(Shadow, WhatIsInUseIsNotTaken) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(mount());
+  const auto given = borrower().exec("pcilend return " + job().id());
+  ASSERT_OK(given);
+  EXPECT_EQ(given->code, static_cast<int>(ErrorClass::State));
+  EXPECT_NE(given->err.find(fmt::format("{} is mounted on {}", disk_, kMount)), std::string::npos)
+      << given->err;
+  const auto unload = borrower().exec("rmmod pcilend_shadow");
+  ASSERT_OK(unload);
+  EXPECT_NE(unload->err.find("in use"), std::string::npos) << unload->err;
+  const auto sleep = borrower().exec("echo freeze >/sys/power/state");
+  ASSERT_OK(sleep);
+  EXPECT_NE(sleep->code, 0);
+  EXPECT_NE(borrower().log().find("no sleep while functions are borrowed"), std::string::npos);
+  EXPECT_OK(borrower().run(fmt::format("echo still >{0}/file && sync && umount {0}", kMount)));
+  EXPECT_OK(borrower().run("pcilend return " + job().id()));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme: reset ═══ for 1 s ══════ its driver starts it anew, and the file system goes on
+ */
+TEST_F(Shadow, AFlapCostsAResetAndNoData) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(mount());
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+  ASSERT_NO_FATAL_FAILURE(
+      flap_during(fmt::format("head -c 1M /dev/urandom >/tmp/file && "
+                              "dd if=/tmp/file of={0}/file bs=16k oflag=direct 2>/dev/null && "
+                              "umount {0} && mount {1} {0} && cmp /tmp/file {0}/file",
+                              kMount, disk_),
+                  256u << 10));
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+  EXPECT_GT(after->at("resets"), before->at("resets"));
+  EXPECT_NE(borrower().log().find("its driver has started it anew"), std::string::npos);
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═══ cut ═════════════════ a mounted file system: I/O errors, and the host lives
+ *   nvme: fenced, reset ══════════ borrowed again
+ */
+TEST_F(Shadow, AMountedFileSystemOutlivesTheLink) {
+  expect_stopped_accesses();
+  auto writer = write_files();
+  ASSERT_OK(writer);
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  expect_io_errors(std::move(*writer));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
+ *   host1: power off ═════════════ host2: a mounted file system: I/O errors, and the host lives
+ *   host1: back, nvme available ══ borrowed again
+ */
+TEST_F(Shadow, AMountedFileSystemOutlivesTheLender) {
+  auto writer = write_files();
+  ASSERT_OK(writer);
+  ASSERT_OK(lender().power_off());
+  expect_io_errors(std::move(*writer));
+  ASSERT_OK(lender().power_on());
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
+ *   host1: unavailable --force ═══ host2: a mounted file system: I/O errors, and the host lives
+ *   host1: available ═════════════ borrowed again
+ */
+TEST_F(Shadow, AMountedFileSystemOutlivesARevocation) {
+  expect_stopped_accesses();
+  auto writer = write_files();
+  ASSERT_OK(writer);
+  ASSERT_OK(lender().run("pcilend unavailable --force " + *lender().address(0)));
+  expect_io_errors(std::move(*writer));
+  ASSERT_OK(lender().run("pcilend available " + *lender().address(0)));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
+ *   host1: nvme ══════════════════ host2: borrowed, read, returned; twenty times
+ */
+TEST_F(Shadow, TwentyTimesInARow) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(borrow());
+    ASSERT_OK(borrower().run(
+        fmt::format("dd if={} of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null", disk_)));
+    ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  }
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,602 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A borrowed function in the hands of a plain user of VFIO (qemu-tests/vfio), which is not QEMU.
+#include <linux/vfio.h>
+
+#include <fstream>
+
+#include "testing/option_rom.h"
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kClient = "/usr/lib/pcilend-lab/vfio-client";
+
+// Host1 has a drive with an expansion ROM, and two USB controllers of 16 interrupts: MSI-X and
+// INTx, and a ROM with no image in it; MSI and INTx.
+class VfioClient : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "vfio";
+    for (const std::string& bytes : {nvme_rom(), std::string(kRomBarBytes, 'x')}) {
+      auto rom = RomFile::make(bytes);
+      ASSERT_OK(rom);
+      roms_.push_back(std::move(*rom));
+    }
+    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=vfio,drive-size=16M,romfile=" +
+                                 roms_[0].path()));
+    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
+    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port1,chassis=2,addr=19"));
+    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msix,msi=off,msix=on,bus=port0,romfile=" +
+                                 roms_[1].path()));
+    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msi,msi=on,msix=off,bus=port1"));
+    ASSERT_OK(start_lab(options, lab_));
+    ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
+  }
+  static void TearDownTestSuite() {
+    EXPECT_OK(end_lab(lab_));
+    roms_.clear();
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    start_ = std::chrono::steady_clock::now();
+    ASSERT_OK(lender().mark_log());
+    ASSERT_OK(borrower().mark_log());
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    if (!uuid_.empty()) {
+      const auto removed = borrower().exec(
+          fmt::format("d=/sys/bus/mdev/devices/{}; [ ! -e $d ] || echo 1 >$d/remove", uuid_));
+      EXPECT_OK(removed);
+    }
+    EXPECT_OK(lender().exec("pcilend unavailable --force " + address_));
+    EXPECT_OK(lender().exec("pcilend remove " + address_));
+    for (const auto* host : {&lender(), &borrower()}) {
+      expect_nothing_mapped(*host);
+      EXPECT_OK(host->check_log(expected_));
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+    fmt::print(stderr, "-- {} took {:.1f} s\n",
+               testing::UnitTest::GetInstance()->current_test_info()->name(), took.count());
+  }
+
+  static lab::Host& lender() { return lab_->host(1); }
+  static lab::Host& borrower() { return lab_->host(2); }
+
+  // Lends that device of host1.
+  void share(const std::string& device) {
+    const auto address = lender().address(device);
+    ASSERT_OK(address);
+    address_ = *address;
+    const auto offered = offer(lender(), address_);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    uuid_ = offered->at("uuid");
+    ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "available"));
+  }
+  // Has host2 make a mediated device of that UUID: of the function, or of that type of the adapter.
+  [[nodiscard]] std::string make_device(const std::string& uuid) const {
+    return fmt::format(
+        "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid,
+        id_);
+  }
+  static std::string adapter_type(const std::string& type) {
+    return "/sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-" + type;
+  }
+  static std::string make_adapter_device(const std::string& type, const std::string& uuid) {
+    return fmt::format("echo {} >{}/create", uuid, adapter_type(type));
+  }
+  static std::string remove_device(const std::string& uuid) {
+    return fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", uuid);
+  }
+  // Lends that device of host1; host2 has a mediated device of it, which nobody has opened.
+  void lend(const std::string& device) {
+    ASSERT_NO_FATAL_FAILURE(share(device));
+    ASSERT_OK(borrower().run(make_device(uuid_)));
+  }
+  // How many functions host2 can borrow over its adapter, as mediated devices of that type.
+  static void expect_available(const std::string& type, const std::string& count) {
+    EXPECT_OK(borrower().until(
+        fmt::format("[ $(cat {}/available_instances) = {} ]", adapter_type(type), count)));
+  }
+
+  void expect_state(const lab::Host& host, const std::string& state) const {
+    EXPECT_OK(await_state(host, id_, state));
+  }
+
+  [[nodiscard]] std::string client(const std::string& command) const {
+    return fmt::format("{} {} {}", kClient, uuid_, command);
+  }
+  // A client that goes on, and has said that it is ready.
+  void start_client(const std::string& command, std::optional<lab::Running>* client) const {
+    auto running = borrower().start(this->client(command));
+    ASSERT_OK(running);
+    client->emplace(std::move(*running));
+    ASSERT_OK(await_words(**client, "\"ready\":true"));
+  }
+  static Result<> await_words(const lab::Running& client, const std::string& words) {
+    return lab::eventually("the client says " + words, lab::kPatience,
+                           [&] { return client.output_so_far().find(words) != std::string::npos; });
+  }
+
+  void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
+
+  static std::optional<lab::Lab> lab_;
+  static std::vector<RomFile> roms_;
+  std::string address_;
+  std::string id_;
+  std::string uuid_;
+
+ private:
+  lab::Expected expected_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+std::optional<lab::Lab> VfioClient::lab_;
+std::vector<RomFile> VfioClient::roms_;
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: what regions and interrupts are there?
+ *
+ * What it says is what the lender's own kernel and `pcilend lspci --emulated` say.
+ */
+TEST_F(VfioClient, TheDeviceIsWhatPcilendShows) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + id_));
+  const auto shown = lender().json("pcilend lspci --emulated --json " + id_);
+  ASSERT_OK(shown);
+  const json& function = shown->at("functions").at(0);
+  const auto said = borrower().json(client("info"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("config"), function.at("config"));
+  EXPECT_EQ(said->at("flags"), VFIO_DEVICE_FLAGS_PCI | VFIO_DEVICE_FLAGS_RESET);
+  EXPECT_EQ(said->at("num_regions"), VFIO_PCI_NUM_REGIONS);
+  EXPECT_EQ(said->at("num_irqs"), VFIO_PCI_NUM_IRQS);
+
+  const auto size = lender().run(fmt::format(
+      "set -- $(head -n 1 /sys/bus/pci/devices/{}/resource); echo $(($2 - $1 + 1))", address_));
+  ASSERT_OK(size);
+  constexpr uint32_t kReadWrite = VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE;
+  const auto region = [](int index, uint32_t flags, uint64_t bytes,
+                         const json& capabilities = json::array()) {
+    return json{
+        {"index", index}, {"flags", flags}, {"size", bytes}, {"capabilities", capabilities}};
+  };
+  json regions = json::array();
+  regions.push_back(region(VFIO_PCI_BAR0_REGION_INDEX,
+                           kReadWrite | VFIO_REGION_INFO_FLAG_MMAP | VFIO_REGION_INFO_FLAG_CAPS,
+                           std::stoull(*size), {VFIO_REGION_INFO_CAP_MSIX_MAPPABLE}));
+  for (int index = VFIO_PCI_BAR1_REGION_INDEX; index <= VFIO_PCI_BAR5_REGION_INDEX; ++index)
+    regions.push_back(region(index, 0, 0));
+  regions.push_back(region(VFIO_PCI_ROM_REGION_INDEX, VFIO_REGION_INFO_FLAG_READ, kRomBarBytes));
+  regions.push_back(region(VFIO_PCI_CONFIG_REGION_INDEX, kReadWrite, 4096));
+  EXPECT_EQ(said->at("regions"), regions);
+
+  const auto irq = [](int index, uint32_t flags, int count) {
+    return json{{"index", index}, {"flags", VFIO_IRQ_INFO_EVENTFD | flags}, {"count", count}};
+  };
+  EXPECT_EQ(
+      said->at("irqs"),
+      json({irq(VFIO_PCI_INTX_IRQ_INDEX, VFIO_IRQ_INFO_MASKABLE | VFIO_IRQ_INFO_AUTOMASKED, 1),
+            irq(VFIO_PCI_MSI_IRQ_INDEX, VFIO_IRQ_INFO_NORESIZE, 0),
+            irq(VFIO_PCI_MSIX_IRQ_INDEX, 0, 65),
+            irq(VFIO_PCI_REQ_IRQ_INDEX, VFIO_IRQ_INFO_NORESIZE, 1)}));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: its expansion ROM, and the ROM's BAR
+ */
+TEST_F(VfioClient, TheExpansionRomIsThatOfTheLender) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  const auto own = lender().run(read_rom("/sys/bus/pci/devices/" + address_));
+  ASSERT_OK(own);
+  EXPECT_EQ(*own, roms_[0].sum().value_or("the file can't be read"));
+  const auto said = borrower().json(client("rom"));
+  ASSERT_OK(said);
+  constexpr uint32_t kMask = ~static_cast<uint32_t>(kRomBarBytes - 1);
+  EXPECT_EQ(said->at("bar"), json({kMask, 0xfebf8001, 0}));
+  std::ifstream file(roms_[0].path(), std::ios::binary);
+  std::string expected;
+  for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
+    expected += fmt::format("{:02x}", static_cast<unsigned char>(*at));
+  expected.resize(2 * kRomBarBytes, '0');
+  EXPECT_EQ(said->at("bytes").get<std::string>(), expected);
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   xhci ═════════════════════════ client: no expansion ROM, as there is no image in it
+ */
+TEST_F(VfioClient, ARomWithoutAnImageIsNotShown) {
+  ASSERT_NO_FATAL_FAILURE(lend("msix"));
+  EXPECT_NE(lender().log().find("borrowers see no expansion ROM (32 KiB): there is no image"),
+            std::string::npos);
+  const auto none = borrower().json(client("rom"));
+  ASSERT_OK(none);
+  EXPECT_EQ(none->at("bar"), json({0, 0, 0}));
+  EXPECT_EQ(none->at("bytes"), "");
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: Identify, and its interrupt; reset; once more
+ *
+ * The queues are in memory below 4 GiB, the data is above, and half of it was mapped later.
+ */
+TEST_F(VfioClient, DmaAndResetWork) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  const auto said = borrower().json(client("nvme"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, "vfio")));
+  EXPECT_EQ(said->at("stopped"), json::array({true, true}));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: has it write to its memory, and all around that
+ *
+ * What the client has mapped is written to, and nothing else on either host.
+ */
+TEST_F(VfioClient, AFunctionReachesItsUsersMemoryAndNothingElse) {
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA Write NO_PASID\\] Request device \\[(0000:)?00:(10|04)\\.0\\] fault ");
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  uint64_t strays = 0;
+  const auto run = [&](const char* command) {
+    EXPECT_OK(lab_->fabric().counters(true));
+    const auto said = borrower().json(client(command));
+    EXPECT_OK(said);
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    if (!said || !counters) return lab::PathCounters();
+    EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+    strays = said->at("strays");
+    return counters->path(1, 2);
+  };
+  const auto stayed = run("stay");
+  ASSERT_EQ(strays, 0U);
+  EXPECT_GT(stayed.memory.write_bytes, 8192U);
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  const auto strayed = run("stray");
+  ASSERT_GT(strays, 250U);
+  // Each command that went astray has raised an interrupt, and written its completion of 16 bytes.
+  // The lender's heartbeats are some bytes more, or less; a page would be too much.
+  EXPECT_EQ(strayed.interrupt.writes, stayed.interrupt.writes + strays);
+  EXPECT_LT(strayed.memory.write_bytes, stayed.memory.write_bytes + 16 * strays + 4096);
+  // Near to its user's memory it is the borrower's IOMMU that stops it, elsewhere the lender's.
+  EXPECT_GT(strayed.dropped_writes, 0U);
+  EXPECT_EQ(strayed.bar.writes, strayed.dropped_writes);
+  EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
+  EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   xhci ═════════════════════════ client: MSI-X, grown, shrunk, after a reset, all 16; then INTx,
+ *                                  masked and unmasked by itself, by calls, by an eventfd
+ */
+TEST_F(VfioClient, MsixAndIntxInAllForms) {
+  ASSERT_NO_FATAL_FAILURE(lend("msix"));
+  EXPECT_OK(borrower().run(client("msix")));
+  EXPECT_OK(borrower().run(client("intx")));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   xhci ═════════════════════════ client: a single MSI, three, after a reset, all 16; then INTx
+ */
+TEST_F(VfioClient, MsiInAllForms) {
+  ASSERT_NO_FATAL_FAILURE(lend("msi"));
+  EXPECT_OK(borrower().run(client("msi")));
+  EXPECT_OK(borrower().run(client("intx")));
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 90 ───────> client is asked, and closes the device
+ *   mdev is removed ──────────────> the same
+ */
+TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+
+  ASSERT_OK(borrower().run(make_device(uuid_)));
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(90)) << "taken";
+  ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "added"));
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 3 ────────> client is asked, and goes on with the device
+ *   taken when the time is over     all it reads is all-ones; it lives
+ */
+TEST_F(VfioClient, WhatIsHeldTooLongIsTaken) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  // It does not know at once that the drive was taken: what it does until then is stopped by the
+  // lender's IOMMU, as faults of the adapter (00:04.0) in the export region.
+  expect_in_log("DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("hold", &running));
+  ASSERT_OK(lender().run("pcilend unavailable --grace 3 " + address_));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  std::istringstream lines(ended->out);
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  EXPECT_EQ(json::parse(line), json({{"asked", true}, {"serial", "vfio"}}));
+  std::getline(lines, line);
+  EXPECT_EQ(json::parse(line), json({{"mapped", 0xffffffff},
+                                     {"read", 0xffffffff},
+                                     {"rom", 0xffffffff},
+                                     {"config", true},
+                                     {"interrupts", "ENODEV"},
+                                     {"reset", "ENODEV"}}));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "added"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client is killed with the drive started; another one comes
+ */
+TEST_F(VfioClient, AClientThatIsKilledGivesItBack) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("hold", &running));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "borrowed"));
+  const auto second = borrower().exec(client("info"));
+  ASSERT_OK(second);
+  EXPECT_NE(second->err.find("busy"), std::string::npos) << second->err;
+  ASSERT_OK(borrower().run("pkill -KILL -x vfio-client"));
+  ASSERT_OK(running->wait());
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  const auto said = borrower().json(client("nvme"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("serials").size(), 12U);
+}
+
+const json& refusals() {
+  static const json answers = {
+      {"device info, argsz too small", "EINVAL"},
+      {"device info, argsz 0", "EINVAL"},
+      {"device info, no memory", "EFAULT"},
+      {"region info, argsz too small", "EINVAL"},
+      {"region info, argsz 0", "EINVAL"},
+      {"region info, no memory", "EFAULT"},
+      {"region info, index 9", "EINVAL"},
+      {"region info, index 4294967295", "EINVAL"},
+      {"irq info, argsz too small", "EINVAL"},
+      {"irq info, argsz 0", "EINVAL"},
+      {"irq info, no memory", "EFAULT"},
+      {"irq info, index 5", "EINVAL"},
+      {"irq info, index 4294967295", "EINVAL"},
+      {"hot reset info", "ENOTTY"},
+      {"no such request", "ENOTTY"},
+
+      {"set irqs, argsz too small", "EINVAL"},
+      {"set irqs, argsz 0", "EINVAL"},
+      {"set irqs, no memory", "EFAULT"},
+      {"set irqs, index 5", "EINVAL"},
+      {"set irqs, last index", "EINVAL"},
+      {"error irq", "EINVAL"},
+      {"MSI of a function without", "EINVAL"},
+      {"not enabled: disable", "EINVAL"},
+      {"not enabled: trigger", "EINVAL"},
+      {"not enabled: INTx trigger", "EINVAL"},
+      {"not enabled: INTx mask", "EINVAL"},
+      {"not enabled: INTx unmask", "EINVAL"},
+      {"enabled", "0"},
+      {"two kinds at once", "EINVAL"},
+      {"no data type", "EINVAL"},
+      {"two data types", "EINVAL"},
+      {"no action", "ENOTTY"},
+      {"two actions", "ENOTTY"},
+      {"flag of no meaning", "EINVAL"},
+      {"mask", "ENOTTY"},
+      {"unmask", "ENOTTY"},
+      {"start behind the last", "EINVAL"},
+      {"count beyond the last", "EINVAL"},
+      {"start and count overflow", "EINVAL"},
+      {"no eventfds for two", "EINVAL"},
+      {"no bytes for one", "EINVAL"},
+      {"count 0 with eventfds", "EINVAL"},
+      {"no eventfd", "EINVAL"},
+      {"no fd", "EBADF"},
+      {"a vector that has none: trigger", "0"},
+      {"disabled", "0"},
+      {"INTx enabled", "0"},
+      {"INTx, second", "EINVAL"},
+      {"INTx, no action", "ENOTTY"},
+      {"INTx, two actions", "ENOTTY"},
+      {"INTx, count 0 to unmask", "EINVAL"},
+      {"INTx, eventfd that masks", "ENOTTY"},
+      {"INTx, no eventfd", "EINVAL"},
+      {"INTx, no eventfd to unmask", "EINVAL"},
+      {"INTx disabled", "0"},
+      {"request, no eventfd", "EINVAL"},
+      {"request, two", "EINVAL"},
+      {"request, mask", "ENOTTY"},
+
+      {"BAR, at its end", "0 bytes"},
+      {"BAR, across its end", "3 bytes"},
+      {"BAR, behind its end", "EINVAL"},
+      {"BAR, write behind its end", "EINVAL"},
+      {"BAR, odd", "7 bytes"},
+      {"BAR, no memory", "EFAULT"},
+      {"BAR, write from no memory", "EFAULT"},
+      {"BAR, nothing", "0 bytes"},
+      {"config, at its end", "0 bytes"},
+      {"config, across its end", "3 bytes"},
+      {"config, write across its end", "2 bytes"},
+      {"config, behind its end", "EINVAL"},
+      {"config, odd", "7 bytes"},
+      {"config, no memory", "EFAULT"},
+      {"ROM, at its end", "0 bytes"},
+      {"ROM, across its end", "3 bytes"},
+      {"ROM, behind its end", "EINVAL"},
+      {"ROM, odd", "7 bytes"},
+      {"ROM, no memory", "EFAULT"},
+      {"ROM, write", "EINVAL"},
+      {"map, ROM", "EINVAL"},
+      {"region 1", "EINVAL"},
+      {"region 8", "EINVAL"},
+      {"region 9", "EINVAL"},
+      {"region 1000", "EINVAL"},
+      {"the last offset", "EINVAL"},
+      {"a negative offset", "EINVAL"},
+      {"map, private", "EINVAL"},
+      {"map, behind its end", "EINVAL"},
+      {"map, across its end", "EINVAL"},
+      {"map, config", "EINVAL"},
+      {"map, region 1", "EINVAL"},
+      {"map, region 1000", "EINVAL"},
+
+      {"config, write to 0x0", "4 bytes"},
+      {"config, write to 0x8", "4 bytes"},
+      {"config, write to 0x2c", "4 bytes"},
+      {"config, write to 0x34", "4 bytes"},
+      {"config, size of a BAR", "0x4000"},
+      {"config, all else", "the same"},
+
+      {"DMA map, the same", "EEXIST"},
+      {"DMA map, overlap", "EEXIST"},
+      {"DMA map, odd", "EINVAL"},
+      {"DMA map, nothing", "EINVAL"},
+      {"DMA map, neither read nor write", "EINVAL"},
+      {"DMA unmap, a part", "EINVAL"},
+      {"DMA unmap, odd", "EINVAL"},
+      {"DMA unmap, nothing there", "0"},
+      // Type 1 takes these; that the device can't reach them is not its concern.
+      {"DMA map, no memory", "0"},
+      {"DMA map, read-only", "0"},
+      {"DMA map, its own BAR", "0"},
+      {"DMA map, at 0", "0"},
+      {"DMA map, where messages go", "0"},
+      {"DMA map, the last page", "0"},
+      {"DMA unmap, no memory", "0"},
+      {"DMA unmap, read-only", "0"},
+      {"DMA unmap, its own BAR", "0"},
+      {"DMA unmap, at 0", "0"},
+      {"DMA unmap, where messages go", "0"},
+      {"DMA unmap, the last page", "0"},
+  };
+  return answers;
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client, by a mediated device of host2's adapter
+ *
+ * It is the function of its UUID, whenever that is offered, and never one of another class. A
+ * function that two devices stand for is only one of them at a time. The adapter may go under it.
+ */
+TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
+  constexpr const char* kOther = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  expect_available("storage", "1");
+  expect_available("network", "0");
+  const auto refused = borrower().exec(make_adapter_device("storage", kOther));
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is not the UUID of a function'"));
+
+  ASSERT_OK(borrower().run(make_adapter_device("network", uuid_)));
+  const auto no_network = borrower().exec(client("info"));
+  ASSERT_OK(no_network);
+  EXPECT_NE(no_network->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is of another class'"));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+
+  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  const auto used = borrower().json(client("nvme"));
+  ASSERT_OK(used);
+  EXPECT_EQ(used->at("serials").at(0), "vfio");
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  expect_available("storage", "0");
+  ASSERT_OK(borrower().run(make_device(kOther)));
+  const auto second = borrower().exec(fmt::format("{} {} info", kClient, kOther));
+  ASSERT_OK(second);
+  EXPECT_NE(second->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'is open as mediated device " + uuid_ + "'"));
+  ASSERT_OK(borrower().run(remove_device(kOther)));
+
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
+  ASSERT_OK(lender().run("pcilend remove " + address_));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  expect_available("storage", "0");
+  const auto gone = borrower().exec(client("info"));
+  ASSERT_OK(gone);
+  EXPECT_NE(gone->code, 0);
+  EXPECT_OK(borrower().run("dmesg | grep 'no host offers this function'"));
+
+  ASSERT_OK(offer(lender(), address_));
+  ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "available"));
+  EXPECT_OK(borrower().run(client("nvme")));
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  const auto asked = running->wait();
+  ASSERT_OK(asked);
+  EXPECT_EQ(asked->code, 0) << asked->err;
+  expect_available("storage", "1");
+
+  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run("echo 0000:00:04.0 >/sys/bus/pci/drivers/ntb_hw_amd/unbind"));
+  const auto without = running->wait();
+  ASSERT_OK(without);
+  EXPECT_EQ(without->code, 0) << without->err;
+  EXPECT_OK(borrower().run("[ -z \"$(ls /sys/bus/mdev/devices)\" ]"));
+  ASSERT_OK(borrower().run("echo 0000:00:04.0 >/sys/bus/pci/drivers/ntb_hw_amd/bind"));
+  expect_available("storage", "1");
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client: all that is wrong; then Identify
+ *
+ * Each attempt is refused as vfio-pci would, and neither host complains.
+ */
+TEST_F(VfioClient, BadInputIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  const auto said = borrower().json(client("bad-input"));
+  ASSERT_OK(said);
+  EXPECT_EQ(*said, refusals()) << json::diff(*said, refusals());
+  const auto sane = borrower().json(client("nvme"));
+  ASSERT_OK(sane);
+  EXPECT_EQ(sane->at("serials").size(), 12U);
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

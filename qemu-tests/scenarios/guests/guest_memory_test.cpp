@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Guests with memory of every layout and kind: a borrowed drive reaches all of it, also what comes
+// and goes. In a guest, `reach` knows which physical page each command of the drive is for
+// (lab/agent/reach.cpp).
+#include <charconv>
+#include <list>
+#include <map>
+#include <sstream>
+
+#include "testing/swept.h"
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr const char* kHigh = "100000000";  // 4 GiB
+
+std::string up_to(int mib) {
+  return fmt::format("100000-{:x}", mib * kMiB);
+}
+
+std::string from_4_gib(int mib) {
+  return fmt::format("{}-{:x}", kHigh, 4096 * kMiB + mib * kMiB);
+}
+
+class GuestMemory : public TwoHosts {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "memory";
+    options.memory[2] = 5120;  // a guest of 3.5 GiB in it, in huge pages
+    ASSERT_OK(make_rom());
+    // Firmware of all kinds finds a ROM, and boots.
+    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,romfile=" + rom().path()));
+    ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=64M"));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+
+  void SetUp() override {
+    TwoHosts::SetUp();
+    const auto address = lender().address(1);
+    ASSERT_OK(address);
+    second_.emplace(lender(), borrower(), *address, "none");
+    ASSERT_OK(job().lend());
+    ASSERT_OK(second().lend());
+    ASSERT_OK(job().see_available());
+    ASSERT_OK(second().see_available());
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    for (const lab::Guest& guest : guests_) {
+      const auto state = guest.state();
+      if (state && *state == "running") EXPECT_OK(guest.destroy());
+      if (state) EXPECT_OK(guest.undefine());
+    }
+    set_huge_pages(0);
+    set_transparent_huge_pages("always");
+    EXPECT_OK(second_->clean_up());
+    TwoHosts::TearDown();
+  }
+
+  [[nodiscard]] MainJob& second() { return *second_; }
+
+  void set_huge_pages(int count) {
+    EXPECT_OK(borrower().run(fmt::format(
+        "echo {0} >/proc/sys/vm/nr_hugepages && [ $(cat /proc/sys/vm/nr_hugepages) -eq {0} ]",
+        count)));
+  }
+  void set_transparent_huge_pages(const char* when) {
+    EXPECT_OK(
+        borrower().run(fmt::format("echo {} >/sys/kernel/mm/transparent_hugepage/enabled", when)));
+  }
+
+  // With these drives; nullptr, and the scenario has failed, if it does not come up.
+  const lab::Guest* boot(const std::string& name, const std::vector<MainJob*>& drives,
+                         const std::function<void(lab::GuestSpec&)>& shape) {
+    std::vector<std::string> ids;
+    for (const MainJob* drive : drives) ids.push_back(drive->id());
+    auto spec = borrower().guest_spec(name, ids);
+    EXPECT_OK(spec);
+    if (!spec) return nullptr;
+    shape(*spec);
+    const lab::Guest& guest = guests_.emplace_back(borrower().guest(*spec));
+    const auto up = [&]() -> Result<> {
+      PCILEND_TRY(guest.define());
+      PCILEND_TRY(guest.start());
+      PCILEND_TRY(MainJob::await_disk(guest));
+      return await_inside(guest, fmt::format("[ -b /dev/nvme{}n1 ]", drives.size() - 1));
+    }();
+    EXPECT_OK(up);
+    return up ? &guest : nullptr;
+  }
+
+  static Result<> await_inside(const lab::Guest& guest, const std::string& condition) {
+    const auto met = guest.run(fmt::format(
+        "i=0; until {}; do i=$((i+1)); [ $i -lt 240 ] || exit 1; sleep 0.5; done", condition));
+    if (!met) return tl::unexpected(met.error());
+    return {};
+  }
+
+  // Takes `mib` of the guest's memory; of what lies in each range pages are reached by the drive.
+  static std::string reach(int mib, const std::string& ranges, int drive = 0) {
+    return fmt::format("reach /dev/nvme{}n1 {} {}", drive, mib, ranges);
+  }
+
+  // The borrower shows that this much of a guest is mapped: all but holes and ROMs below 1 MiB, and
+  // what firmware keeps for itself.
+  void expect_mapped(const MainJob& drive, uint64_t mib) {
+    const auto bytes = [&]() -> uint64_t {
+      const auto function = drive.function_on(borrower());
+      return function && function->at("guest_bytes").is_number()
+                 ? function->at("guest_bytes").get<uint64_t>()
+                 : 0;
+    };
+    const auto mapped = lab::eventually("all memory is mapped", lab::kPatience, [&] {
+      return bytes() > (mib - 1) * kMiB && bytes() <= mib * kMiB;
+    });
+    EXPECT_TRUE(mapped) << bytes() << " bytes of " << mib << " MiB are mapped";
+    const auto function = drive.function_on(borrower());
+    ASSERT_OK(function);
+    const std::chrono::microseconds spent(function->at("guest_map_us").get<uint64_t>());
+    EXPECT_GT(spent, 0us);
+    EXPECT_LT(spent, std::chrono::steady_clock::now() - begin_);
+    EXPECT_OK(borrower().run(fmt::format(
+        "pcilend show {} | grep -E 'guest memory: .*, mapped in [0-9.]+ ms'", drive.id())));
+  }
+
+  // Bytes of what is RAM for the guest, whose QEMU says so, maybe for several views of the same:
+  // "ADDRESS-LAST (prio 0, ram): NAME". Without what is under a PC's display: no guest uses that.
+  uint64_t ram_of(const lab::Guest& guest) {
+    const auto text = borrower().run(fmt::format(
+        "virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
+        "sed -n '/ AS \"memory\", root: system/,/^FlatView/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
+        "(prio [0-9]*, ram):.*/\\1 \\2/p'",
+        guest.name()));
+    EXPECT_OK(text);
+    if (!text) return 0;
+    constexpr uint64_t kDisplay = 0xa0000;
+    constexpr uint64_t kDisplayEnd = 0xc0000;
+    std::istringstream lines(*text);
+    std::map<uint64_t, uint64_t> ranges;
+    for (uint64_t first = 0, last = 0; lines >> std::hex >> first >> last;)
+      ranges[first] = last + 1;
+    uint64_t bytes = 0;
+    for (const auto& [first, end] : ranges) {
+      const uint64_t hidden_end = std::min(end, kDisplayEnd);
+      const uint64_t hidden = std::max(first, kDisplay);
+      bytes += end - first - (hidden < hidden_end ? hidden_end - hidden : 0);
+    }
+    return bytes;
+  }
+
+  // What the lender, or a function of its, reaches of this host: so much of guests' memory, and
+  // nothing that a peer does not always reach.
+  uint64_t expect_swept(uint64_t least, uint64_t most) {
+    const auto report = lab_->fabric().sweep(2, 1, sweep_ranges());
+    EXPECT_OK(report);
+    if (!report) return 0;
+    const Reach reach = sorted(*report);
+    EXPECT_GE(reach.slots, least);
+    EXPECT_LE(reach.slots, most);
+    EXPECT_EQ(reach, (Reach{kControlBytes, kInterruptBytes, reach.slots, 0, 0, {}}));
+    fmt::print(stderr, "{} probes in {} s\n", report->json.at("probes").dump(),
+               report->json.at("seconds").dump());
+    return reach.slots;
+  }
+  void expect_swept(uint64_t bytes) { expect_swept(bytes, bytes); }
+  void expect_sweeps() {
+    for (const char* fault : kSweepFaults) expect_in_log(fault);
+  }
+
+  // KiB of the guest's QEMU in /proc/PID/smaps_rollup.
+  int64_t kib_of(const lab::Guest& guest, const char* field) {
+    const auto text =
+        borrower().run(fmt::format("awk '$1 == \"{}:\" {{ print $2 }}' "
+                                   "/proc/$(cat /run/libvirt/qemu/{}.pid)/smaps_rollup",
+                                   field, guest.name()));
+    EXPECT_OK(text);
+    int64_t kib = -1;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), kib);
+    return kib;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::optional<MainJob> second_;
+  std::list<lab::Guest> guests_;
+};
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, UEFI; 2 GiB below the PCI hole, 1.5 GiB above, huge pages
+ *   nvme b ════════════
+ *
+ * Each drive's lender reaches all of it, and no page more; nor after the guest.
+ */
+TEST_F(GuestMemory, AboveTheHoleOfABigGuestWithTwoFunctions) {
+  set_huge_pages(3584 / 2);
+  const auto* guest = boot("big", {&job(), &second()}, [](lab::GuestSpec& spec) {
+    spec.memory = 3584;
+    spec.uefi = true;
+    spec.huge_pages = true;
+  });
+  ASSERT_TRUE(guest);
+  expect_mapped(job(), 3584);
+  expect_mapped(second(), 3584);
+  EXPECT_EQ(kib_of(*guest, "Private_Hugetlb"), 3584 << 10);
+  const auto links = borrower().json("pcilend link --json");
+  ASSERT_OK(links);
+  EXPECT_LT(links->at("links").at(0).at("slot_bytes"), 2 * 3584 * kMiB) << "both use the same";
+  const std::string ranges = up_to(2048) + " " + from_4_gib(1536);
+  auto other = guest->start(reach(48, from_4_gib(1536), 1));
+  ASSERT_OK(other);
+  EXPECT_OK(guest->run(reach(1900, ranges)));
+  const auto ended = other->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+
+  expect_sweeps();
+  const uint64_t ram = ram_of(*guest);
+  EXPECT_GT(ram, 3583 * kMiB);
+  expect_swept(ram);  // once, for both
+  // `virsh destroy` does not wait for as long as the debug kernel takes to unmap so much.
+  ASSERT_OK(guest->shut_down(20min));
+  for (MainJob* drive : {&job(), &second()}) ASSERT_OK(drive->await_state(lender(), "available"));
+  expect_swept(0);
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: i440fx, SeaBIOS, 128 MiB below the PCI hole, 4 KiB pages
+ *   nvme b ════════════ guest: i440fx, UEFI, 512 MiB up to the hole
+ *
+ * Both do I/O at the same time; one goes, and the other goes on.
+ */
+TEST_F(GuestMemory, BelowAndUpToTheHoleOfTwoGuestsAtOnce) {
+  set_transparent_huge_pages("never");
+  const auto* small = boot("small", {&job()}, [](lab::GuestSpec& spec) {
+    spec.machine = "pc";
+    spec.memory = 128;
+  });
+  ASSERT_TRUE(small);
+  expect_mapped(job(), 128);
+  EXPECT_EQ(kib_of(*small, "AnonHugePages"), 0);
+  set_transparent_huge_pages("always");
+  const auto* other = boot("other", {&second()}, [](lab::GuestSpec& spec) {
+    spec.machine = "pc";
+    spec.uefi = true;
+    spec.memory = spec.hole = 512;
+  });
+  ASSERT_TRUE(other);
+  expect_mapped(second(), 512);
+
+  auto at_once = small->start(reach(16, up_to(128)));
+  ASSERT_OK(at_once);
+  EXPECT_OK(other->run(reach(256, up_to(512))));
+  const auto ended = at_once->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_OK(small->destroy());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  EXPECT_OK(other->run(reach(256, up_to(512))));
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: i440fx, SeaBIOS; 512 MiB below the PCI hole, 256 MiB above;
+ *                       its driver is loaded anew; it is reset during I/O; it reboots
+ */
+TEST_F(GuestMemory, AGuestStartsAnew) {
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) {
+    spec.machine = "pc";
+    spec.memory = 768;
+    spec.hole = 512;
+  });
+  ASSERT_TRUE(guest);
+  // Behind what `reach` writes to.
+  constexpr const char* kData = "/dev/nvme0n1 bs=16k count=16 skip=64 iflag=direct 2>/dev/null";
+  const auto written = guest->run(
+      "dd if=/dev/urandom of=/tmp/data bs=16k count=16 2>/dev/null && "
+      "dd if=/tmp/data of=/dev/nvme0n1 bs=16k seek=64 oflag=direct 2>/dev/null && "
+      "sha256sum </tmp/data");
+  ASSERT_OK(written);
+  const auto check = [&](const char* after) {
+    SCOPED_TRACE(after);
+    ASSERT_OK(MainJob::await_disk(*guest));
+    expect_mapped(job(), 768);
+    const auto read = guest->run(fmt::format("dd if={} | sha256sum", kData));
+    ASSERT_OK(read);
+    EXPECT_EQ(*read, *written);
+    EXPECT_OK(guest->run(reach(400, up_to(512) + " " + from_4_gib(256))));
+  };
+  check("first boot");
+
+  ASSERT_OK(guest->run("modprobe -r nvme && ! [ -e /dev/nvme0n1 ] && modprobe nvme"));
+  check("another driver");
+
+  auto boot_id = MainJob::boot_id(*guest);
+  ASSERT_OK(boot_id);
+  ASSERT_OK(lab_->fabric().counters(true));
+  auto load = guest->start("dd if=/dev/zero of=/dev/nvme0n1 bs=16k seek=128 oflag=direct");
+  ASSERT_OK(load);
+  ASSERT_OK(lab::eventually("the guest's writes cross the NTB", lab::kPatience, [&] {
+    const auto counters = lab_->fabric().counters();
+    return counters && counters->path(1, 2).memory.read_bytes > (256u << 10);
+  }));
+  ASSERT_OK(borrower().run("virsh reset guest"));
+  ASSERT_OK(MainJob::await_next_boot(*guest, *boot_id));
+  check("virsh reset");
+
+  boot_id = MainJob::boot_id(*guest);
+  ASSERT_OK(boot_id);
+  ASSERT_OK(guest->exec("reboot -f"));
+  ASSERT_OK(MainJob::await_next_boot(*guest, *boot_id));
+  check("reboot");
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, SeaBIOS, 384 MiB up to the PCI hole, with a balloon that takes
+ *                       128 MiB and gives them back during I/O; then + 256 MiB, then - 256 MiB
+ *
+ * While the memory goes, and afterwards, the lender reaches no page that is not the guest's.
+ */
+TEST_F(GuestMemory, ComesAndGoes) {
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) {
+    spec.memory = spec.hole = 384;
+    spec.balloon = true;
+    spec.pluggable = 256;
+    // Nothing tells the borrower of memory that is plugged in: it is found after a second, and used
+    // from then on.
+    spec.kernel_arguments = " memhp_default_state=offline";
+  });
+  ASSERT_TRUE(guest);
+  expect_mapped(job(), 384);
+
+  auto load = guest->start(fmt::format("until [ -e /tmp/enough ]; do {} >/dev/null || exit; done",
+                                       reach(48, up_to(384))));
+  ASSERT_OK(load);
+  const int64_t before = kib_of(*guest, "Rss");
+  for (const int mib : {256, 384}) {
+    ASSERT_OK(borrower().run(fmt::format("virsh setmem guest {}M --live", mib)));
+    ASSERT_OK(borrower().until(
+        "virsh dommemstat guest | sed -n 's/^actual //p'",
+        [&](const lab::Output& output) { return output.text() == std::to_string(mib << 10); }));
+    // QEMU leaves the balloon's pages where they are: the function may reach them.
+    EXPECT_GE(kib_of(*guest, "Rss"), before);
+    expect_mapped(job(), 384);
+  }
+  ASSERT_OK(guest->run("touch /tmp/enough"));
+  const auto ended = load->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_OK(guest->run(reach(160, up_to(384))));
+
+  ASSERT_OK(borrower().write("/tmp/module.xml", lab::memory_module_xml(256)));
+  ASSERT_OK(borrower().run("virsh attach-device guest /tmp/module.xml --live"));
+  expect_mapped(job(), 640);
+  ASSERT_OK(
+      guest->run("for block in $(grep -l offline /sys/devices/system/memory/memory*/state); "
+                 "do echo online_movable >$block || exit; done"));
+  EXPECT_OK(guest->run(reach(320, up_to(384) + " " + from_4_gib(256))));
+
+  expect_sweeps();
+  const uint64_t plugged = ram_of(*guest);
+  expect_swept(plugged);
+  auto detaching = borrower().start("virsh detach-device guest /tmp/module.xml --live");
+  ASSERT_OK(detaching);
+  const uint64_t unplugged = plugged - 256 * kMiB;
+  ASSERT_OK(lab::eventually("what is unplugged is unmapped", lab::kPatience, [&] {
+    return expect_swept(unplugged, plugged) == unplugged || HasFailure();
+  }));
+  const auto detached = detaching->wait();
+  ASSERT_OK(detached);
+  EXPECT_EQ(detached->code, 0) << detached->err;
+  EXPECT_EQ(ram_of(*guest), unplugged);
+  expect_mapped(job(), 384);
+  EXPECT_OK(guest->run(reach(160, up_to(384))));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <array>
+
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kDrives = 2;
+
+/*
+ *   host1 (node 4)                         host2 (node 8)         host3 (node 12)
+ *   IOMMU group: drive a (10.0) ══════════ guest with both        is refused either
+ *                drive b (10.1) ══════════                        while one is lent
+ *
+ * The drives are functions of one device without ACS: nothing keeps them apart on host1, so they
+ * are lent as a set.
+ */
+class Group : public testing::Test {
+ protected:
+  void SetUp() override {
+    lab::Options options;
+    options.name = "group";
+    options.hosts = 3;
+    options.memory[3] = 1024;
+    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,addr=10.0,multifunction=on"));
+    ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=64M,addr=10.1"));
+    ASSERT_OK(start_lab(options, lab_));
+    for (int i = 0; i < kDrives; ++i) {
+      const auto address = host(1).address(i);
+      ASSERT_OK(address);
+      address_[i] = *address;
+    }
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    for (int number = 1; number <= 3; ++number) {
+      EXPECT_OK(host(number).check_log(expected_));
+      expect_nothing_mapped(host(number));
+    }
+    EXPECT_OK(end_lab(lab_));
+  }
+
+  lab::Host& host(int number) { return lab_->host(number); }
+
+  void expect_refused(int number, const std::string& command, const std::string& text) {
+    const auto output = host(number).exec(command);
+    ASSERT_OK(output);
+    EXPECT_NE(output->code, 0) << command;
+    EXPECT_NE(output->err.find(text), std::string::npos) << command << ": " << output->err;
+  }
+
+  Result<nlohmann::json> function(int number, int drive) {
+    return function_at(host(number), host(1), address_[drive]);
+  }
+
+  Result<> await(int number, int drive, const std::string& key, const std::string& value) {
+    return lab::eventually(fmt::format("{} of {} is {}", key, address_[drive], value),
+                           lab::kPatience, [&] {
+                             const auto f = function(number, drive);
+                             return f && f->at(key) == value;
+                           });
+  }
+
+  // Both are offered to both nodes; ids_ is known.
+  void lend() {
+    ASSERT_OK(host(1).run("pcilend connect 8"));
+    ASSERT_OK(host(1).run("pcilend connect 12"));
+    for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend add " + address));
+    for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend available " + address));
+    for (int i = 0; i < kDrives; ++i) {
+      const auto f = function(1, i);
+      ASSERT_OK(f);
+      ids_[i] = f->at("id");
+      for (const int number : {2, 3}) ASSERT_OK(await(number, i, "state", "available"));
+    }
+  }
+
+  // A guest of host2 with both drives, which has found the first.
+  Result<lab::Guest> start_guest() {
+    const auto spec = host(2).guest_spec("both", {ids_[0], ids_[1]});
+    if (!spec) return tl::unexpected(spec.error());
+    lab::Guest guest = host(2).guest(*spec);
+    PCILEND_TRY(guest.define());
+    PCILEND_TRY(guest.start());
+    PCILEND_TRY(MainJob::await_disk(guest));
+    return guest;
+  }
+
+  // Reads and writes of all drives at the same time; each compares what it reads.
+  static Result<> use(const lab::Guest& guest, const std::vector<std::string>& disks) {
+    std::vector<lab::Running> work;
+    for (const auto& disk : disks) {
+      auto running =
+          guest.start(fmt::format("dd if=/dev/urandom of=/tmp/{0}.w bs=16k count=16 && "
+                                  "dd if=/tmp/{0}.w of=/dev/{0} bs=16k oflag=direct && "
+                                  "dd if=/dev/{0} of=/tmp/{0}.r bs=16k count=16 iflag=direct && "
+                                  "cmp /tmp/{0}.w /tmp/{0}.r",
+                                  disk),
+                      {{}, 10min});
+      if (!running) return tl::unexpected(running.error());
+      work.push_back(std::move(*running));
+    }
+    for (auto& one : work) {
+      const auto output = one.wait();
+      if (!output) return tl::unexpected(output.error());
+      if (output->code != 0) return fail(ErrorClass::Failure, "{}{}", output->out, output->err);
+    }
+    return {};
+  }
+
+  // Names of the guest's disks by serial number, once its driver has made them.
+  static Result<std::string> disk(const lab::Guest& guest, const std::string& serial) {
+    return guest.run(
+        fmt::format(
+            "for i in $(seq 900); do for d in /sys/block/nvme*n1; do "
+            "[ \"$(tr -d ' ' <$d/device/serial)\" = {} ] && printf %s ${{d##*/}} && exit 0; done; "
+            "sleep 0.1; done; exit 1",
+            serial),
+        {{}, 3min});
+  }
+
+  std::optional<lab::Lab> lab_;
+  std::array<std::string, kDrives> address_;
+  std::array<std::string, kDrives> ids_;
+  lab::Expected expected_;
+};
+
+TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
+  // Not without the other one: first it must be added, then be available.
+  ASSERT_OK(host(1).run("pcilend connect 8"));
+  ASSERT_OK(host(1).run("pcilend add " + address_[0]));
+  expect_refused(1, "pcilend available " + address_[0], address_[1] + " (nvme)");
+  const auto check = host(1).exec("pcilend check " + address_[0]);
+  ASSERT_OK(check);
+  EXPECT_NE(check->out.find("not added are: " + address_[1] + " (nvme)"), std::string::npos)
+      << check->out;
+  ASSERT_OK(host(1).run("pcilend add " + address_[1]));
+  ASSERT_OK(host(1).run("pcilend available " + address_[0]));
+  const auto first = function(1, 0);
+  ASSERT_OK(first);
+  ids_[0] = first->at("id");
+  EXPECT_EQ(first->at("set").at(0).at("bdf"), address_[1]);
+  EXPECT_EQ(first->at("set").at(0).at("state"), "added");
+  ASSERT_OK(await(2, 0, "state", "available"));
+  expect_refused(2, "pcilend borrow --frontend mdev " + ids_[0], "are not available");
+  expect_refused(1, "pcilend remove " + address_[0], "unavailable");
+  ASSERT_OK(host(1).run("pcilend available " + address_[1]));
+  ASSERT_OK(host(1).run("pcilend connect 12"));
+  const auto second = function(1, 1);
+  ASSERT_OK(second);
+  ids_[1] = second->at("id");
+  for (const int number : {2, 3}) ASSERT_OK(await(number, 1, "state", "available"));
+
+  // Who has one, has them all.
+  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + ids_[0]));
+  expect_refused(3, "pcilend borrow --frontend mdev " + ids_[1], "another function");
+  ASSERT_OK(host(2).run("pcilend return " + ids_[0]));
+  ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + ids_[1]));
+  expect_refused(2, "pcilend borrow --frontend mdev " + ids_[0], "another function");
+  ASSERT_OK(host(3).run("pcilend return " + ids_[1]));
+
+  // Both in one guest, at the same time.
+  const auto guest = start_guest();
+  ASSERT_OK(guest);
+  const auto a = disk(*guest, "a"), b = disk(*guest, "b");
+  ASSERT_OK(a);
+  ASSERT_OK(b);
+  EXPECT_OK(use(*guest, {*a, *b}));
+  expect_refused(3, "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
+  ASSERT_OK(guest->shut_down());
+  for (int i = 0; i < kDrives; ++i) ASSERT_OK(await(1, i, "state", "available"));
+
+  // And all of them to the other node.
+  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id));
+  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend return " + id));
+  for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));
+  for (int i = 0; i < kDrives; ++i) EXPECT_OK(await(1, i, "driver", "nvme"));
+}
+
+/*
+ *   host1                                  host2
+ *   a: unavailable --force ═══════════════ guest with both: loses a, goes on with b
+ *   a: its driver has it when b is back
+ */
+TEST_F(Group, OneIsTakenTheOtherGoesOn) {
+  expected_.emplace_back("DMAR: DRHD: handling fault status reg");
+  expected_.emplace_back(
+      R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:0[45]\.0\] fault addr 0x100[0-9a-f]{8} )");
+  lend();
+  const auto guest = start_guest();
+  ASSERT_OK(guest);
+  const auto b = disk(*guest, "b");
+  ASSERT_OK(b);
+
+  ASSERT_OK(host(1).run("pcilend unavailable --force " + address_[0]));
+  const auto taken = function(1, 0);
+  ASSERT_OK(taken);
+  EXPECT_EQ(taken->at("state"), "added");
+  EXPECT_EQ(taken->at("driver"), "pcilend") << "the group is not the host's yet";
+  expect_refused(1, "pcilend remove " + address_[0], "another function");
+  EXPECT_OK(use(*guest, {*b}));
+
+  ASSERT_OK(guest->destroy());
+  ASSERT_OK(await(1, 1, "state", "available"));
+  EXPECT_OK(await(1, 0, "driver", "nvme"));
+  ASSERT_OK(host(1).run("pcilend unavailable " + address_[1]));
+  EXPECT_OK(await(1, 1, "driver", "nvme"));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The lender's rule over its functions: taking them back, who may use them, who has changed what.
+#include <algorithm>
+
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Lines of the host's audit since the mark, without their time.
+std::vector<std::string> audit_of(const lab::Host& host) {
+  static constexpr std::string_view kWord = "pcilend: audit: ";
+  std::vector<std::string> lines;
+  const std::string log = host.log();
+  for (size_t at = log.find(kWord); at != std::string::npos; at = log.find(kWord, at)) {
+    at += kWord.size();
+    std::string line = log.substr(at, log.find('\n', at) - at);
+    while (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+size_t count(const std::vector<std::string>& lines, const std::string& line) {
+  return static_cast<size_t>(std::count(lines.begin(), lines.end(), line));
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --force ═══════════ guest with the drive in use: it errors, the guest lives
+ *   nvme driver has it again
+ */
+TEST_F(TwoHosts, ForcedRevocationUnderARunningGuest) {
+  expect_stopped_accesses();
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  auto load = job().guest().start(
+      "while dd if=/dev/zero of=/dev/nvme0n1 bs=16k count=4 oflag=direct; do :; done");
+  ASSERT_OK(load);
+  const auto address = lender().address(0);
+  ASSERT_OK(address);
+
+  ASSERT_OK(lender().run("pcilend unavailable --force " + *address));
+  const auto function = job().function_on(lender());
+  ASSERT_OK(function);
+  EXPECT_EQ(function->at("state"), "added");
+  EXPECT_EQ(function->at("driver"), "nvme") << "when it answers, its driver has it";
+  ASSERT_OK(job().await_state(borrower(), "added"));
+  EXPECT_OK(job().guest().run("true"));  // it lives
+  const auto again = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  ASSERT_OK(again);
+  EXPECT_NE(again->code, 0) << "nobody gets it back by asking";
+
+  const auto audit = audit_of(lender());
+  EXPECT_EQ(count(audit, "uid=0 action=unavailable function=" + job().id() + " result=0"), 1u);
+  ASSERT_OK(job().guest().destroy());
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 90 ───────> guest is asked, and lets go of the drive
+ *   nvme driver has it again        guest goes on without it
+ */
+TEST_F(TwoHosts, AGuestThatIsAskedLetsGo) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  const auto address = lender().address(0);
+  ASSERT_OK(address);
+
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + *address));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 90s) << "returned, not taken";
+  ASSERT_OK(job().await_state(lender(), "added"));
+  ASSERT_OK(lender().until("pcilend list --json", [](const lab::Output& o) {
+    return o.out.find("\"nvme\"") != std::string::npos;
+  }));
+  EXPECT_OK(job().guest().run("until ! [ -b /dev/nvme0n1 ]; do sleep 0.1; done"));
+  const auto state = job().guest().state();
+  ASSERT_OK(state);
+  EXPECT_EQ(*state, "running");
+
+  const auto audit = audit_of(lender());
+  EXPECT_EQ(count(audit, "uid=0 action=recall function=" + job().id() + " result=0"), 1u);
+  EXPECT_EQ(count(audit, "node=8 action=return function=" + job().id() + " result=0"), 1u);
+  ASSERT_OK(job().guest().destroy());
+}
+
+// In a guest, takes the drive from its driver. Then, until the drive is gone, writes to a doorbell
+// what no status looks like (the first page of them: NVMe 2.0, 3.1.3), and notes each new value of
+// the status (CSTS).
+constexpr const char* kWriteDoorbellReadStatus = R"(setsid sh -c '
+cd $(readlink -f /sys/class/nvme/nvme0/device)
+bar=$(head -n 1 resource)
+bar=${bar%% *}
+echo ${PWD##*/} >driver/unbind && echo 1 >enable || exit
+while [ -e enable ]; do
+  busybox devmem $(printf 0x%x $((bar + 0x101c))) 32 0xa5
+  status=$(busybox devmem $(printf 0x%x $((bar + 0x1c))))
+  [ "$status" = "$last" ] || echo $status
+  last=$status
+done
+echo gone' >/tmp/status 2>&1 &
+until grep -q 0x /tmp/status; do sleep 0.1; done)";
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 3 ────────> guest is paused: it can't let go
+ *   taken when the time is over     guest lives on, without the drive: its registers are all-ones,
+ *                                   whatever the guest writes to them
+ */
+TEST_F(TwoHosts, WhatIsNotReturnedInTimeIsTaken) {
+  expect_stopped_accesses();
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().await_guest_disk());
+  ASSERT_OK(job().guest().run(kWriteDoorbellReadStatus));
+  ASSERT_OK(borrower().run("virsh suspend guest"));
+  ASSERT_OK(lender().run("pcilend unavailable --grace 3 " + *lender().address(0)));
+  ASSERT_OK(job().await_state(lender(), "added"));
+  ASSERT_OK(job().await_state(borrower(), "added"));
+  ASSERT_OK(borrower().run("virsh resume guest"));
+  EXPECT_OK(job().guest().run("true"));
+  const auto status =
+      job().guest().run("until grep -q gone /tmp/status; do sleep 0.1; done; cat /tmp/status");
+  ASSERT_OK(status);
+  // 0xFFFFFFFF, unless the guest removes the drive before it reads that.
+  EXPECT_EQ(status->find("0x000000A5"), std::string::npos) << *status;
+  ASSERT_OK(job().guest().destroy());
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   nvme: has no way to be reset ── borrows and returns it
+ *   quarantined, until it has one
+ */
+TEST_F(TwoHosts, QuarantineAndTheWayOut) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto address = lender().address(0);
+  ASSERT_OK(address);
+  const std::string methods = "/sys/bus/pci/devices/" + *address + "/reset_method";
+
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  ASSERT_OK(lender().run("echo >" + methods));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
+  const auto function = job().function_on(lender());
+  ASSERT_OK(function);
+  EXPECT_NE(function->at("reason").get<std::string>().find("reset failed"), std::string::npos);
+  ASSERT_OK(job().await_state(borrower(), "quarantined"));
+  const auto borrow = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  ASSERT_OK(borrow);
+  EXPECT_EQ(borrow->code, static_cast<int>(ErrorClass::State)) << borrow->err;
+
+  const auto early = lender().exec("pcilend release-quarantine " + *address);
+  ASSERT_OK(early);
+  EXPECT_NE(early->code, 0) << "it can't be reset yet";
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
+  ASSERT_OK(lender().run("echo default >" + methods));
+  ASSERT_OK(lender().run("pcilend release-quarantine " + *address));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   what is changed, by whom, and what is refused: one line each
+ */
+TEST_F(TwoHosts, TheAuditTellsWhoDidWhat) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const std::string function = " function=" + job().id();
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  const auto busy = lender().exec("pcilend unavailable " + *lender().address(0));
+  ASSERT_OK(busy);
+  EXPECT_NE(busy->code, 0);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  const auto stranger = lender().exec("setpriv --reuid 65534 --clear-groups pcilend disconnect 8");
+  ASSERT_OK(stranger);
+  EXPECT_EQ(stranger->code, static_cast<int>(ErrorClass::Permission)) << stranger->err;
+  EXPECT_NE(stranger->err.find("CAP_SYS_ADMIN"), std::string::npos) << stranger->err;
+  EXPECT_OK(lender().run("setpriv --reuid 65534 --clear-groups pcilend list"));
+
+  const auto lent = audit_of(lender());
+  EXPECT_EQ(count(lent, "uid=0 action=add" + function + " result=0"), 1u);
+  EXPECT_EQ(count(lent, "uid=0 action=available" + function + " result=0"), 1u);
+  EXPECT_EQ(count(lent, "node=8 action=borrow" + function + " result=0"), 1u);
+  EXPECT_EQ(count(lent, "uid=0 action=unavailable" + function + " result=-16"), 1u);
+  EXPECT_EQ(count(lent, "node=8 action=return" + function + " result=0"), 1u);
+  EXPECT_EQ(count(lent, "uid=65534 action=disconnect target=8 result=-1"), 1u);
+  const auto borrowed = audit_of(borrower());
+  EXPECT_EQ(count(borrowed, "uid=0 action=borrow" + function + " result=0"), 1u);
+  EXPECT_EQ(count(borrowed, "uid=0 action=return" + function + " result=0"), 1u);
+}
+
+/*
+ *              host1 (lender, node 4): nvme
+ *              /                          \
+ *   host2 (node 8)                      host3 (node 12)
+ */
+class ThreeHosts : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "three";
+    options.hosts = 3;
+    for (int i = 1; i <= 3; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
+    ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=64M"));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    const auto address = host(1).address(0);
+    ASSERT_OK(address);
+    address_ = *address;
+    for (int i = 1; i <= 3; ++i) ASSERT_OK(host(i).mark_log());
+    job_.emplace(host(1), host(2), address_, "guest");
+    ASSERT_OK(job_->lend());
+    ASSERT_OK(host(1).run("pcilend connect 12"));
+    ASSERT_OK(job_->await_state(host(2), "available"));
+    ASSERT_OK(job_->await_state(host(3), "available"));
+  }
+  void TearDown() override {
+    if (!lab_) return;
+    EXPECT_OK(job_->clean_up());
+    EXPECT_OK(host(1).run("pcilend disconnect 8 && pcilend disconnect 12"));
+    for (int i = 1; i <= 3; ++i) EXPECT_OK(host(i).check_log());
+  }
+
+  static lab::Host& host(int number) { return lab_->host(number); }
+  [[nodiscard]] const std::string& id() const { return job_->id(); }
+  // The function appears to the host, or it does not.
+  Result<> await_seen(int number, bool seen) const {
+    const auto listed = host(number).until("pcilend list --json", [&](const lab::Output& o) {
+      return (o.out.find("\"" + id() + "\"") != std::string::npos) == seen;
+    });
+    if (!listed) return tl::unexpected(listed.error());
+    return {};
+  }
+  // The exit code of a command that is to be refused, with this in its words.
+  static void expect_refused(const lab::Host& host, const std::string& command,
+                             const std::string& words) {
+    const auto output = host.exec(command);
+    ASSERT_OK(output);
+    EXPECT_NE(output->code, 0) << command;
+    EXPECT_NE(output->err.find(words), std::string::npos) << command << ": " << output->err;
+  }
+
+  static std::optional<lab::Lab> lab_;
+  std::optional<MainJob> job_;
+  std::string address_;
+};
+
+std::optional<lab::Lab> ThreeHosts::lab_;
+
+/*
+ *   host1: allow 8                  host2 sees and borrows it, host3 knows of nothing
+ *   host1: allow 12, allow none     refused while host2 has it
+ *   host1: allow all                host3 sees it too
+ */
+TEST_F(ThreeHosts, WhoIsNotAllowedSeesNothing) {
+  ASSERT_OK(host(1).run("pcilend allow " + address_ + " 8"));
+  ASSERT_OK(await_seen(3, false));
+  ASSERT_OK(await_seen(2, true));
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), id());
+  // Not after another handshake either, which tells everything anew.
+  ASSERT_OK(lab_->fabric().link_down(1, 3));
+  ASSERT_OK(lab_->fabric().link_up(1, 3));
+  ASSERT_OK(host(3).until("pcilend link --json", [](const lab::Output& o) {
+    const auto json = nlohmann::json::parse(o.out, nullptr, false);
+    if (!json.is_object()) return false;
+    const auto& links = json.at("links");
+    return std::all_of(links.begin(), links.end(),
+                       [](const auto& link) { return link.at("state") == "up"; });
+  }));
+  ASSERT_OK(await_seen(3, false));
+
+  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + id()));
+  expect_refused(host(1), "pcilend allow " + address_ + " 12", "node 8");
+  expect_refused(host(1), "pcilend allow " + address_ + " none", "node 8");
+  ASSERT_OK(host(2).run("pcilend return " + id()));
+  ASSERT_OK(host(1).run("pcilend allow " + address_ + " none"));
+  ASSERT_OK(await_seen(2, false));
+  ASSERT_OK(host(1).run("pcilend allow " + address_ + " all"));
+  ASSERT_OK(await_seen(2, true));
+  ASSERT_OK(await_seen(3, true));
+}
+
+/*
+ *   host1: reserve for node 12      host2 is refused, host3 borrows
+ *   host2: reserve for itself       host3 is refused, until the time is over
+ *   host1: reserve for a domain     who names it borrows, on any node
+ */
+TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
+  const std::string domain = "6f0d2c9e-52c1-4f0b-9d5e-0c6d0b7a1e11";
+  ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for 12 --ttl 3600"));
+  expect_refused(host(2), "pcilend borrow --frontend mdev " + id(), "reserved");
+  expect_refused(host(2), "pcilend reserve " + id() + " --for 8 --ttl 60", "reserved");
+  ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id()));
+  ASSERT_OK(host(3).run("pcilend return " + id()));
+  ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
+
+  ASSERT_OK(host(2).run("pcilend reserve " + id() + " --for 8 --ttl 4"));
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "reserved");
+  ASSERT_OK(host(3).until("pcilend borrow --frontend mdev " + id()));
+  ASSERT_OK(host(3).run("pcilend return " + id()));
+
+  ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
+  expect_refused(host(2), "pcilend borrow --frontend mdev " + id(), "reserved");
+  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + id() + " --owner " + domain));
+  ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
+  ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
+
+  const auto audit = audit_of(host(1));
+  const std::string function = " function=" + id();
+  EXPECT_EQ(count(audit, "uid=0 action=reserve" + function + " target=12 result=0"), 1u);
+  EXPECT_EQ(count(audit, "node=8 action=borrow" + function + " result=-13"), 2u);
+  EXPECT_EQ(count(audit, "node=8 action=reserve" + function + " target=8 result=-13"), 1u);
+  EXPECT_EQ(count(audit, "node=8 action=reserve" + function + " target=8 result=0"), 1u);
+}
+
+/*
+ *   host2: a guest writes, and loses its power      host3 is refused while the lease runs
+ *   host1: the lease is over, the drive reset       host3's guest reads what was written
+ */
+TEST_F(ThreeHosts, AnotherHostBorrowsAfterADeath) {
+  ASSERT_OK(job_->start_guest());
+  ASSERT_OK(job_->await_guest_disk());
+  const auto written = job_->guest().run(
+      "head -c 16384 /dev/urandom >/tmp/w && "
+      "dd if=/tmp/w of=/dev/nvme0n1 bs=16k oflag=direct 2>/dev/null && sha256sum </tmp/w");
+  ASSERT_OK(written);
+  auto load = job_->guest().start(
+      "while dd if=/tmp/w of=/dev/nvme0n1 bs=16k seek=1 oflag=direct 2>/dev/null; do :; done",
+      {{}, 10min});
+  ASSERT_OK(load);
+
+  ASSERT_OK(host(2).power_off());
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "it is borrowed");
+  ASSERT_OK(job_->await_state(host(1), "available"));
+  ASSERT_OK(job_->await_state(host(3), "available"));
+
+  auto spec = host(3).guest_spec("heir", {id()});
+  ASSERT_OK(spec);
+  const lab::Guest heir = host(3).guest(*spec);
+  ASSERT_OK(heir.define());
+  ASSERT_OK(heir.start());
+  ASSERT_OK(MainJob::await_disk(heir));
+  const auto read =
+      heir.run("dd if=/dev/nvme0n1 bs=16k count=1 iflag=direct 2>/dev/null | sha256sum");
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, *written);
+  ASSERT_OK(heir.shut_down());
+  ASSERT_OK(heir.undefine());
+  ASSERT_OK(job_->await_state(host(1), "available"));
+  for (const int i : {1, 3}) {
+    const auto links = host(i).json("pcilend link --json");
+    ASSERT_OK(links);
+    for (const auto& link : links->at("links"))
+      EXPECT_TRUE(link.at("export_bytes") == 0 && link.at("slot_bytes") == 0)
+          << "left on host" << i << ": " << link.dump();
+  }
+  ASSERT_OK(host(2).power_on());
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

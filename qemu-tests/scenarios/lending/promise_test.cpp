@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kStop = 10s;
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   all CPUs stand still,
+ *   interrupts off, for 10 s
+ *   nvme ═════════════════════════ fio that verifies goes on
+ *
+ * The lender's heart stops, too: the lease must last for longer, which the lab has asked for
+ * (lease_ms).
+ */
+TEST_F(TwoHosts, IoGoesOnWhileTheLenderStandsStill) {
+  for (const lab::Host* host : {&lender(), &borrower()}) {
+    const auto lease = host->run("cat /sys/module/pcilend/parameters/lease_ms");
+    ASSERT_OK(lease);
+    ASSERT_GT(std::stoi(*lease), 20'000) << host->name();
+  }
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto drive = job().borrow();
+  ASSERT_OK(drive);
+  const auto completed = [&]() -> int {
+    const auto count = borrower().run(
+        fmt::format("awk '{{ print $1 + $5 }}' /sys/block/{}/stat", drive->disk.substr(5)));
+    return count ? std::stoi(*count) : -1;
+  };
+
+  const auto before = job().lender_effort();
+  ASSERT_OK(before);
+  ASSERT_OK(borrower().run("rm -f /tmp/enough"));
+  auto work = borrower().start(
+      fmt::format("until [ -e /tmp/enough ]; do fio --name=verify --filename={} --direct=1 "
+                  "--rw=randwrite --bs=4k --size=128k --loops=5 --verify=crc32c "
+                  "--verify_fatal=1 || exit 1; done",
+                  drive->disk),
+      {{}, 5min});
+  ASSERT_OK(work);
+  ASSERT_OK(lab::eventually("fio is at work", lab::kPatience, [&] { return completed() > 20; }));
+
+  // Only the console can be read while it stands still.
+  const auto mark = lender().machine().console_size();
+  const auto lender_says = [&](const char* text) {
+    return lender().machine().console(mark).find(text) != std::string::npos;
+  };
+  auto stop = lender().start(
+      fmt::format("modprobe pcilend_freeze ms={}", std::chrono::milliseconds(kStop).count()),
+      {{}, 2min});
+  ASSERT_OK(stop);
+  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience,
+                            [&] { return lender_says("pcilend_freeze: all CPUs stop"); }));
+  const int at_stop = completed();
+  int last = at_stop;
+  int steps = 0;
+  ASSERT_OK(lab::eventually("the lender goes on", lab::kPatience, [&] {
+    const int now = completed();
+    // What is counted after it has gone on does not count.
+    if (lender_says("pcilend_freeze: they go on")) return true;
+    steps += now > last;
+    last = now;
+    return false;
+  }));
+  const auto stopped = stop->wait();
+  ASSERT_OK(stopped);
+  ASSERT_EQ(stopped->code, 0) << stopped->err;
+  EXPECT_GE(stopped->time, kStop);
+  fmt::print(stderr, "-- {} commands completed while the lender stood still\n", last - at_stop);
+  EXPECT_GT(last - at_stop, 20);
+  EXPECT_GT(steps, 2) << "all at once";
+
+  ASSERT_OK(borrower().run("touch /tmp/enough"));
+  const auto ended = work->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->out << ended->err;
+  const auto after = job().lender_effort();
+  ASSERT_OK(after);
+  EXPECT_EQ(after->messages - before->messages, 0u) << "control messages";
+  EXPECT_EQ(after->interrupts - before->interrupts, 0u) << "interrupts of the lender";
+  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
+  EXPECT_OK(borrower().run("pcilend return " + job().id()));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

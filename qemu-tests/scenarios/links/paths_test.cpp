@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Two adapters from one host to the other: a lease goes over one of them, and does not care what
+// happens to the other. Nobody else gets in by showing a node id that is known.
+#include <gmock/gmock.h>
+
+#include "main_job/admin_steps.h"
+#include "main_job/main_job.h"
+#include "testing/asserts.h"
+#include "testing/suite_lab.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kFirst = "0000:00:04.0";  // adapters of both hosts
+constexpr const char* kSecond = "0000:00:05.0";
+constexpr int kRogueLink = 2;
+constexpr uint64_t kChunk = 128 << 10;   // bytes written, and read, by a round of the guest's I/O
+constexpr uint64_t kControl = 64 << 10;  // no more than that goes over a link for its heartbeat
+
+// Writes $1's disk, reads it back and compares until it is told to stop.
+constexpr const char* kLoad =
+    "n=0; while [ ! -e /tmp/stop ]; do dd if=/dev/urandom of=/tmp/y bs=16k count=8 2>/dev/null; "
+    "dd if=/tmp/y of=/dev/{0} bs=16k seek=64 conv=notrunc oflag=direct 2>/dev/null && "
+    "dd if=/dev/{0} of=/tmp/z bs=16k skip=64 count=8 iflag=direct 2>/dev/null && cmp /tmp/y /tmp/z "
+    "|| {{ echo failed after $n; break; }}; n=$((n+1)); echo $n >/tmp/rounds; done";
+
+/*
+ *   host1 (node 4)                          host2 (node 8)
+ *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═╗
+ *                                            guest with both
+ *   drive two ═══ 05.0 ═══ path 2 ═══ 05.0 ═╝
+ *   a set of two drives
+ *       │
+ *       └──────── 06.0 ─── the rogue, which says that it is node 8
+ */
+class Paths : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "paths";
+    options.paths = 2;
+    options.rogue = true;
+    for (const char* serial : {"one", "two"})
+      ASSERT_OK(options.add_device(
+          fmt::format("host1:nvme,serial={},drive-size=32M{}", serial, kNoShadowDoorbells)));
+    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=1M,addr=18.0,multifunction=on"));
+    ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=1M,addr=18.1"));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    for (auto* host : {&lender(), &borrower()}) {
+      ASSERT_OK(host->mark_log());
+      for (const size_t link : {0, 1}) ASSERT_OK(await_link(*host, link, "up", lab::kPatience));
+    }
+    for (size_t drive = 0; drive < 2; ++drive) {
+      const auto address = lender().address(drive);
+      ASSERT_OK(address);
+      jobs_.emplace_back(lender(), borrower(), *address, "unused");
+    }
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    EXPECT_OK(lab_->fabric().link_up(1, 2));
+    if (guest_) {
+      (void)guest_->destroy();
+      EXPECT_OK(guest_->undefine());
+    }
+    for (MainJob& job : jobs_) EXPECT_OK(job.clean_up());
+    for (const auto* host : {&lender(), &borrower()}) {
+      for (const json& link : links(*host)) {
+        EXPECT_EQ(link.at("export_bytes"), 0) << "BARs still exported by " << host->name();
+        EXPECT_EQ(link.at("slot_bytes"), 0) << "guest memory still mapped on " << host->name();
+        EXPECT_EQ(link.at("leases"), 0) << host->name();
+      }
+      EXPECT_OK(host->check_log());
+    }
+  }
+
+  [[nodiscard]] static lab::Host& lender() { return lab_->host(1); }
+  [[nodiscard]] static lab::Host& borrower() { return lab_->host(2); }
+  [[nodiscard]] lab::Guest& guest() { return *guest_; }
+
+  static json links(const lab::Host& host) {
+    const auto list = host.json("pcilend link --json");
+    EXPECT_OK(list);
+    return list ? list->at("links") : json::array();
+  }
+  static Result<> await_link(const lab::Host& host, size_t index, const std::string& state,
+                             std::chrono::milliseconds within) {
+    return lab::eventually(fmt::format("link {} of {} is {}", index, host.name(), state), within,
+                           [&] { return links(host).at(index).at("state") == state; });
+  }
+
+  // The function at that address of the lender, as the borrower lists it.
+  static json function_at(const std::string& address) {
+    const auto list = borrower().json("pcilend list --json");
+    EXPECT_OK(list);
+    if (list)
+      for (const json& function : list->at("functions"))
+        if (function.at("lender") == 4 && function.at("bdf") == address) return function;
+    return json::object();
+  }
+  // What the borrower says about a drive's function.
+  json function(size_t drive) {
+    const auto told = jobs_.at(drive).function_on(borrower());
+    EXPECT_OK(told);
+    return told.value_or(json::object());
+  }
+
+  void start_guest() {
+    auto spec = borrower().guest_spec("guest", {jobs_[0].id(), jobs_[1].id()});
+    ASSERT_OK(spec);
+    guest_.emplace(borrower().guest(*spec));
+    ASSERT_OK(guest_->define());
+    ASSERT_OK(guest_->start());
+    ASSERT_OK(lab::eventually("the guest has both drives", 6min,
+                              [&] { return !disk("one").empty() && !disk("two").empty(); }));
+  }
+
+  // nvme0n1 or nvme1n1: the guest's name of a drive; empty if it has it not.
+  std::string disk(const std::string& serial) {
+    const auto found = guest().exec("for d in /sys/block/nvme*n1; do grep -q '^" + serial +
+                                    " *$' $d/device/serial 2>/dev/null && basename $d; done");
+    return found ? found->text() : std::string();
+  }
+  // Writes known data, and reads it back.
+  Result<> write_and_check(const std::string& serial) {
+    PCILEND_TRY(guest().run(
+        fmt::format("dd if=/dev/urandom of=/tmp/{1} bs=16k count=8 2>/dev/null && "
+                    "dd if=/tmp/{1} of=/dev/{0} bs=16k oflag=direct 2>/dev/null && "
+                    "dd if=/dev/{0} of=/tmp/back bs=16k count=8 iflag=direct 2>/dev/null && "
+                    "cmp /tmp/{1} /tmp/back",
+                    disk(serial), serial)));
+    return {};
+  }
+  Result<std::string> sum_of(const std::string& serial) {
+    return guest().run(fmt::format(
+        "dd if=/dev/{} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", disk(serial)));
+  }
+
+  // Bytes that drives of the lender moved to and from guest memory, by path.
+  Result<std::vector<uint64_t>> moved_by(const std::function<Result<>()>& work) {
+    PCILEND_TRY(lab_->fabric().counters(true));
+    PCILEND_TRY(work());
+    const auto counters = lab_->fabric().counters();
+    if (!counters) return tl::unexpected(counters.error());
+    std::vector<uint64_t> moved;
+    for (const int path : {1, 2}) {
+      const lab::Traffic& memory = counters->path(1, 2, path).memory;
+      moved.push_back(memory.read_bytes + memory.write_bytes);
+    }
+    return moved;
+  }
+
+  static std::optional<lab::Lab> lab_;
+  std::vector<MainJob> jobs_;  // one for each drive
+  std::optional<lab::Guest> guest_;
+};
+
+std::optional<lab::Lab> Paths::lab_;
+
+TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
+  for (MainJob& job : jobs_) {
+    ASSERT_OK(job.lend());
+    ASSERT_OK(job.see_available());
+  }
+  // One function each, whatever number of links it is seen over.
+  const auto list = borrower().json("pcilend list --json");
+  ASSERT_OK(list);
+  EXPECT_EQ(list->at("functions").size(), 2U) << *list;
+  ASSERT_OK(lab::eventually("both paths lead to drive one", lab::kPatience, [&] {
+    return function(0).at("paths") == json::array({kFirst, kSecond});
+  }));
+
+  start_guest();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(function(0).at("adapter"), kFirst);
+  EXPECT_EQ(function(1).at("adapter"), kSecond);
+  ASSERT_OK(borrower().run("pcilend show " + jobs_[0].id()));
+  const auto one = moved_by([&] { return write_and_check("one"); });
+  ASSERT_OK(one);
+  EXPECT_GE(one->at(0), 2 * kChunk);
+  EXPECT_LT(one->at(1), kControl) << "drive one has used the path of drive two";
+  const auto two = moved_by([&] { return write_and_check("two"); });
+  ASSERT_OK(two);
+  EXPECT_LT(two->at(0), kControl) << "drive two has used the path of drive one";
+  EXPECT_GE(two->at(1), 2 * kChunk);
+  const auto sum = sum_of("one");
+  ASSERT_OK(sum);
+
+  // Path 1 is cut until its lease is over.
+  auto load = guest().start(fmt::format(kLoad, disk("two")), {{}, 20min});
+  ASSERT_OK(load);
+  const auto before = jobs_[1].function_on(lender());
+  ASSERT_OK(before);
+  ASSERT_OK(lab_->fabric().link_down(1, 2, 1));
+  ASSERT_OK(jobs_[0].await_state(lender(), "available", 3min));
+  ASSERT_OK(jobs_[0].await_state(borrower(), "available"));
+  EXPECT_EQ(function(0).at("paths"), json::array({kSecond}));
+  const auto rounds = [&] {
+    const auto done = guest().exec("cat /tmp/rounds");
+    return done && done->code == 0 ? std::stoi(done->out) : 0;
+  };
+  const int so_far = rounds();
+  ASSERT_OK(lab::eventually("drive two goes on", 3min, [&] { return rounds() > so_far + 1; }));
+  ASSERT_OK(guest().run("touch /tmp/stop"));
+  const auto ended = load->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->out + ended->err, "") << "of the I/O on drive two";
+  const auto after = jobs_[1].function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+  EXPECT_EQ(after->at("resets"), before->at("resets"));
+
+  // Both over path 2 now, with what was written before.
+  ASSERT_OK(guest().destroy());
+  ASSERT_OK(guest().undefine());
+  guest_.reset();
+  start_guest();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(function(0).at("adapter"), kSecond);
+  EXPECT_EQ(function(1).at("adapter"), kSecond);
+  EXPECT_EQ(sum_of("one").value_or("?"), *sum);
+  ASSERT_OK(write_and_check("one"));
+
+  // The cable is back: new leases may take it, those there are stay where they are.
+  ASSERT_OK(lab_->fabric().link_up(1, 2, 1));
+  for (const auto* host : {&lender(), &borrower()})
+    ASSERT_OK(await_link(*host, 0, "up", lab::kPatience));
+  ASSERT_OK(lab::eventually("both paths lead to drive one", lab::kPatience,
+                            [&] { return function(0).at("paths").size() == 2; }));
+  EXPECT_EQ(function(0).at("adapter"), kSecond);
+  ASSERT_OK(write_and_check("two"));
+  ASSERT_OK(guest().shut_down());
+  for (MainJob& job : jobs_) ASSERT_OK(job.await_state(borrower(), "available"));
+
+  // As the administrator says, not as it would be best.
+  const std::string id = jobs_[0].id();
+  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev --adapter " + std::string(kSecond) +
+                           " " + id));
+  EXPECT_EQ(function(0).at("adapter"), kSecond);
+  ASSERT_OK(borrower().run("pcilend return " + id));
+  const auto elsewhere =
+      borrower().exec("pcilend borrow --frontend mdev --adapter 0000:00:06.0 " + id);
+  ASSERT_OK(elsewhere);
+  EXPECT_NE(elsewhere->code, 0);
+  EXPECT_THAT(elsewhere->err, HasSubstr("does not offer it over that adapter"));
+}
+
+/*
+ *   a ═══ 05.0, as asked for ═══ borrowed
+ *   b ═══ 05.0, because a is ═══ borrowed; over 04.0 it is refused until a is returned
+ */
+TEST_F(Paths, ASetGoesOverOneLink) {
+  std::vector<std::string> addresses;
+  for (const size_t drive : {2, 3}) addresses.push_back(lender().address(drive).value());
+  ASSERT_OK(lender().run("pcilend connect 8"));
+  for (const auto& address : addresses) ASSERT_OK(lender().run("pcilend add " + address));
+  for (const auto& address : addresses) ASSERT_OK(lender().run("pcilend available " + address));
+  for (const auto& address : addresses)
+    ASSERT_OK(lab::eventually("both paths lead to " + address, lab::kPatience, [&] {
+      const json function = function_at(address);
+      return function.value("state", "") == "available" && function.at("paths").size() == 2;
+    }));
+  const std::string a = function_at(addresses[0]).at("id"), b = function_at(addresses[1]).at("id");
+  const std::string borrow = "pcilend borrow --frontend mdev ";
+
+  ASSERT_OK(borrower().run(borrow + "--adapter " + kSecond + " " + a));
+  ASSERT_OK(borrower().run(borrow + b));
+  EXPECT_EQ(function_at(addresses[1]).at("adapter"), kSecond) << "not the one with fewest leases";
+  ASSERT_OK(borrower().run("pcilend return " + b));
+  const auto refused = borrower().exec(borrow + "--adapter " + kFirst + " " + b);
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_THAT(refused->err, HasSubstr("others of its group are borrowed over another adapter"));
+  ASSERT_OK(borrower().run("pcilend return " + a));
+
+  ASSERT_OK(borrower().run(borrow + "--adapter " + kFirst + " " + b));
+  EXPECT_EQ(function_at(addresses[1]).at("adapter"), kFirst);
+  ASSERT_OK(borrower().run("pcilend return " + b));
+  for (const auto& address : addresses) ASSERT_OK(lender().run("pcilend unavailable " + address));
+  for (const auto& address : addresses) ASSERT_OK(lender().run("pcilend remove " + address));
+}
+
+TEST_F(Paths, NobodyElseGetsInWithTheIdOfAKnownNode) {
+  for (MainJob& job : jobs_) {
+    ASSERT_OK(job.lend());
+    ASSERT_OK(job.see_available());
+  }
+  const auto rogue = [&](const std::string& attack, uint32_t value) {
+    const auto report = lab_->rogue().attack(attack, 1, 1s, value);
+    EXPECT_OK(report);
+    return report.value_or(json::object());
+  };
+  const auto strangers = [&] {
+    const auto text =
+        lender().run("pcilend metrics | sed -n 's/^pcilend_strangers_refused_total //p'");
+    EXPECT_OK(text);
+    return text ? std::stoi(*text) : -1;
+  };
+  const int before = strangers();
+
+  rogue("join", 8);
+  ASSERT_OK(await_link(lender(), kRogueLink, "refused", lab::kPatience));
+  EXPECT_THAT(links(lender()).at(kRogueLink).at("reason").get<std::string>(),
+              HasSubstr("says that this is somebody else"));
+  EXPECT_EQ(strangers(), before + 1);
+  EXPECT_THAT(lender().log(), HasSubstr("audit: node=8 action=path result=-76"));
+  const uint32_t one = std::stoul(jobs_[0].id(), nullptr, 16);
+  EXPECT_EQ(rogue("borrow", one)["numbers"]["lease"], 0);
+  EXPECT_EQ(function(0).at("state"), "available");
+
+  // Pinned, the node is let in behind its own adapters only, whoever comes first.
+  for (const char* adapter : {kFirst, kSecond})
+    ASSERT_OK(lender().run(fmt::format("pcilend connect 8 --adapter {}", adapter)));
+  // The first pin has ended the other link, until that had one, too.
+  for (const size_t link : {0, 1}) ASSERT_OK(await_link(lender(), link, "up", lab::kPatience));
+  rogue("join", 8);
+  ASSERT_OK(lab::eventually("the rogue is kept out by the pin", lab::kPatience, [&] {
+    const std::string reason = links(lender()).at(kRogueLink).value("reason", "");
+    return reason.find("is pinned to another adapter") != std::string::npos;
+  }));
+  for (const size_t link : {0, 1}) {
+    EXPECT_EQ(links(lender()).at(link).at("state"), "up");
+    EXPECT_EQ(links(lender()).at(link).at("pinned"), 8);
+  }
+  rogue("leave", 0);
+  ASSERT_OK(lender().run("pcilend disconnect 8"));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A node that speaks the wire protocol badly. Each attack must end in a line of the victim's log
+// and in refusals, and cost nobody else anything.
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "main_job/admin_steps.h"
+#include "main_job/main_job.h"
+#include "testing/asserts.h"
+#include "testing/suite_lab.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::IsEmpty;
+
+constexpr int kRogueNode = 12;
+constexpr auto kAnswers = 2s;  // a command of the victim, whatever goes on, on an idle machine
+
+/*
+ *            rogue (node 12, a program)
+ *           ╱ borrows          ╲ lends
+ *   host1 (node 4)             host2 (node 8)
+ *   nvme, nvme ═══════════════ guest: does I/O on host1's first drive all the time
+ */
+class RogueNode : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "rogue-scenarios";
+    options.rogue = true;
+    ASSERT_OK(options.add_device("host1:nvme,serial=honest,drive-size=16M"));
+    ASSERT_OK(options.add_device("host1:nvme,serial=attacked,drive-size=16M"));
+    ASSERT_OK(start_lab(options, lab_));
+    job_.emplace(lender(), borrower(), *lender().address(0), "guest");
+    ASSERT_OK(job_->lend());
+    ASSERT_OK(job_->see_available());
+    ASSERT_OK(job_->start_guest());
+    ASSERT_OK(job_->await_guest_disk());
+    const auto io = job_->guest().exec(MainJob::kUseDisk);
+    ASSERT_OK(io);
+    ASSERT_EQ(io->code, 0) << io->err;
+    quiet_io_ = io->time;
+    const std::string attacked = *lender().address(1);
+    ASSERT_OK(lender().run(fmt::format("pcilend connect --force {}", kRogueNode)));
+    ASSERT_OK(offer(lender(), attacked));
+  }
+  static void TearDownTestSuite() {
+    if (lab_) {
+      EXPECT_OK(job_->clean_up());
+      for (const auto* host : {&lender(), &borrower()}) {
+        for (const json& link : links(*host)) {
+          EXPECT_EQ(link.at("export_bytes"), 0) << host->name();
+          EXPECT_EQ(link.at("slot_bytes"), 0) << host->name();
+        }
+      }
+    }
+    job_.reset();
+    EXPECT_OK(end_lab(lab_));
+  }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_ && job_) << "the lab did not start";
+    ASSERT_OK(lender().mark_log());
+    ASSERT_OK(borrower().mark_log());
+    before_ = {honest_link(lender()), honest_link(borrower())};
+    for (const int victim : {1, 2}) join(victim);
+  }
+
+  void TearDown() override {
+    if (!lab_ || !job_) return;
+    for (const int victim : {1, 2}) act("leave", victim);
+    for (const auto* host : {&lender(), &borrower()}) EXPECT_OK(host->check_log());
+    EXPECT_OK(job_->guest().run(MainJob::kUseDisk));
+    const std::array after{honest_link(lender()), honest_link(borrower())};
+    for (size_t i = 0; i < after.size(); i++) {
+      EXPECT_EQ(after[i].at("state"), "up");
+      EXPECT_EQ(after[i].at("bad_messages"), before_[i].at("bad_messages"));
+      EXPECT_EQ(after[i].at("timeouts"), before_[i].at("timeouts"));
+      EXPECT_EQ(after[i].at("export_bytes"), before_[i].at("export_bytes"));
+      EXPECT_EQ(after[i].at("slot_bytes"), before_[i].at("slot_bytes"));
+    }
+    EXPECT_EQ(rogue_link(lender()).at("export_bytes"), 0) << "what the rogue borrowed is fenced";
+    EXPECT_EQ(rogue_link(borrower()).at("slot_bytes"), 0);
+  }
+
+  static lab::Host& lender() { return lab_->host(1); }
+  static lab::Host& borrower() { return lab_->host(2); }
+
+  static json links(const lab::Host& host) {
+    const auto list = host.json("pcilend link --json");
+    EXPECT_OK(list);
+    return list ? list->at("links") : json::array();
+  }
+  // The link to the other host, and to the rogue.
+  static json honest_link(const lab::Host& host) { return links(host).at(0); }
+  static json rogue_link(const lab::Host& host) { return links(host).at(1); }
+
+  // The rogue's report; the test fails if the attack can't be made.
+  static json act(const std::string& attack, int victim, std::chrono::milliseconds time = 1s,
+                  uint32_t value = 0) {
+    SCOPED_TRACE(attack);
+    const auto report = lab_->rogue().attack(attack, victim, time, value);
+    EXPECT_OK(report);
+    return report.value_or(json::object());
+  }
+  static void join(int victim) { EXPECT_EQ(act("join", victim)["numbers"]["up"], 1); }
+  static void expect_refused(const json& report, const std::string& attack) {
+    EXPECT_THAT(report.value("granted", json::array({"?"})), IsEmpty()) << attack << report;
+    EXPECT_EQ(report.value("unanswered", 1), 0) << attack << report;
+  }
+
+  // An attack that goes on for a while, during which the victim answers and the guest works. Not
+  // both at once: in the lab a lender stands still while its drive reads guest memory.
+  static void flood(const std::string& attack, int victim) {
+    SCOPED_TRACE(attack);
+    const auto host = &lab_->host(victim);
+    const auto quiet = host->exec("pcilend list");
+    ASSERT_OK(quiet);
+    const auto start = std::chrono::steady_clock::now();
+    const auto report = std::async(std::launch::async, [&] { return act(attack, victim, 4s); });
+    do {
+      const auto list = host->exec("pcilend list");
+      ASSERT_OK(list);
+      EXPECT_EQ(list->code, 0) << attack << ": " << list->err;
+      EXPECT_LT(list->time, kAnswers + 4 * quiet->time) << attack;
+    } while (std::chrono::steady_clock::now() - start < 2s);
+    const auto io = job_->guest().exec(MainJob::kUseDisk);
+    ASSERT_OK(io);
+    EXPECT_EQ(io->code, 0) << attack << ": " << io->out << io->err;
+    EXPECT_LT(io->time, 10s + 4 * quiet_io_) << attack;
+    fmt::print(stderr, "{}: I/O of others took {} ms, {} ms without\n", attack, io->time.count(),
+               quiet_io_.count());
+    report.wait();
+    join(victim);
+  }
+
+  static bool logged(const lab::Host& host, const std::string& text) {
+    return host.log().find(text) != std::string::npos;
+  }
+
+  static std::optional<lab::Lab> lab_;
+  static std::optional<MainJob> job_;
+  static std::chrono::milliseconds quiet_io_;
+
+ private:
+  std::array<json, 2> before_;
+};
+
+std::optional<lab::Lab> RogueNode::lab_;
+std::optional<MainJob> RogueNode::job_;
+std::chrono::milliseconds RogueNode::quiet_io_;
+
+TEST_F(RogueNode, RequestsInAWrongStateAreRefused) {
+  for (const char* attack : {"no-lease", "foreign-lease", "stale-lease"})
+    expect_refused(act(attack, 1), attack);
+}
+
+TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
+  for (const char* attack : {"replay", "foreign-notices", "twins", "flood-garbage"}) {
+    const auto before = rogue_link(lender()).at("bad_messages").get<uint64_t>();
+    act(attack, 1);
+    EXPECT_GT(rogue_link(lender()).at("bad_messages").get<uint64_t>(), before) << attack;
+  }
+  EXPECT_TRUE(logged(lender(), fmt::format("node {} sent a bad control message", kRogueNode)));
+}
+
+TEST_F(RogueNode, ALeaseGivesItsOwnRangesAndRegistersOnly) {
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  expect_refused(act("bad-ranges", 1), "bad-ranges");
+  EXPECT_LE(act("exhaust-maps", 1)["numbers"]["mapped"], 64);
+  EXPECT_NE(act("small-pages", 1, 1s, 16)["numbers"]["status"], 0) << "4 million pages of 4 KiB";
+  expect_refused(act("config-writes", 1), "config-writes");
+  EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
+}
+
+TEST_F(RogueNode, FloodsSlowNobodyDown) {
+  for (const char* attack :
+       {"flood-requests", "flood-deaf", "flood-garbage", "storm", "jump-head", "jump-tail",
+        "wild-heart", "scribble-area", "scribble-scratchpads", "reboots", "bounce"})
+    flood(attack, 1);
+  for (const char* attack : {"flood-notices", "flood-intx", "reborn", "flip-connected"})
+    flood(attack, 2);
+}
+
+// Of its own function it may switch the legacy interrupt on and off as it likes: that costs it its
+// own messages, and ends with the lease.
+TEST_F(RogueNode, LegacyInterruptsAreNobodyElses) {
+  EXPECT_THAT(act("flood-intx", 1).value("granted", json::array({"?"})), IsEmpty());
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  ASSERT_NO_FATAL_FAILURE(flood("flood-intx", 1));
+  ASSERT_OK(lender().until("! grep -E ' pcilend(,|$)' /proc/interrupts"));
+}
+
+/*
+ *   rogue: borrows from host1, has it expose the drive to host2, and no longer; lends to host2's
+ *          functions what it does not have
+ */
+TEST_F(RogueNode, WhatItExposesIsItsOwnAndBounded) {
+  const json before = honest_link(lender()).at("export_bytes");
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  const json told = act("foreign-exposures", 1);
+  expect_refused(told, "foreign-exposures");
+  EXPECT_GT(told["numbers"]["told"], 0);
+  EXPECT_LE(told["numbers"]["told"], 64);
+  ASSERT_NO_FATAL_FAILURE(flood("flood-expose", 1));
+  // It has joined as another boot, so the lease is over.
+  EXPECT_OK(lab::eventually("nothing more is exposed", lab::kPatience,
+                            [&] { return honest_link(lender()).at("export_bytes") == before; }));
+}
+
+// What a lender answers is its own affair, as long as it ends.
+TEST_F(RogueNode, ALenderThatAnswersBadlyIsNotBorrowedFrom) {
+  const std::string id = fmt::format("{:x}", kRogueNode << 16 | 1);
+  act("offer", 2, 1s, 2);
+  for (const char* manner : {"silent", "wrong-type", "wrong-payload", "bad-placement"}) {
+    act(manner, 2);
+    const auto borrowed = borrower().exec("pcilend borrow --frontend mdev " + id, {{}, 1min});
+    ASSERT_OK(borrowed);
+    EXPECT_NE(borrowed->code, 0) << manner;
+    EXPECT_LT(borrowed->time, 30s) << manner;
+    act("honest", 2);
+    join(2);
+    act("offer", 2, 1s, 2);
+  }
+}
+
+// Nobody holds a function for ever.
+TEST_F(RogueNode, ADeadBorrowerLosesItsLease) {
+  const std::string attacked = *lender().address(1);
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0) << "for an hour, it asked";
+  const auto list = lender().json("pcilend list --json");
+  ASSERT_OK(list);
+  std::vector<json> times;
+  for (const json& function : list->at("functions"))
+    if (function.at("borrower") == kRogueNode) times.push_back(function.at("lease_ms"));
+  EXPECT_THAT(times, testing::ElementsAre(60000));
+  act("die", 1);
+  join(1);  // another life: what the former one held is fenced
+  ASSERT_OK(lender().until("pcilend list", [](const lab::Output& o) {
+    return o.out.find("node 12") == std::string::npos;
+  }));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What answers when a peer reads a host's whole aperture.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "lab/fabric_client.h"
+
+namespace pcilend::scenarios {
+
+// Of the plan for the lab's adapters (docs/architecture.md, "One aperture each way").
+inline constexpr uint64_t kControlBytes = 5 * 4096;
+inline constexpr uint64_t kInterruptBytes = 1 << 20;
+
+// To the page at the ends of each range of the plan, where things are mapped first, and around the
+// interrupts; what is memory is found to the page everywhere.
+const std::vector<lab::SweepRange>& sweep_ranges();
+
+struct Reach {
+  uint64_t control = 0;     // bytes of memory in the DMA area
+  uint64_t interrupts = 0;  // bytes of the interrupt range
+  uint64_t slots = 0;       // bytes of memory in guest slots
+  uint64_t exports = 0;     // bytes of BARs in the export region
+  uint64_t roms = 0;        // bytes of memory there
+  std::vector<std::string> elsewhere;
+
+  bool operator==(const Reach&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Reach& reach);
+
+Reach sorted(const lab::SweepReport& report);
+
+// Patterns of what the victim's kernel says: each probe that is refused is a fault of the adapter.
+inline constexpr const char* kSweepFaults[] = {
+    "^DMAR: DRHD: handling fault status reg",
+    "^DMAR: \\[DMA Read NO_PASID\\] Request device \\[(0000:)?00:0[0-9a-f]\\.0\\] fault addr "};
+
+}  // namespace pcilend::scenarios
