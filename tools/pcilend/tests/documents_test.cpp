@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Holds the manual page and the bash completion against the parser.
+// Holds the manual page and the bash completion against the parser, the source map against the
+// sources.
 #include <gmock/gmock.h>
 #include <stdio.h>
 
@@ -171,6 +172,31 @@ TEST(Completion, OffersWhatIsThere) {
   EXPECT_EQ(complete({"allow", "40001", ""}), (Words{"4", "all", "none"}));
   EXPECT_EQ(complete({"reserve", "--for", ""}), Words{"4"});
   EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"mdev", "shadow"}));
+}
+
+// Every `path` and `path: name, function()` of docs/source-map.md: a name is a word of the file, a
+// function is defined there, on a line that is not indented.
+TEST(SourceMap, NamesWhatIsThere) {
+  const std::string map = file_text(PCILEND_SOURCE_DIR "/docs/source-map.md");
+  const std::regex span("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+)(?:: ([^`]+))?`");
+  const std::regex item("([A-Za-z0-9_]+)(\\(\\))?");
+  size_t functions = 0;
+  for (std::sregex_iterator at(map.begin(), map.end(), span), end; at != end; ++at) {
+    const std::string path = (*at)[1];
+    const std::string names = (*at)[2];
+    const fs::path file = fs::path(PCILEND_SOURCE_DIR) / path;
+    EXPECT_TRUE(fs::exists(file)) << path;
+    if (names.empty() || !fs::is_regular_file(file)) continue;
+    const std::string text = file_text(file);
+    for (std::sregex_iterator name(names.begin(), names.end(), item); name != end; ++name) {
+      const bool function = (*name)[2].matched;
+      const std::string word = "\\b" + (*name)[1].str() + "\\b";
+      const std::regex wanted(function ? "\n[A-Za-z][^\n]*" + word + "\\(" : word);
+      EXPECT_TRUE(std::regex_search(text, wanted)) << path << ": " << name->str();
+      functions += function;
+    }
+  }
+  EXPECT_GT(functions, 50u) << "the map is not read";
 }
 
 }  // namespace
