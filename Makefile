@@ -38,7 +38,9 @@ image: deps ## the lab's QEMU, kernels and file systems
 modules: image ## kernel modules in build/modules/KERNEL
 	@qemu-tests/image/build-modules --kernel $(KERNEL)
 
-demo: build modules ## the main job, step by step: a lent NVMe drive in a guest of another host
+demo: build/build.ninja ## the main job, step by step: a lent NVMe drive in a guest of another host
+	@tools/test/side-by-side "cmake --build build --target demo" \
+		"qemu-tests/image/build --kernel $(KERNEL) && qemu-tests/image/build-modules --kernel $(KERNEL)"
 	@build/bin/pcilend-demo
 
 lab: build modules ## two hosts, and a shell on one of them
@@ -50,24 +52,27 @@ lab: build modules ## two hosts, and a shell on one of them
 lab-update: build modules ## puts freshly built programs and modules into the running lab
 	@build/bin/pcilend-lab update
 
-test: deb-deps build modules ## all tests; ends with "N passed, N failed"
-	@tools/test/run lab lab-7.2-smoke unit fuzz packages
+test: build/build.ninja ## tests; ends with "N passed, N failed" (docs/testing.md)
+	@tools/test/run test
 
-test-all: deb-deps build modules ## all tests, with all scenarios on both kernels
-	@tools/test/run lab lab-7.2 unit fuzz packages
+test-all: deb-deps build/build.ninja ## everything, on both kernels, with packages and fuzzers; goes on where it was cut off
+	@PCILEND_KEEP=1 tools/test/run all
 
-test-unit: deps ## unit tests, under sanitizers
+test-unit: build/build.ninja ## unit tests, under sanitizers
 	@tools/test/run unit
 
-test-lab: build modules ## scenarios on real VMs
+test-lab: build/build.ninja ## the scenarios of make test
 	@tools/test/run lab
 
-test-packages: deb-deps build modules ## Debian packages: contents, installation, upgrade in use, removal
+test-packages: deb-deps build/build.ninja ## Debian packages: contents, installation, upgrade in use, removal
 	@tools/test/run packages
 
-test-debug: KERNEL = 6.12-debug
-test-debug: build modules ## scenarios on a kernel with KASAN, lockdep, kmemleak and failing allocations
-	@SCENARIOS='$(SCENARIOS)' tools/test/run debug
+test-debug: build/build.ninja ## scenarios on a kernel with KASAN, lockdep, kmemleak and failing allocations; goes on, too
+	@if [ -n '$(SCENARIOS)' ]; then \
+		qemu-tests/image/build --kernel 6.12-debug && qemu-tests/image/build-modules --kernel 6.12-debug && \
+		cmake --build build --target scenarios && \
+		PCILEND_KERNEL=6.12-debug build/bin/pcilend-scenarios --gtest_filter='$(SCENARIOS)'; \
+	else PCILEND_KEEP=1 tools/test/run debug; fi
 
 soak: build modules ## ROUNDS random faults on two hosts; stops at the first that is not survived
 	@build/bin/pcilend-soak --rounds $(ROUNDS) --seed $(SEED)
@@ -75,8 +80,9 @@ soak: build modules ## ROUNDS random faults on two hosts; stops at the first tha
 devices-table: build ## every function of the matrix on each kernel; the table in docs/devices.md
 	@tools/test/devices-table
 
-fuzz: deps ## every fuzzer for FUZZ_SECONDS, from another seed each time
-	@FUZZ_SEED=0 FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test/run fuzz
+fuzz: build/build.ninja ## every fuzzer for FUZZ_SECONDS, from another seed each time
+	@cmake --preset sanitize >/dev/null && cmake --build build/sanitize --target fuzzers
+	@FUZZ_SEED=0 tools/test/fuzz $(FUZZ_SECONDS)
 
 sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, 10 million events each
 	@cmake --build build --target pcilend-sim

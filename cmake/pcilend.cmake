@@ -47,6 +47,7 @@ function(pcilend_test name)
     PCILEND_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PCILEND_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120)
+  set_property(GLOBAL APPEND PROPERTY PCILEND_UNIT_TESTS ${name})
 endfunction()
 
 # pcilend_fuzzer(NAME sources... [LIBS libs...]): a libFuzzer program; NAME begins with fuzz_, its corpus is fuzz/corpus/NAME.

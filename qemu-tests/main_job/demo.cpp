@@ -88,7 +88,7 @@ Result<> Demo::lend_and_use(lab::Lab& lab) {
   if (!address) return tl::unexpected(address.error());
   MainJob job(lender, borrower, *address, "demo");
 
-  PCILEND_TRY(step("The lender puts 16 MiB of files with known checksums on its NVMe drive",
+  PCILEND_TRY(step("The lender puts 4 MiB of files with known checksums on its NVMe drive",
                    [&] { return job.fill_drive(); }));
   PCILEND_TRY(step("The lender offers the drive", [&] { return job.lend(); }));
   PCILEND_TRY(step("The borrower sees it", [&] { return job.see_available(); }));
@@ -98,14 +98,14 @@ Result<> Demo::lend_and_use(lab::Lab& lab) {
       step("The guest boots, its nvme driver binds", [&] { return job.await_guest_disk(); }));
 
   LenderEffort before;
-  PCILEND_TRY(step("The guest reads 16 MiB and checks every file", [&]() -> Result<> {
+  PCILEND_TRY(step("The guest reads 4 MiB and checks every file", [&]() -> Result<> {
     const auto effort = job.lender_effort();
     if (!effort) return tl::unexpected(effort.error());
     before = *effort;
     PCILEND_TRY(lab.fabric().counters(true));
     return job.read_in_guest();
   }));
-  PCILEND_TRY(step("The guest writes 2 MiB", [&]() -> Result<> {
+  PCILEND_TRY(step("The guest writes 256 KiB", [&]() -> Result<> {
     PCILEND_TRY(job.write_in_guest());
     const auto counters = lab.fabric().counters();
     const auto after = job.lender_effort();

@@ -132,9 +132,9 @@ Result<> MainJob::write_in_guest() {
   // Small commands: while QEMU's drive reads guest memory across the NTB, its host stands still.
   PCILEND_TRY(guest_->run(
       fmt::format("cd {} && for i in $(seq {}); do "
-                  "dd if=/dev/urandom of=guest$i bs=16k count=64 oflag=direct 2>/dev/null; done && "
+                  "dd if=/dev/urandom of=guest$i bs=16k count={} oflag=direct 2>/dev/null; done && "
                   "sha256sum guest* >GUEST-SUMS && sync",
-                  kGuestMount, kGuestFiles)));
+                  kGuestMount, kGuestFiles, kGuestBlocks)));
   return {};
 }
 

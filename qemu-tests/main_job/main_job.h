@@ -27,8 +27,9 @@ struct BorrowedDrive {
 
 class MainJob {
  public:
-  static constexpr int kFiles = 16;      // of 1 MiB each, written by the lender
-  static constexpr int kGuestFiles = 2;  // of 1 MiB each, written by the guest
+  static constexpr int kFiles = 4;        // of 1 MiB each, written by the lender
+  static constexpr int kGuestFiles = 2;   // written by the guest
+  static constexpr int kGuestBlocks = 8;  // of 16 KiB, in each
 
   // `address`: of an NVMe drive on the lender, in the hands of its nvme driver.
   MainJob(lab::Host& lender, lab::Host& borrower, std::string address, std::string guest_name);

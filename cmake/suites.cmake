@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The entries of CTest that tools/test/run runs: builds (fixtures of those that need them), unit tests,
+# fuzzers, and each suite of scenarios by itself. Labels: test, all, debug (docs/testing.md), and unit, lab,
+# fuzz, packages for parts. Which scenarios belong to which is read from the table in docs/testing.md.
+set(stage ${PROJECT_SOURCE_DIR}/tools/test/stage)
+set(image ${PROJECT_SOURCE_DIR}/qemu-tests/image)
+set(newer backports)
+
+# pcilend_entry(NAME LIMIT seconds COMMAND command... [OPTIONS of tools/test/stage...] [LABELS ...]
+#               [NEEDS fixtures...] [MAKES fixture] [COST seconds] [ALONE])
+function(pcilend_entry name)
+  cmake_parse_arguments(ARG "ALONE" "LIMIT;COST;MAKES" "COMMAND;OPTIONS;LABELS;NEEDS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_COST)
+    set(ARG_COST ${ARG_LIMIT})
+  endif()
+  if(ARG_ALONE)
+    list(APPEND ARG_OPTIONS --wide)
+  endif()
+  add_test(NAME ${name} COMMAND ${stage} ${ARG_OPTIONS} ${name} ${ARG_LIMIT} ${ARG_COMMAND}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  # The stage ends what takes longer than its limit; that is for the case that it can't.
+  math(EXPR timeout "${ARG_LIMIT} + 120")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} COST ${ARG_COST} LABELS "${ARG_LABELS}"
+    FIXTURES_REQUIRED "${ARG_NEEDS}" FIXTURES_SETUP "${ARG_MAKES}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(ARG_ALONE)
+    cmake_host_system_information(RESULT cpus QUERY NUMBER_OF_LOGICAL_CORES)
+    set_tests_properties(${name} PROPERTIES PROCESSORS ${cpus})
+  endif()
+endfunction()
+
+# Builds. What takes longest or lets most others begin comes first.
+pcilend_entry(build LIMIT 1500 COST 9000 OPTIONS --wide --builds MAKES programs
+  COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
+pcilend_entry(build-tests LIMIT 1800 COST 3000 OPTIONS --builds MAKES tests
+  COMMAND sh -c "cmake --preset sanitize && ninja -C build/sanitize -j \"$1\" unit_tests fuzzers" - 1)
+foreach(kernel 6.12 ${newer} 6.12-debug)
+  set(cost 8000)
+  if(NOT kernel STREQUAL "6.12")
+    set(cost 2000)
+  endif()
+  pcilend_entry(image@${kernel} LIMIT 3600 COST ${cost} OPTIONS --wide --builds MAKES image@${kernel}
+    COMMAND ${image}/build --kernel ${kernel})
+  pcilend_entry(modules@${kernel} LIMIT 900 COST ${cost} OPTIONS --wide --builds MAKES modules@${kernel}
+    NEEDS image@${kernel} COMMAND ${image}/build-modules --kernel ${kernel})
+endforeach()
+# Both take gigabytes of downloads into one cache.
+set_tests_properties(image@6.12 image@${newer} image@6.12-debug PROPERTIES RESOURCE_LOCK image)
+
+pcilend_entry(unit LIMIT 600 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
+pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
+pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS tests)
+pcilend_entry(testing-table LIMIT 30 LABELS test all COMMAND tools/test/testing-table NEEDS programs)
+
+# What the table in docs/testing.md says: tests_of_SUITE_WHERE are GoogleTest's names.
+set(table ${PROJECT_SOURCE_DIR}/docs/testing.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
+file(STRINGS ${table} rows REGEX "^\\|.*`[A-Za-z0-9]+\\.[^`]*`.*\\| (test|all|debug) \\|$")
+foreach(row ${rows})
+  string(REGEX MATCH "(test|all|debug) \\|$" where "${row}")
+  string(REGEX REPLACE " .*" "" where "${where}")
+  string(REGEX REPLACE "^\\|[^|]*\\|" "" shown "${row}")
+  string(REGEX MATCHALL "`[A-Za-z0-9]+\\.[A-Za-z0-9_/*]+`" names "${shown}")
+  foreach(name ${names})
+    string(REPLACE "`" "" name ${name})
+    string(REGEX REPLACE "\\..*" "" suite ${name})
+    list(APPEND suites ${suite})
+    list(APPEND tests_of_${suite}_${where} ${name})
+  endforeach()
+endforeach()
+list(REMOVE_DUPLICATES suites)
+
+# pcilend_filter(OUT SUITE WHERE): parametrised suites have a prefix.
+function(pcilend_filter out suite where)
+  set(filter)
+  foreach(name ${tests_of_${suite}_${where}})
+    string(APPEND filter ":${name}:*/${name}")
+  endforeach()
+  # X.* stands for what no other row names.
+  if("${suite}.*" IN_LIST tests_of_${suite}_${where})
+    string(APPEND filter "-")
+    foreach(other test all debug)
+      if(NOT other STREQUAL where)
+        foreach(name ${tests_of_${suite}_${other}})
+          string(APPEND filter ":${name}:*/${name}")
+        endforeach()
+      endif()
+    endforeach()
+    string(REPLACE "-:" "-" filter "${filter}")
+    string(REGEX REPLACE "-$" "" filter "${filter}")
+  endif()
+  string(REGEX REPLACE "^:" "" filter "${filter}")
+  set(${out} "${filter}" PARENT_SCOPE)
+endfunction()
+
+# pcilend_scenarios(NAME SUITE KERNEL LIMIT FILTER LABELS...)
+function(pcilend_scenarios name kernel limit filter)
+  cmake_parse_arguments(ARG "ALONE" "" "LABELS" ${ARGN})
+  set(alone)
+  if(ARG_ALONE)
+    set(alone ALONE)
+  endif()
+  pcilend_entry(${name} LIMIT ${limit} ${alone} OPTIONS --labs LABELS ${ARG_LABELS}
+    NEEDS programs modules@${kernel} ENVIRONMENT PCILEND_KERNEL=${kernel}
+    COMMAND build/bin/pcilend-scenarios "--gtest_filter=${filter}")
+endfunction()
+
+# pcilend_suite(SUITE LIMIT seconds [REST seconds] [ALONE]): what may be waited for it in `make test`, and
+# for its other scenarios.
+function(pcilend_suite suite)
+  cmake_parse_arguments(ARG "ALONE" "LIMIT;REST" "" ${ARGN})
+  set(alone)
+  if(ARG_ALONE)
+    set(alone ALONE)
+  endif()
+  set(everything 0)
+  if(ARG_LIMIT)
+    pcilend_filter(filter ${suite} test)
+    pcilend_scenarios(${suite} 6.12 ${ARG_LIMIT} "${filter}" ${alone} LABELS test all lab)
+    math(EXPR everything "${ARG_LIMIT}")
+  endif()
+  if(ARG_REST)
+    pcilend_filter(filter ${suite} all)
+    pcilend_scenarios(${suite}+ 6.12 ${ARG_REST} "${filter}" ${alone} LABELS all)
+    math(EXPR everything "${everything} + ${ARG_REST}")
+  endif()
+  set(filter "${suite}.*:*/${suite}.*")
+  pcilend_scenarios(${suite}@${newer} ${newer} ${everything} "${filter}" ${alone} LABELS all)
+  math(EXPR everything "${everything} * 6")
+  pcilend_scenarios(${suite}@6.12-debug 6.12-debug ${everything} "${filter}" ${alone} LABELS debug)
+  set(known_suites ${known_suites} ${suite} PARENT_SCOPE)
+endfunction()
+
+pcilend_suite(AmdBorrower REST 240)
+pcilend_suite(AmdLender LIMIT 150)
+pcilend_suite(DeviceMatrix LIMIT 180 REST 300)
+pcilend_suite(Direct LIMIT 150 REST 180)
+pcilend_suite(Faults LIMIT 420 REST 420)
+pcilend_suite(Group LIMIT 150 REST 180)
+pcilend_suite(GuestMemory LIMIT 240 REST 600)
+pcilend_suite(Intx LIMIT 120 REST 240)
+pcilend_suite(Libvirt LIMIT 300 REST 480)
+pcilend_suite(LibvirtRefusals LIMIT 120 REST 180)
+pcilend_suite(Mesh LIMIT 120 REST 600 ALONE)
+pcilend_suite(Migration LIMIT 300 REST 600)
+pcilend_suite(MsiRelay LIMIT 180 REST 240)
+pcilend_suite(MsiRelayInGuests REST 240)
+pcilend_suite(P2p LIMIT 150 REST 300)
+pcilend_suite(P2pLenders LIMIT 180 REST 300)
+pcilend_suite(Paths LIMIT 240 REST 120)
+pcilend_suite(Persistence LIMIT 150)
+pcilend_suite(RogueNode LIMIT 180)
+pcilend_suite(Shadow LIMIT 240 REST 240)
+pcilend_suite(Sriov LIMIT 180 REST 180)
+pcilend_suite(ThreeHosts LIMIT 150 REST 180)
+pcilend_suite(TwoHosts LIMIT 480 REST 300)
+pcilend_suite(VfioClient LIMIT 180 REST 180)
+
+pcilend_scenarios(main-job@${newer} ${newer} 180
+  TwoHosts.MainJob:*/DeviceMatrix.IsLentOrRefused/nvme:*/DeviceMatrix.IsLentOrRefused/e1000e LABELS test)
+pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug)
+foreach(kernel 6.12 ${newer})
+  pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
+    MAKES packages@${kernel} COMMAND tools/package/test --kernel ${kernel})
+endforeach()
+pcilend_scenarios(Packages 6.12 900 Packages.* LABELS all packages)
+set_tests_properties(Packages PROPERTIES FIXTURES_REQUIRED "programs;modules@6.12;packages@6.12")
+
+foreach(suite ${suites})
+  if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|Packages)$")
+    message(FATAL_ERROR "docs/testing.md names the suite ${suite}, which cmake/suites.cmake does not have")
+  endif()
+endforeach()
