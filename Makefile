@@ -15,7 +15,7 @@ SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: KERNEL=6.12|6.12-debug|7.2, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX, SCENARIOS=FILTER (test-debug); PCILEND_CACHE is the cache (/var/cache/pcilend)."
+	@echo "Variables: KERNEL=6.12|6.12-debug|backports, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX, SCENARIOS=FILTER (test-debug); PCILEND_CACHE is the cache (/var/cache/pcilend)."
 
 deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
@@ -51,10 +51,10 @@ lab-update: build modules ## puts freshly built programs and modules into the ru
 	@build/bin/pcilend-lab update
 
 test: deb-deps build modules ## all tests; ends with "N passed, N failed"
-	@tools/test/run lab lab-7.2-smoke unit fuzz packages
+	@tools/test/run lab lab-backports-smoke unit fuzz packages
 
 test-all: deb-deps build modules ## all tests, with all scenarios on both kernels
-	@tools/test/run lab lab-7.2 unit fuzz packages
+	@tools/test/run lab lab-backports unit fuzz packages
 
 test-unit: deps ## unit tests, under sanitizers
 	@tools/test/run unit
