@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between kernels, from 6.12 to 7.2. The code is written against the newest shape;
+ * Differences between kernels, from 6.12 to 7.3. The code is written against the newest shape;
  * what is missing is made up for here. PCILEND_HAVE_* come from Kbuild.
  */
 #ifndef PCILEND_COMPAT_H

@@ -2,15 +2,17 @@
 #include "lab/kernels.h"
 
 #include <cstdlib>
+#include <iterator>
 
 namespace pcilend::lab {
 namespace {
 
+// The names are those of image/kernels.txt.
 constexpr Kernel kKernels[] = {
     {"6.12", "", 0, 1},
     // KASAN alone takes an eighth of the memory, and halves the speed. Every report counts.
     {"6.12-debug", " kasan_multi_shot sysctl.kernel.hung_task_warnings=-1", 1024, 4},
-    {"7.2", "", 0, 1},
+    {"backports", "", 0, 1},
 };
 
 }  // namespace
@@ -19,6 +21,15 @@ const Kernel* find_kernel(std::string_view name) {
   for (const Kernel& kernel : kKernels)
     if (kernel.name == name) return &kernel;
   return nullptr;
+}
+
+std::string kernel_names() {
+  std::string names;
+  for (const Kernel& kernel : kKernels) {
+    if (!names.empty()) names += &kernel == std::end(kKernels) - 1 ? " or " : ", ";
+    names += kernel.name;
+  }
+  return names;
 }
 
 std::string default_kernel() {

@@ -20,8 +20,8 @@ struct Kernel {
 // Null if there is none of that name.
 const Kernel* find_kernel(std::string_view name);
 
-// "6.12, 6.12-debug or 7.2".
-inline constexpr const char* kKernelNames = "6.12, 6.12-debug or 7.2";
+// "6.12, 6.12-debug or backports".
+std::string kernel_names();
 
 // What a lab runs that asks for none: PCILEND_KERNEL in the environment, or else 6.12.
 std::string default_kernel();

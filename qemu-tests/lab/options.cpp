@@ -161,7 +161,7 @@ Result<> Options::check() const {
                 "--paths {}: 1 to {}, and a host has room for {} adapters, the rogue's included",
                 paths, kMaxPaths, kMaxAdapters);
   if (!find_kernel(kernel))
-    return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kKernelNames);
+    return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kernel_names());
   for (const auto& [host, mib] : memory)
     if (host > hosts)
       return fail(ErrorClass::NotFound, "--memory '{}:{}': the lab has hosts host1 to {}",

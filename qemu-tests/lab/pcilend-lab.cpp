@@ -325,7 +325,7 @@ class Parser {
   void add_up() {
     CLI::App* command = add("up", "starts the fabric and the hosts", up);
     command->add_option("--hosts", arguments_.up.hosts, "how many")->capture_default_str();
-    command->add_option("--kernel", arguments_.up.kernel, kKernelNames)->capture_default_str();
+    command->add_option("--kernel", arguments_.up.kernel, kernel_names())->capture_default_str();
     command->add_option("--iommu", arguments_.iommu, "intel, amd or off")->capture_default_str();
     command->add_option("--memory", arguments_.memory, "HOST:MIB")->take_all();
     command->add_option("--paths", arguments_.up.paths, "adapters of each host towards each other")

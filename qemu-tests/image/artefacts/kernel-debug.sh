@@ -6,16 +6,14 @@
 #   headers/usr/src/…               what modules are compiled against
 #   config
 title="debug kernel of Debian's $series source"
-needs=(kernel-toolchain base kernel@"${series%-debug}")
+needs=(kernel-toolchain kernel@"${series%-debug}")
 inputs=(lib/tree.sh debug)
 
 build() {
-	local package=linux-source-${series%-debug} version release work=$out/work
-	version=$(in_tree "$need_base" apt-cache policy "$package" | sed -n 's/^  Candidate: //p')
+	local release work=$out/work
 	mkdir -p "$work"/{package,linux} "$out/image/usr/lib" "$out/headers/usr/src" "$cache/ccache"
-	download_packages "$need_base" "$version" "$package"
-	extract_packages "$version" "$work/package" "$package"
-	xz -dc -T2 "$work/package/usr/src/$package.tar.xz" | tar x -C "$work/linux" --strip-components=1
+	dpkg-deb -x "$need_kernel"/packages/linux-source-*.deb "$work/package"
+	xz -dc -T2 "$work"/package/usr/src/linux-source-*.tar.xz | tar x -C "$work/linux" --strip-components=1
 
 	# 6.12.y tells lockdep who has frozen a queue, and not that nvme lets somebody else unfreeze it,
 	# as later kernels do.

@@ -1,54 +1,59 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
-# One Debian kernel: image, headers, and the parts of its source the lab uses, all of one version.
+# The newest Debian kernel of a suite: image, headers, and the parts of its source the lab uses, all of
+# one version.
 #   release            what uname -r says
 #   vmlinux            the uncompressed kernel, which starts 0.7 s faster under TCG
 #   image/ headers/    the packages' content
-#   source/            drivers/ntb, drivers/pci/switch, and scripts/ for checkpatch
+#   source/            drivers/ntb, drivers/pci/switch
+#   packages/          the packages: who needs more of this kernel takes it from here, because the archive
+#                      may have another one by then
 title="Debian kernel $series, headers and NTB sources"
 needs=(base)
-inputs=(lib/tree.sh)
+inputs=(lib/tree.sh kernels.txt)
 
 build() {
-	local tree=$out/tree release version known name
-	mkdir -p "$tree" "$out"/{image,headers,source}
+	local tree=$out/tree release version source known name
+	mkdir -p "$tree" "$out"/{image,headers,source,packages}
 	copy_tree "$need_base" "$tree"
-	find_release
-	if [[ ! $release ]]; then
-		in_tree "$tree" apt-get -q update
-		find_release
-	fi
-	[[ $release ]] || {
-		printf 'the mirror has no linux-image-%s.*+deb13-amd64\n' "$series"
-		return 1
-	}
-	version=$(in_tree "$tree" apt-cache policy "linux-image-$release" |
-		sed -n 's/^  Candidate: //p')
+	# The lists may be old, and name what the mirror no longer has. Without a mirror they have to do.
+	in_tree "$tree" apt-get -q update || true
+	find_release "$(suite_of "$series")"
+	source=linux-source-$(cut -d. -f1,2 <<<"$release")
 	known=$(in_tree "$tree" apt-cache pkgnames)
 
-	# The image is one package in 6.12 and three in 7.2.
+	# The image is one package in 6.12 and four in later ones.
 	local -a image=() headers=("linux-headers-$release" "linux-headers-${release%-amd64}-common"
 		"linux-kbuild-${release%-amd64}")
 	for name in linux-{image,binary,modules,base}-"$release"; do
 		! grep -qxF "$name" <<<"$known" || image+=("$name")
 	done
-	download_packages "$tree" "$version" "${image[@]}" "${headers[@]}" "linux-source-$series"
+	download_packages "$tree" "$version" "${image[@]}" "${headers[@]}" "$source"
+	for name in "${image[@]}" "${headers[@]}" "$source"; do
+		cp --link "$cache/apt/${name}_${version}"_*.deb "$out/packages/"
+	done
 
 	extract_packages "$version" "$out/image" "${image[@]}"
 	extract_packages "$version" "$out/headers" "${headers[@]}"
-	extract_packages "$version" "$out/source" "linux-source-$series"
-	xz -dc -T2 "$out/source/usr/src/linux-source-$series.tar.xz" |
-		tar x -C "$out/source" --strip-components=1 --wildcards \
-			'*/drivers/ntb' '*/drivers/pci/switch' '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' \
-			'*/scripts/const_structs.checkpatch'
+	extract_packages "$version" "$out/source" "$source"
+	xz -dc -T2 "$out/source/usr/src/$source.tar.xz" |
+		tar x -C "$out/source" --strip-components=1 --wildcards '*/drivers/ntb' '*/drivers/pci/switch'
 	rm -rf "$out/source/usr" "$tree"
 	unpack_vmlinux "$(find "$out/image" -name "vmlinuz*")" >"$out/vmlinux"
 	printf '%s\n' "$release" >"$out/release"
 }
 
+# find_release SUITE: what apt installs as linux-image-amd64 there. That package is of the kernel's
+# signed source, which the archive gets when it has all the others.
 find_release() {
-	release=$(in_tree "$tree" apt-cache pkgnames "linux-image-$series." |
-		sed -n 's/^linux-image-\([0-9.]*+deb13-amd64\)$/\1/p' | sort -V | tail -n1)
+	version=$(in_tree "$tree" apt-cache -o "APT::Default-Release=$1" policy linux-image-amd64 |
+		sed -n 's/^  Candidate: //p')
+	release=$(in_tree "$tree" apt-cache show "linux-image-amd64=$version" |
+		sed -n 's/^Depends:.* linux-image-\([^ ,]*-amd64\).*/\1/p')
+	[[ $release ]] || {
+		printf 'the mirror has no kernel in %s: linux-image-amd64 is %s\n' "$1" "${version:-not there}"
+		return 1
+	}
 }
 
 # unpack_vmlinux BZIMAGE: the kernel inside, by the fields of the x86 boot protocol

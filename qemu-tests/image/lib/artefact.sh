@@ -33,11 +33,16 @@ check_host() {
 		die "less than 4 GiB free in $cache; free some, or set PCILEND_CACHE to another directory"
 }
 
+kernel_names() { # SEPARATOR: the names in kernels.txt
+	sed -n 's/^\([^# ]\+\) .*/\1/p' "$image_dir/kernels.txt" | paste -sd "$1"
+}
+
 check_series() {
-	case $1 in
-	6.12 | 6.12-debug | 7.2) ;;
-	*) die "no kernel series '$1': use --kernel 6.12, 6.12-debug or 7.2" ;;
-	esac
+	kernel_names '\n' | grep -qxF -e "$1" || die "no kernel '$1': use --kernel $(kernel_names \|)"
+}
+
+suite_of() { # SERIES: the suite of Debian that it is of
+	awk -v "name=$1" '$1 == name { print $2 }' "$image_dir/kernels.txt"
 }
 
 seconds_since() {
@@ -137,10 +142,11 @@ need() {
 }
 
 # Removes what interrupted builds left behind, artefacts that were not used for a day and have a
-# newer version, and old packages.
+# newer version or are of a kernel that there is no more, and old packages.
 prune_cache() {
-	local dir lock name
+	local dir lock name known
 	local -A newest=()
+	known="|$(kernel_names '|')|"
 	for dir in "$cache"/.building/*; do
 		[[ -d $dir ]] || continue
 		exec {lock}>>"$cache/.locks/${dir##*/}"
@@ -149,7 +155,7 @@ prune_cache() {
 	done
 	while IFS= read -r dir; do
 		name=${dir%-*}
-		if [[ ! ${newest[$name]-} ]]; then
+		if [[ ! ${newest[$name]-} && ($name != *@* || $known == *"|${name#*@}|"*) ]]; then
 			newest[$name]=$dir
 		elif [[ $(find "$cache/$dir" -maxdepth 0 -mmin +1440) ]]; then
 			rm -rf --one-file-system "${cache:?}/$dir"

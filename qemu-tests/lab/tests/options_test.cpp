@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lab/options.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
 
 #include "lab/deadline.h"
 
@@ -123,7 +126,7 @@ TEST(LabOptions, AreCheckedAsAWhole) {
             "--paths 2: 1 to 4, and a host has room for 12 adapters, the rogue's included");
   EXPECT_EQ(with([](Options& o) { o.paths = 0; }).substr(0, 9), "--paths 0");
   EXPECT_EQ(with([](Options& o) { o.kernel = "6.1"; }),
-            "--kernel '6.1': it is 6.12, 6.12-debug or 7.2");
+            "--kernel '6.1': it is 6.12, 6.12-debug or backports");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_memory("host3:1024")); }),
             "--memory 'host3:1024': the lab has hosts host1 to host2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_device("host3:edu")); }),
@@ -142,6 +145,18 @@ TEST(Iommus, HaveNames) {
   for (const Iommu iommu : {Iommu::Intel, Iommu::Amd, Iommu::Off})
     EXPECT_EQ(parse_iommu(to_string(iommu)), iommu);
   EXPECT_EQ(parse_iommu("arm").error().message, "--iommu 'arm': it is intel, amd or off");
+}
+
+TEST(Kernels, AreThoseOfTheImage) {
+  std::ifstream file(PCILEND_SOURCE_DIR "/qemu-tests/image/kernels.txt");
+  std::vector<std::string> names;
+  for (std::string line; std::getline(file, line);)
+    if (line.find('#') != 0) names.push_back(line.substr(0, line.find(' ')));
+  ASSERT_GT(names.size(), 1U);
+  for (const std::string& name : names) EXPECT_TRUE(find_kernel(name)) << name;
+  const std::string last = names.back();
+  names.pop_back();
+  EXPECT_EQ(kernel_names(), fmt::format("{} or {}", fmt::join(names, ", "), last));
 }
 
 TEST(LabOptions, TheDebugKernelTakesItsTime) {

@@ -201,12 +201,13 @@ TEST_F(PayloadTest, ArtefactsAreFoundBesideTheProgram) {
   EXPECT_EQ(above->image, dir_ / "image");
   EXPECT_EQ(above->agent(), dir_ / "sanitize/bin/pcilend-lab-agent");
 
-  const auto other = Artefacts::find(dir_ / "bin/pcilend-lab", "7.2");
+  const auto other = Artefacts::find(dir_ / "bin/pcilend-lab", "backports");
   ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().message,
-            fmt::format("{}/image/vmlinuz-7.2 is not there: run 'make image KERNEL=7.2' "
-                        "(qemu-tests/image/build)",
-                        dir_.native()));
+  EXPECT_EQ(
+      other.error().message,
+      fmt::format("{}/image/vmlinuz-backports is not there: run 'make image KERNEL=backports' "
+                  "(qemu-tests/image/build)",
+                  dir_.native()));
   fs::remove(artefacts_.agent());
   EXPECT_THAT(Artefacts::find(dir_ / "bin/pcilend-lab", "6.12").error().message,
               HasSubstr("run 'make build'"));

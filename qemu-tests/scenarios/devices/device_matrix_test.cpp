@@ -27,8 +27,10 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
   static void SetUpTestSuite() {
     const auto options = matrix_options();
     ASSERT_OK(options);
-    kernel_ = options->kernel;
     ASSERT_OK(start_lab(*options, lab_));
+    const auto release = lender().run("uname -r | cut -d. -f1,2 | tr -d '\\n'");
+    ASSERT_OK(release);
+    kernel_ = *release;
     auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));
