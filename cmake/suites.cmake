@@ -49,6 +49,7 @@ set_tests_properties(image@6.12 image@${newer} image@6.12-debug PROPERTIES RESOU
 pcilend_entry(unit LIMIT 600 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
 pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS tests)
+pcilend_entry(stage-test LIMIT 120 LABELS test all COMMAND tools/test/tests/stage_test)
 pcilend_entry(testing-table LIMIT 30 LABELS test all COMMAND tools/test/testing-table NEEDS programs)
 
 # What the table in docs/testing.md says: tests_of_SUITE_WHERE are GoogleTest's names.
