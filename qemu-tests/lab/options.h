@@ -42,11 +42,15 @@ struct DeviceString {
   [[nodiscard]] const std::string* property(std::string_view name) const;
   // For -device; without the lab's own property.
   [[nodiscard]] std::string text() const;
+
+  bool operator==(const DeviceString&) const = default;
 };
 
 struct DeviceOption {
   int host = 0;
   DeviceString device;
+
+  bool operator==(const DeviceOption&) const = default;
 };
 
 struct Options {
@@ -62,6 +66,8 @@ struct Options {
   // More words for a host's QEMU and for its kernel's command line.
   std::map<int, std::vector<std::string>> qemu_arguments;
   std::map<int, std::vector<std::string>> kernel_arguments;
+
+  bool operator==(const Options&) const = default;
 
   // HOST:MIB and HOST:DEVICE as on the command line.
   Result<> add_memory(std::string_view text);

@@ -21,6 +21,7 @@ std::optional<lab::Lab> TwoHosts::lab_;
 std::optional<RomFile> TwoHosts::rom_;
 
 Result<> TwoHosts::make_rom() {
+  if (rom_) return {};
   auto file = RomFile::make(nvme_rom());
   if (!file) return tl::unexpected(file.error());
   rom_.emplace(std::move(*file));
@@ -39,7 +40,6 @@ void TwoHosts::SetUpTestSuite() {
 
 void TwoHosts::TearDownTestSuite() {
   EXPECT_OK(end_lab(lab_));
-  rom_.reset();
 }
 
 void TwoHosts::SetUp() {

@@ -40,7 +40,7 @@ class TwoHosts : public testing::Test {
         R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
   }
 
-  // What the lent drive has as its expansion ROM, from make_rom() until the suite ends.
+  // What the lent drive has as its expansion ROM, from make_rom() until the program ends.
   static Result<> make_rom();
   [[nodiscard]] static const RomFile& rom() { return *rom_; }
   // What the host or guest reads of that function's.
