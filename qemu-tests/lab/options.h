@@ -30,23 +30,37 @@ std::string_view to_string(Iommu iommu);
 Result<Iommu> parse_iommu(std::string_view text);
 
 // A QEMU device string for a host: DRIVER[,PROPERTY=VALUE]…, in QEMU's syntax (",," is a comma).
-// One property is the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
-// backing drive that the lab makes.
+// Two properties are the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
+// backing drive that the lab makes; root-port=on puts the device behind a root port of its own.
 struct DeviceString {
   std::string driver;
   std::vector<std::pair<std::string, std::string>> properties;
   std::optional<uint64_t> drive_size;  // bytes
+  std::optional<bool> root_port;
 
   static Result<DeviceString> parse(std::string_view text);
 
   [[nodiscard]] const std::string* property(std::string_view name) const;
-  // For -device; without the lab's own property.
+  // For -device; without the lab's own properties.
   [[nodiscard]] std::string text() const;
 };
 
 struct DeviceOption {
   int host = 0;
   DeviceString device;
+};
+
+// A QEMU object string for a host, which its devices name by the id: TYPE,id=ID[,PROPERTY=VALUE]…
+struct ObjectString {
+  std::string id;
+  std::string text;  // for -object
+
+  static Result<ObjectString> parse(std::string_view text);
+};
+
+struct ObjectOption {
+  int host = 0;
+  ObjectString object;
 };
 
 struct Options {
@@ -57,15 +71,17 @@ struct Options {
   std::map<int, Iommu> other_iommu;  // host -> IOMMU, where it is not `iommu`; see iommu_of()
   std::map<int, int> memory;         // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
+  std::vector<ObjectOption> objects;
   int paths = 1;       // adapters of each host towards each other host
   bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
   std::map<int, std::vector<std::string>> qemu_arguments;
   std::map<int, std::vector<std::string>> kernel_arguments;
 
-  // HOST:MIB and HOST:DEVICE as on the command line.
+  // HOST:MIB, HOST:DEVICE and HOST:OBJECT as on the command line.
   Result<> add_memory(std::string_view text);
   Result<> add_device(std::string_view text);
+  Result<> add_object(std::string_view text);
 
   // Everything that can be known to be wrong before anything is started.
   [[nodiscard]] Result<> check() const;
