@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr unsigned kFirstSlot = 0x10;
+// Beyond those that users count from 1.
+constexpr unsigned kFirstChassis = 0x80;
 // 0x1f holds the chipset's own functions.
 constexpr unsigned kLastSlot = 0x1e;
 
@@ -95,13 +97,24 @@ Result<std::vector<PlacedDevice>> place_devices(const std::vector<DeviceString>&
       full.properties.emplace_back("id", result.id);
     }
 
+    const bool behind_port = device.root_port.value_or(false);
+    if (behind_port && !traits->pci)
+      return fail(ErrorClass::Usage, "{}: {} is no PCI device; leave root-port out",
+                  host_name(host), device.driver);
     if (traits->pci && !device.property("addr") && !device.property("bus")) {
       while (taken.contains(slot)) ++slot;
       if (slot > kLastSlot)
         return fail(ErrorClass::Usage, "{}: no slot left on bus 0 for {}; use root ports",
                     host_name(host), result.asked);
       taken.insert(slot);
-      full.properties.emplace_back("addr", fmt::format("{:x}.0", slot));
+      if (behind_port) {
+        const std::string port = result.id + "-port";
+        result.port = fmt::format("pcie-root-port,id={},addr={:x}.0,chassis={}", port, slot,
+                                  kFirstChassis + slot);
+        full.properties.emplace_back("bus", port);
+      } else {
+        full.properties.emplace_back("addr", fmt::format("{:x}.0", slot));
+      }
     }
     if (const std::string* address = full.property("addr"); address && !on_other_bus(full))
       if (const auto place = parse_slot(*address))

@@ -34,17 +34,18 @@ struct Drive {
 
 struct PlacedDevice {
   std::string id;
-  std::string asked;                // as the user gave it, without drive-size
+  std::string asked;                // as the user gave it, without the lab's own properties
   std::string argument;             // for -device
   std::optional<std::string> slot;  // on the host's bus 0, as "10.0"; none on another bus
   std::optional<Drive> drive;
+  std::optional<std::string> port;  // for -device: the root port that the lab puts before it
 };
 
 // A size for the drive of a device that needs one and was given none.
 inline constexpr uint64_t kDefaultDriveSize = 256ULL << 20;
 
-// Gives each device an id, a slot of its own on bus 0 (from 0x10 up: an IOMMU group of its own) and
-// a drive, where the user did not.
+// Gives each device an id, a slot of its own on bus 0 (from 0x10 up: an IOMMU group of its own),
+// there a root port if it is asked for, and a drive, where the user did not.
 Result<std::vector<PlacedDevice>> place_devices(const std::vector<DeviceString>& devices, int host,
                                                 const Layout& layout, const DriverCatalog& catalog);
 

@@ -120,6 +120,20 @@ Result<> Guest::shut_down(std::chrono::milliseconds within) const {
   return await_off(within);
 }
 
+Result<> Guest::press_power_button(std::chrono::milliseconds within) const {
+  // Before that nobody would heed it.
+  PCILEND_TRY(eventually("its acpid runs", kBoot, [&] {
+    const auto runs = exec("pidof acpid");
+    return runs && runs->code == 0;
+  }));
+  PCILEND_TRY(host_.run({"virsh", "shutdown", spec_.name}, kVirsh));
+  const auto off = await_off(within);
+  if (off) return {};
+  const auto log = console();
+  return fail(ErrorClass::State, "{} does not heed its power button: {}; its console ends:{}",
+              who(), off.error().message, log ? last_lines(*log, 8) : log.error().message);
+}
+
 Result<std::string> Guest::state() const {
   return host_.run({"virsh", "domstate", spec_.name}, kVirsh).map(trimmed);
 }

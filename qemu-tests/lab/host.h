@@ -180,6 +180,8 @@ class Guest {
   Result<> destroy() const;
   // From inside; the same.
   Result<> shut_down(std::chrono::milliseconds within = kPatience) const;
+  // virsh shutdown, which the guest must heed; the same.
+  Result<> press_power_button(std::chrono::milliseconds within = kPatience) const;
   // virsh domstate.
   [[nodiscard]] Result<std::string> state() const;
 

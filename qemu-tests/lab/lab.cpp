@@ -14,7 +14,9 @@
 #include "lab/payload.h"
 #include "lab/process.h"
 #include "lab/qemu_command.h"
+#include "lab/teardown.h"
 #include "lab/tsc.h"
+#include "lab/watcher.h"
 
 namespace pcilend::lab {
 namespace {
@@ -120,6 +122,7 @@ struct Plan {
 Result<Plan> plan(const Options& options, const Artefacts& artefacts, const Layout& layout) {
   Plan plan;
   plan.state.name = options.name;
+  plan.state.boot = boot_id();
   plan.state.kernel = options.kernel;
   plan.state.iommu = options.iommu;
   plan.state.paths = options.paths;
@@ -158,8 +161,7 @@ Result<> make_files(const Plan& plan, const Artefacts& artefacts, const Layout& 
 
 // Waits until all hosts are up. The first that fails takes the others down with it: their boots end
 // at once, and its error is the one that counts.
-Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, const Layout& layout,
-                     Steps& steps) {
+Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, Steps& steps) {
   std::mutex mutex;
   Result<> result;
   const auto wait = [&](const Host& host) {
@@ -168,8 +170,7 @@ Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, const Layo
     const std::lock_guard lock(mutex);
     if (!result) return;
     result = up;
-    const Processes processes;
-    (void)processes.kill(processes.in(layout.dir()));
+    for (const auto& other : hosts) (void)other->machine().power_off();
   };
   std::vector<std::future<void>> waits;
   for (const auto& host : hosts)
@@ -178,25 +179,35 @@ Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, const Layo
   return result;
 }
 
-Result<bool> clear(const Layout& layout) {
-  const Processes processes;
-  const auto left = processes.in(layout.dir());
-  PCILEND_TRY(processes.kill(left));
-  std::error_code error;
-  const auto removed = fs::remove_all(layout.dir(), error);
-  if (error) return fail_errno(layout.dir(), error.value());
-  return removed > 0 || !left.empty();
+Result<Owner> this_process() {
+  const auto process = Processes().identify(::getpid());
+  if (!process) return fail(ErrorClass::Failure, "/proc does not know this process");
+  const auto name = Environment().read("/proc/self/comm");
+  if (!name) return tl::unexpected(name.error());
+  return Owner{*process, name->substr(0, name->find('\n'))};
+}
+
+// Clears away what was left of a lab; State if somebody counts on it. The caller has its lock.
+Result<> make_room(const std::string& name, const Layout& layout, Steps& steps) {
+  const Standing standing = standing_of(name);
+  if (!standing.there) return {};
+  if (standing.in_use)
+    return fail(ErrorClass::State,
+                "lab '{0}' is up already ({1}): 'pcilend-lab down --lab {0}' ends it", name,
+                standing.text);
+  PCILEND_TRY(clear(layout));
+  steps.done(fmt::format("what was left of lab '{}' is cleared away ({})", name, standing.text));
+  return {};
 }
 
 }  // namespace
 
-Lab::Lab(State state, Layout layout, Transcript::Sink sink, bool owned)
+Lab::Lab(State state, Layout layout, Transcript::Sink sink)
     : state_(std::move(state)),
       layout_(std::move(layout)),
       fabric_(layout_.fabric_control()),
       rogue_(layout_.rogue_control()),
-      transcript_(std::make_unique<Transcript>(std::move(sink))),
-      owned_(owned) {
+      transcript_(std::make_unique<Transcript>(std::move(sink))) {
   const Kernel* kernel = find_kernel(state_.kernel);
   patience = kernel ? kernel->patience : 1;
   for (size_t i = 0; i < state_.hosts.size(); ++i)
@@ -214,9 +225,10 @@ Lab::Lab(Lab&& other) noexcept
       owned_(std::exchange(other.owned_, false)) {}
 
 Lab::~Lab() {
-  if (!owned_) return;
-  if (auto cleared = down(state_.name); !cleared)
-    transcript_->say("lab", '!', cleared.error().message);
+  // A process that this one has forked is not its owner.
+  if (!owned_ || state_.owner->process.pid != ::getpid()) return;
+  if (auto ended = end_lab_of(state_.owner->process, state_.name); !ended)
+    transcript_->say("lab", '!', ended.error().message);
 }
 
 Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript::Sink sink) {
@@ -226,23 +238,23 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
   if (!artefacts) return tl::unexpected(artefacts.error());
   if (options.nodes() > 1 && !fs::exists(artefacts->fabric()))
     return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", artefacts->fabric());
+  const auto owner = this_process();
+  if (!owner) return tl::unexpected(owner.error());
+  auto made = plan(options, *artefacts, Layout::of(options.name));
+  if (!made) return tl::unexpected(made.error());
+  made->state.owner = *owner;
   const Layout layout = Layout::of(options.name);
+  auto watcher = Watcher::start(*artefacts, options.name, owner->process);
+  if (!watcher) return tl::unexpected(watcher.error());
   auto lock = LabLock::take(layout.lock(), Deadline(kLock));
   if (!lock) return tl::unexpected(lock.error());
-  if (fs::exists(layout.dir()) || !Processes().in(layout.dir()).empty())
-    return fail(ErrorClass::State,
-                "lab '{}' is up already, or was left by a crash: 'pcilend-lab down --lab {}' first",
-                options.name, options.name);
+  PCILEND_TRY(make_room(options.name, layout, steps));
 
-  auto made = plan(options, *artefacts, layout);
-  if (!made) return tl::unexpected(made.error());
-  std::error_code error;
-  fs::create_directories(layout.dir(), error);
-  if (error) return fail_errno(layout.dir(), error.value());
-
-  Lab lab(made->state, layout, std::move(sink), false);
+  Lab lab(made->state, layout, std::move(sink));
   const auto start = [&]() -> Result<> {
+    // Makes the directory.
     PCILEND_TRY(save(made->state, layout));
+    PCILEND_TRY(watcher->give_to(layout));
     PCILEND_TRY(make_files(*made, *artefacts, layout));
     steps.done("drives and initramfs are made");
     if (const int nodes = options.nodes(); nodes > 1) {
@@ -251,11 +263,10 @@ Result<Lab> Lab::up(const Options& options, const Progress& progress, Transcript
           fmt::format("the fabric listens: {} adapters", nodes * (nodes - 1) * options.paths));
     }
     for (const auto& host : lab.hosts_) PCILEND_TRY(host->machine().power_on());
-    return await_hosts(lab.hosts_, layout, steps);
+    return await_hosts(lab.hosts_, steps);
   };
   if (auto started = start(); !started) {
-    (void)clear(layout);
-    lock->remove();
+    (void)end(layout, std::move(*lock));
     return tl::unexpected(started.error());
   }
   lab.owned_ = true;
@@ -267,19 +278,27 @@ Result<Lab> Lab::attach(const std::string& name, Transcript::Sink sink) {
   const Layout layout = Layout::of(name);
   auto state = load_state(name, layout);
   if (!state) return tl::unexpected(state.error());
-  return Lab(std::move(*state), layout, std::move(sink), false);
+  return Lab(std::move(*state), layout, std::move(sink));
 }
 
 Result<bool> Lab::down(const std::string& name) {
-  PCILEND_TRY(check_lab_name(name));
-  const Layout layout = Layout::of(name);
-  auto lock = LabLock::take(layout.lock(), Deadline(kLock));
+  return end_lab(name);
+}
+
+Result<> Lab::keep() {
+  if (!owned_) return {};
+  const auto lock = LabLock::take(layout_.lock(), Deadline(kLock));
   if (!lock) return tl::unexpected(lock.error());
-  auto cleared = clear(layout);
-  lock->remove();
-  // Only if no other lab is in it.
-  ::rmdir(fs::path(layout.dir()).parent_path().c_str());
-  return cleared;
+  const auto state = load_state(state_.name, layout_);
+  if (!state) return tl::unexpected(state.error());
+  if (state->owner != state_.owner)
+    return fail(ErrorClass::State, "lab '{}' is not this process's any more", state_.name);
+  State kept = state_;
+  kept.owner.reset();
+  PCILEND_TRY(save(kept, layout_));
+  state_ = std::move(kept);
+  owned_ = false;
+  return dismiss_watcher(layout_);
 }
 
 Result<Host*> Lab::host(std::string_view host_name) {

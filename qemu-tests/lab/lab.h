@@ -27,21 +27,22 @@ using Progress = std::function<void(double seconds, const std::string& step)>;
 class Lab {
  public:
   // Starts a lab and waits until every host is up. On failure nothing is left of it but, in the
-  // error's text, the end of the console.
+  // error's text, the end of the console. The lab belongs to this process, and ends with it, even
+  // if it is killed meanwhile. What a dead owner left of a lab of that name is cleared away first.
   static Result<Lab> up(const Options& options, const Progress& progress = {},
                         Transcript::Sink sink = {});
   // A lab that is up; it stays up when this goes.
   static Result<Lab> attach(const std::string& name, Transcript::Sink sink = {});
-  // Ends every process of a lab and removes its files, in whatever state it is. True if there was
-  // anything.
+  // Ends every process of a lab and removes its files, in whatever state it is and whoever it
+  // belongs to. True if there was anything.
   static Result<bool> down(const std::string& name);
 
   Lab(Lab&& other) noexcept;
   Lab& operator=(Lab&&) = delete;
   ~Lab();
 
-  // It stays up when this goes.
-  void keep() { owned_ = false; }
+  // From now on it belongs to nobody: it stays up when this goes.
+  Result<> keep();
 
   [[nodiscard]] const std::string& name() const { return state_.name; }
   [[nodiscard]] const State& state() const { return state_; }
@@ -61,7 +62,7 @@ class Lab {
   Result<> update(const Progress& progress = {});
 
  private:
-  Lab(State state, Layout layout, Transcript::Sink sink, bool owned);
+  Lab(State state, Layout layout, Transcript::Sink sink);
 
   State state_;
   Layout layout_;
@@ -69,7 +70,7 @@ class Lab {
   Rogue rogue_;
   std::unique_ptr<Transcript> transcript_;
   std::vector<std::unique_ptr<Host>> hosts_;
-  bool owned_;
+  bool owned_ = false;
 };
 
 // Asks `condition` again and again until it is true; State with `what` if it isn't within the time.

@@ -35,6 +35,7 @@ Result<LabLock> LabLock::take(const std::string& path, const Deadline& deadline)
 
 void LabLock::remove() {
   ::unlink(path_.c_str());
+  fd_.reset();
 }
 
 }  // namespace pcilend::lab

@@ -16,7 +16,7 @@ class LabLock {
   // State if another command has it until the deadline.
   static Result<LabLock> take(const std::string& path, const Deadline& deadline);
 
-  // Removes the lock's file; those who wait for it make a new one.
+  // Releases the lock and removes its file; those who wait for it make a new one.
   void remove();
 
  private:

@@ -19,9 +19,13 @@ std::string variable(const char* name) {
 
 }  // namespace
 
-Layout Layout::of(const std::string& name) {
+fs::path Layout::base() {
   const std::string base = variable("PCILEND_LAB_DIR");
-  return Layout(fs::absolute(base.empty() ? "/run/pcilend-lab" : base) / name);
+  return fs::absolute(base.empty() ? "/run/pcilend-lab" : base);
+}
+
+Layout Layout::of(const std::string& name) {
+  return Layout(base() / name);
 }
 
 std::string Layout::of_host(int host, const char* what) const {
@@ -63,7 +67,7 @@ Result<Artefacts> Artefacts::find(const fs::path& program, const std::string& ke
       return fail(ErrorClass::NotFound,
                   "{} is not there: run 'make image KERNEL={}' (qemu-tests/image/build)", file,
                   kernel);
-  for (const std::string& file : {found.agent(), found.peer(), found.reach()})
+  for (const std::string& file : {found.lab(), found.agent(), found.peer(), found.reach()})
     if (!fs::exists(file))
       return fail(ErrorClass::NotFound, "{} is not there: run 'make build'", file);
   return found;

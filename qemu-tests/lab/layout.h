@@ -14,12 +14,16 @@ class Layout {
  public:
   // ${PCILEND_LAB_DIR:-/run/pcilend-lab}/NAME. The name must be valid (check_lab_name).
   static Layout of(const std::string& name);
+  // The directory of all labs.
+  static std::filesystem::path base();
   explicit Layout(std::filesystem::path dir) : dir_(std::move(dir)) {}
 
   [[nodiscard]] std::string dir() const { return dir_; }
   // Beside the directory, so that it outlives its removal.
   [[nodiscard]] std::string lock() const { return dir_.native() + ".lock"; }
   [[nodiscard]] std::string state() const { return dir_ / "lab.json"; }
+  [[nodiscard]] std::string watcher_pid() const { return dir_ / "watcher.pid"; }
+  [[nodiscard]] std::string watcher_log() const { return dir_ / "watcher.log"; }
   [[nodiscard]] std::string initrd() const { return dir_ / "initrd"; }
 
   [[nodiscard]] std::string fabric_dir() const { return dir_ / "fabric"; }
@@ -68,6 +72,7 @@ struct Artefacts {
   [[nodiscard]] std::string initrd() const { return image / ("initrd-" + kernel); }
   [[nodiscard]] std::string root() const { return image / ("root-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
+  [[nodiscard]] std::string lab() const { return bin / "pcilend-lab"; }
   [[nodiscard]] std::string agent() const { return bin / "pcilend-lab-agent"; }
   [[nodiscard]] std::string peer() const { return bin / "pcilend-lab-peer"; }
   [[nodiscard]] std::string reach() const { return bin / "pcilend-lab-reach"; }

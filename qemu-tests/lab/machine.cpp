@@ -23,6 +23,8 @@ constexpr auto kStatus = 10s;
 constexpr size_t kTail = 12;
 
 constexpr std::string_view kPanicText = "Kernel panic - not syncing";
+// Said by a host's init, in the initramfs, before it gives up.
+constexpr std::string_view kInitText = "pcilend-lab: initramfs: ";
 
 void collect_addresses(const json& devices, std::map<std::string, std::string>& found) {
   for (const json& device : devices) {
@@ -41,6 +43,15 @@ std::string line_with(std::string_view text, std::string_view part) {
   std::string_view line = text.substr(at, text.find('\n', at) - at);
   while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   return std::string(line);
+}
+
+// The last line that has something in it, behind `lead`.
+std::string last_line(std::string_view text, std::string_view lead) {
+  constexpr std::string_view kEnds = "\r\n";
+  const size_t end = text.find_last_not_of(kEnds);
+  if (end == std::string_view::npos) return {};
+  text = text.substr(0, end + 1);
+  return std::string(lead).append(text.substr(text.find_last_of(kEnds) + 1));
 }
 
 }  // namespace
@@ -123,22 +134,29 @@ std::string Machine::panic_line(std::string_view log) const {
 
 std::string Machine::obituary() const {
   if (!process()) {
-    const std::string log = Environment().read(layout_.qemu_log(number_)).value_or(std::string());
     return fmt::format("it is off, or its QEMU ended; {} ends:{}", layout_.qemu_log(number_),
-                       last_lines(log, 3));
+                       last_lines(qemu_log(), 3));
   }
-  if (const std::string line = panic_line(this_boots_console()); !line.empty())
+  const std::string log = this_boots_console();
+  if (const std::string line = panic_line(log); !line.empty())
     return "its kernel panicked: " + line;
-  return {};
+  return line_with(log, kInitText);
 }
 
 Error Machine::with_console(Error error) const {
   // Why it ended says more than how that was noticed.
-  if (std::string why = obituary(); !why.empty()) error = {ErrorClass::Unreachable, std::move(why)};
+  std::string why = obituary();
+  if (!process()) why = "its QEMU ended" + last_line(qemu_log(), ": ");
+  if (!why.empty()) error = {ErrorClass::Unreachable, std::move(why)};
+  const std::string console = last_lines(this_boots_console(), kTail);
   error.message =
-      fmt::format("{} does not come up: {}; its console ({}) ends:{}", name(), error.message,
-                  console_path(), last_lines(this_boots_console(), kTail));
+      fmt::format("{} does not come up: {}{}{}", name(), error.message,
+                  console.empty() ? "; its console is empty" : "\nits console ends:", console);
   return error;
+}
+
+std::string Machine::qemu_log() const {
+  return Environment().read(layout_.qemu_log(number_)).value_or(std::string());
 }
 
 Result<> Machine::off_error() const {
@@ -159,8 +177,11 @@ Result<> Machine::power_on() const {
 Result<> Machine::wait_until_up(const Deadline& deadline) const {
   // QEMU makes its sockets in the order of its command line: until the last one listens.
   const std::string last_port = fmt::format("{}.{}", layout_.agent(number_), kAgentPorts - 1);
-  const auto listening = [&] { return !process() || connect_unix(last_port); };
-  if (!wait_until(deadline, listening, 5ms) || !process())
+  bool dead = false;
+  const auto listening = [&] {
+    return (dead = !obituary().empty()) || connect_unix(last_port).has_value();
+  };
+  if (!wait_until(deadline, listening, 5ms) || dead)
     return tl::unexpected(with_console({ErrorClass::Unreachable, "it does not answer"}));
   auto session = open_session(deadline);
   if (!session) return tl::unexpected(with_console(std::move(session).error()));

@@ -68,6 +68,7 @@ class Machine {
   [[nodiscard]] Result<agent::Session> open_session(
       const Deadline& deadline, const std::function<std::string()>& obituary) const;
   [[nodiscard]] std::string this_boots_console() const;
+  [[nodiscard]] std::string qemu_log() const;
   [[nodiscard]] std::string panic_line(std::string_view log) const;
   [[nodiscard]] Error with_console(Error error) const;
   Result<> off_error() const;

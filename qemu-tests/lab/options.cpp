@@ -2,10 +2,15 @@
 #include "lab/options.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <set>
 
 namespace pcilend::lab {
 namespace {
+
+// Objects that every host has: see qemu_command.cpp.
+constexpr std::array<std::string_view, 2> kOwnObjects = {"memory", "qmp"};
 
 template <class T>
 std::optional<T> number(std::string_view text) {
@@ -97,7 +102,8 @@ Result<DeviceString> DeviceString::parse(std::string_view text) {
       return fail(ErrorClass::Usage, "device '{}': '{}' is not PROPERTY=VALUE", text, field);
     std::string name = field.substr(0, equals);
     std::string value = field.substr(equals + 1);
-    if (device.property(name) || (name == "drive-size" && device.drive_size))
+    if (device.property(name) || (name == "drive-size" && device.drive_size) ||
+        (name == "root-port" && device.root_port))
       return fail(ErrorClass::Usage, "device '{}': '{}' is given twice", text, name);
     if (name == "drive-size") {
       auto size = parse_size(value);
@@ -106,11 +112,43 @@ Result<DeviceString> DeviceString::parse(std::string_view text) {
       device.drive_size = *size;
       continue;
     }
+    if (name == "root-port") {
+      if (value != "on" && value != "off")
+        return fail(ErrorClass::Usage, "device '{}': root-port is on or off, not '{}'", text,
+                    value);
+      device.root_port = value == "on";
+      continue;
+    }
     device.properties.emplace_back(std::move(name), std::move(value));
   }
   if (device.drive_size && device.property("drive"))
     return fail(ErrorClass::Usage, "device '{}': give drive or drive-size, not both", text);
+  for (const char* place : {"bus", "addr"})
+    if (device.root_port.value_or(false) && device.property(place))
+      return fail(ErrorClass::Usage, "device '{}': give {} or root-port=on, not both", text, place);
   return device;
+}
+
+Result<ObjectString> ObjectString::parse(std::string_view text) {
+  constexpr std::string_view kExample = "memory-backend-ram,id=m,size=16M";
+  std::string_view rest = text;
+  if (const std::string type = take_field(rest); !is_name(type, "-_."))
+    return fail(ErrorClass::Usage, "object '{}': '{}' is no type; give it as in '{}'", text, type,
+                kExample);
+  ObjectString object{{}, std::string(text)};
+  while (!rest.empty()) {
+    const std::string field = take_field(rest);
+    const size_t equals = field.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return fail(ErrorClass::Usage, "object '{}': '{}' is not PROPERTY=VALUE", text, field);
+    if (!field.starts_with("id=")) continue;
+    if (!object.id.empty())
+      return fail(ErrorClass::Usage, "object '{}': 'id' is given twice", text);
+    object.id = field.substr(equals + 1);
+  }
+  if (object.id.empty())
+    return fail(ErrorClass::Usage, "object '{}': it has no id; give it as in '{}'", text, kExample);
+  return object;
 }
 
 const std::string* DeviceString::property(std::string_view name) const {
@@ -149,6 +187,16 @@ Result<> Options::add_device(std::string_view text) {
   return {};
 }
 
+Result<> Options::add_object(std::string_view text) {
+  const auto split = split_host(
+      "--object", text, "HOST:OBJECT, as in host1:memory-backend-ram,id=m,size=16M", kMaxHosts);
+  if (!split) return tl::unexpected(split.error());
+  auto object = ObjectString::parse(split->rest);
+  if (!object) return tl::unexpected(object.error());
+  objects.push_back({split->host, std::move(*object)});
+  return {};
+}
+
 Result<> Options::check() const {
   PCILEND_TRY(check_lab_name(name));
   if (hosts < 1 || hosts > kMaxHosts)
@@ -170,6 +218,19 @@ Result<> Options::check() const {
     if (option.host > hosts)
       return fail(ErrorClass::NotFound, "--device '{}:{}': the lab has hosts host1 to {}",
                   host_name(option.host), option.device.text(), host_name(hosts));
+  std::set<std::pair<int, std::string>> ids;
+  for (const ObjectOption& option : objects) {
+    if (option.host > hosts)
+      return fail(ErrorClass::NotFound, "--object '{}:{}': the lab has hosts host1 to {}",
+                  host_name(option.host), option.object.text, host_name(hosts));
+    const std::string& id = option.object.id;
+    if (std::find(kOwnObjects.begin(), kOwnObjects.end(), id) != kOwnObjects.end())
+      return fail(ErrorClass::Usage, "--object '{}:{}': the id '{}' is the lab's own",
+                  host_name(option.host), option.object.text, id);
+    if (!ids.insert({option.host, id}).second)
+      return fail(ErrorClass::Usage, "{}: two objects have the id '{}'", host_name(option.host),
+                  id);
+  }
   return {};
 }
 

@@ -30,17 +30,18 @@ std::string_view to_string(Iommu iommu);
 Result<Iommu> parse_iommu(std::string_view text);
 
 // A QEMU device string for a host: DRIVER[,PROPERTY=VALUE]…, in QEMU's syntax (",," is a comma).
-// One property is the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
-// backing drive that the lab makes.
+// Two properties are the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
+// backing drive that the lab makes; root-port=on puts the device behind a root port of its own.
 struct DeviceString {
   std::string driver;
   std::vector<std::pair<std::string, std::string>> properties;
   std::optional<uint64_t> drive_size;  // bytes
+  std::optional<bool> root_port;
 
   static Result<DeviceString> parse(std::string_view text);
 
   [[nodiscard]] const std::string* property(std::string_view name) const;
-  // For -device; without the lab's own property.
+  // For -device; without the lab's own properties.
   [[nodiscard]] std::string text() const;
 
   bool operator==(const DeviceString&) const = default;
@@ -53,6 +54,23 @@ struct DeviceOption {
   bool operator==(const DeviceOption&) const = default;
 };
 
+// A QEMU object string for a host, which its devices name by the id: TYPE,id=ID[,PROPERTY=VALUE]…
+struct ObjectString {
+  std::string id;
+  std::string text;  // for -object
+
+  static Result<ObjectString> parse(std::string_view text);
+
+  bool operator==(const ObjectString&) const = default;
+};
+
+struct ObjectOption {
+  int host = 0;
+  ObjectString object;
+
+  bool operator==(const ObjectOption&) const = default;
+};
+
 struct Options {
   std::string name = "default";  // of the lab: letters, digits, '.', '_', '-'; at most 32
   int hosts = 2;
@@ -61,6 +79,7 @@ struct Options {
   std::map<int, Iommu> other_iommu;  // host -> IOMMU, where it is not `iommu`; see iommu_of()
   std::map<int, int> memory;         // host -> MiB; kDefaultMemory for the others; see memory_of()
   std::vector<DeviceOption> devices;
+  std::vector<ObjectOption> objects;
   int paths = 1;       // adapters of each host towards each other host
   bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
@@ -69,9 +88,10 @@ struct Options {
 
   bool operator==(const Options&) const = default;
 
-  // HOST:MIB and HOST:DEVICE as on the command line.
+  // HOST:MIB, HOST:DEVICE and HOST:OBJECT as on the command line.
   Result<> add_memory(std::string_view text);
   Result<> add_device(std::string_view text);
+  Result<> add_object(std::string_view text);
 
   // Everything that can be known to be wrong before anything is started.
   [[nodiscard]] Result<> check() const;

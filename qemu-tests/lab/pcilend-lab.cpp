@@ -11,6 +11,8 @@
 #include "lab/domain_xml.h"
 #include "lab/lab.h"
 #include "lab/print.h"
+#include "lab/teardown.h"
+#include "lab/watcher.h"
 
 namespace pcilend::lab {
 namespace {
@@ -33,10 +35,13 @@ struct Arguments {
   int path = 0;
   bool no_input = false;
   bool reset = false;
+  bool all = false;
+  pid_t pid = 0;
+  uint64_t start = 0;
 
   Options up;
   std::string iommu = "intel";
-  std::vector<std::string> memory, devices;
+  std::vector<std::string> memory, devices, objects;
   int guest_memory = kDefaultGuestMemory;
   std::string machine = "q35";
 };
@@ -79,13 +84,14 @@ int up(Arguments& arguments) {
     if (auto added = options.add_memory(text); !added) return say(added.error());
   for (const std::string& text : arguments.devices)
     if (auto added = options.add_device(text); !added) return say(added.error());
+  for (const std::string& text : arguments.objects)
+    if (auto added = options.add_object(text); !added) return say(added.error());
   const auto iommu = parse_iommu(arguments.iommu);
   if (!iommu) return say(iommu.error());
   options.iommu = *iommu;
   auto lab = Lab::up(options, show_step, quiet());
   if (!lab) return say(lab.error());
-  lab->keep();
-  return 0;
+  return exit_code(lab->keep());
 }
 
 int run_command(const Host& host, std::vector<std::string> argv, const agent::Foreground& how) {
@@ -237,11 +243,31 @@ int status(const Arguments& arguments) {
   return 0;
 }
 
+int down_all() {
+  int code = 0;
+  const std::vector<std::string> names = lab_names();
+  for (const std::string& name : names) {
+    const Standing standing = standing_of(name);
+    const auto found = Lab::down(name);
+    if (found)
+      fmt::print("lab '{}' ({}) is down\n", name, standing.text);
+    else
+      code = say(Error(found.error()).in(fmt::format("lab '{}' ({})", name, standing.text)));
+  }
+  if (names.empty()) fmt::print(stderr, "pcilend-lab: no lab in {}\n", Layout::base().native());
+  return code;
+}
+
 int down(const Arguments& arguments) {
+  if (arguments.all) return down_all();
   const auto found = Lab::down(arguments.lab);
   if (!found) return say(found.error());
   if (!*found) fmt::print(stderr, "pcilend-lab: lab '{}' is not up\n", arguments.lab);
   return 0;
+}
+
+int watch(const Arguments& arguments) {
+  return exit_code(pcilend::lab::watch({arguments.pid, arguments.start}, arguments.lab));
 }
 
 int update(const Arguments& arguments) {
@@ -335,6 +361,11 @@ class Parser {
         ->add_option("--device", arguments_.devices,
                      "HOST:QEMU-DEVICE-STRING, as in host1:nvme,serial=a,drive-size=256M")
         ->take_all();
+    command
+        ->add_option("--object", arguments_.objects,
+                     "HOST:QEMU-OBJECT-STRING that a device names by its id, as in "
+                     "host1:memory-backend-ram,id=m,size=16M")
+        ->take_all();
   }
 
   void add_commands() {
@@ -416,7 +447,12 @@ class Parser {
         return 0;
       });
     }));
-    add("down", "ends the lab and removes all of it", down);
+    add("down", "ends the lab and removes all of it", down)
+        ->add_flag("--all", arguments_.all, "every lab, whoever it belongs to");
+    // What Lab::up() starts.
+    CLI::App* command = add("watch", "ends the lab with its owner", watch)->group("");
+    command->add_option("PID", arguments_.pid)->required();
+    command->add_option("START", arguments_.start)->required();
   }
 
   Arguments& arguments_;

@@ -2,7 +2,9 @@
 #include "lab/process.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,10 +12,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 
 namespace pcilend::lab {
 namespace {
 
+namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 // The fields of a stat line from the third on: those behind the command's name.
@@ -54,10 +58,12 @@ UniqueFd open_log(const std::string& path) {
 }
 
 // Runs in the forked process: only what is safe there. Waits for a byte from `permission`; without
-// one, nobody would know of the process.
+// one, nobody would know of the process. No descriptor of the caller's gets into the program: a lab
+// that stays would keep its pipes and locks.
 [[noreturn]] void become(int permission, int output, int errors, char* const* argv,
                          char* const* environment) {
   ::setsid();
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   char byte = 0;
   if (permission >= 0 && ::read(permission, &byte, 1) != 1) ::_exit(126);
   const int null = ::open("/dev/null", O_RDONLY);
@@ -135,7 +141,7 @@ Result<ProcessId> Processes::spawn(const SpawnRequest& request) const {
   const auto id = identify(pid);
   if (!id) return fail(ErrorClass::Failure, "{} ended at once", request.argv.front());
   const std::string line = fmt::format("{} {}\n", id->pid, id->start);
-  PCILEND_TRY(environment_.replace_file(request.pid_file, line));
+  if (request.write_pid_file) PCILEND_TRY(environment_.replace_file(request.pid_file, line));
   PCILEND_TRY(write_all(permit.get(), std::as_bytes(std::span("g", 1))));
   beginning.reset();
   char byte = 0;
@@ -176,24 +182,35 @@ bool Processes::alive(const ProcessId& process) const {
   return identify(process.pid) == process;
 }
 
-std::vector<ProcessId> Processes::in(const std::string& dir) const {
-  namespace fs = std::filesystem;
-  std::vector<ProcessId> found;
+void Processes::visit_marked(const std::string& dir,
+                             const std::function<void(pid_t, const std::string&)>& visit) const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(environment_.path("/proc"), error)) {
     const std::string name = entry.path().filename();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    if (!mark_of(pid).starts_with(dir + "/")) continue;
-    if (const auto id = identify(pid)) found.push_back(*id);
+    if (const std::string mark = mark_of(pid); mark.starts_with(dir + "/")) visit(pid, mark);
   }
+}
+
+std::vector<ProcessId> Processes::in(const std::string& dir) const {
+  std::vector<ProcessId> found;
+  const auto add = [&](const std::optional<ProcessId>& id) {
+    if (id && id->pid != ::getpid() && std::find(found.begin(), found.end(), *id) == found.end())
+      found.push_back(*id);
+  };
+  visit_marked(dir, [&](pid_t pid, const std::string&) { add(identify(pid)); });
   // While a process becomes another program it has no environment for a moment.
-  for (const auto& entry : fs::directory_iterator(environment_.path(dir), error)) {
-    if (entry.path().extension() != ".pid") continue;
-    const auto id = find(dir + "/" + entry.path().filename().native());
-    if (id && std::find(found.begin(), found.end(), *id) == found.end()) found.push_back(*id);
-  }
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(environment_.path(dir), error))
+    if (entry.path().extension() == ".pid") add(find(dir + "/" + entry.path().filename().native()));
   return found;
+}
+
+std::vector<std::string> Processes::marks_in(const std::string& dir) const {
+  std::vector<std::string> marks;
+  visit_marked(dir, [&](pid_t, const std::string& mark) { marks.push_back(mark); });
+  return marks;
 }
 
 void Processes::signal(const std::vector<ProcessId>& processes, int number) const {
@@ -240,9 +257,14 @@ Result<std::string> run_program(const std::vector<std::string>& argv, const Dead
 
   std::vector<std::string> arguments = argv;
   const std::vector<char*> pointer = pointers(arguments);
+  const pid_t caller = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
-  if (pid == 0) become(-1, output_end.get(), errors_end.get(), pointer.data(), environ);
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != caller) ::_exit(126);
+    become(-1, output_end.get(), errors_end.get(), pointer.data(), environ);
+  }
   output_end.reset();
   errors_end.reset();
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,9 +39,10 @@ std::optional<ProcessId> parse_pid_file(std::string_view text);
 
 struct SpawnRequest {
   std::vector<std::string> argv;
-  std::string log;       // takes stdout and stderr
-  std::string pid_file;  // absolute; written before the process becomes argv[0]
-  int output = -1;       // takes stdout instead, if not negative
+  std::string log;             // takes stdout and stderr
+  std::string pid_file;        // absolute; written before the process becomes argv[0]
+  int output = -1;             // takes stdout instead, if not negative
+  bool write_pid_file = true;  // false: pid_file is the process's mark only
 };
 
 class Processes {
@@ -54,9 +56,13 @@ class Processes {
   // What a pid file names, if that process still lives.
   [[nodiscard]] std::optional<ProcessId> find(const std::string& pid_file) const;
   [[nodiscard]] bool alive(const ProcessId& process) const;
+  // Nothing if no such process lives.
+  [[nodiscard]] std::optional<ProcessId> identify(pid_t pid) const;
 
-  // Every process whose pid file is, or was, below `dir`.
+  // Every process whose pid file is, or was, below `dir`, but for the caller itself.
   [[nodiscard]] std::vector<ProcessId> in(const std::string& dir) const;
+  // The marks of all processes that have one below `dir`.
+  [[nodiscard]] std::vector<std::string> marks_in(const std::string& dir) const;
 
   // Ends processes: `gently` with SIGTERM, and what is left at the deadline with SIGKILL; else with
   // SIGKILL at once. Returns when they are gone.
@@ -64,7 +70,9 @@ class Processes {
   Result<> kill(const std::vector<ProcessId>& processes) const;
 
  private:
-  [[nodiscard]] std::optional<ProcessId> identify(pid_t pid) const;
+  // Calls `visit` with each process that has a mark below `dir`, and the mark.
+  void visit_marked(const std::string& dir,
+                    const std::function<void(pid_t, const std::string&)>& visit) const;
   [[nodiscard]] std::string mark_of(pid_t pid) const;
   void signal(const std::vector<ProcessId>& processes, int number) const;
 
@@ -74,7 +82,8 @@ class Processes {
 // A process's mark: this variable in its environment is the path of its pid file.
 inline constexpr const char* kMarkVariable = "PCILEND_LAB_PROCESS";
 
-// Runs a short-lived program to its end; its stdout. Fails with its last line of stderr.
+// Runs a short-lived program to its end; its stdout. Fails with its last line of stderr. The
+// program dies with the thread that runs it.
 Result<std::string> run_program(const std::vector<std::string>& argv, const Deadline& deadline);
 
 }  // namespace pcilend::lab

@@ -125,7 +125,10 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
     for (int path = 1; peer != host && path <= options.paths_to(peer); ++path)
       add_adapter(command, adapter_slot(host, peer, path, options.paths),
                   layout.adapter(host, peer, path));
+  for (const ObjectOption& option : options.objects)
+    if (option.host == host) command.add("-object", option.object.text);
   for (const PlacedDevice& device : devices) {
+    if (device.port) command.add("-device", *device.port);
     if (device.drive) add_drive(command, device.drive->id, device.drive->file, "raw");
     command.add("-device", device.argument);
   }

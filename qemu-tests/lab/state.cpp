@@ -21,6 +21,10 @@ std::optional<std::string> string_or_null(const json& value) {
 State parse(const json& from) {
   State state;
   state.name = from.at("lab").get<std::string>();
+  state.boot = from.at("boot").get<std::string>();
+  if (const json& owner = from.at("owner"); !owner.is_null())
+    state.owner = {{owner.at("pid").get<pid_t>(), owner.at("start").get<uint64_t>()},
+                   owner.at("program").get<std::string>()};
   state.kernel = from.at("kernel").get<std::string>();
   state.bin = from.at("bin").get<std::string>();
   for (const json& entry : from.at("hosts")) {
@@ -38,6 +42,11 @@ State parse(const json& from) {
 
 }  // namespace
 
+std::string boot_id() {
+  std::string id = Environment().read("/proc/sys/kernel/random/boot_id").value_or(std::string());
+  return id.substr(0, id.find('\n'));
+}
+
 json to_json(const State& state) {
   json hosts = json::array();
   for (const HostState& host : state.hosts) {
@@ -50,8 +59,19 @@ json to_json(const State& state) {
     hosts.push_back(
         {{"memory_mib", host.memory}, {"command", host.command}, {"devices", std::move(devices)}});
   }
-  return {{"lab", state.name},    {"kernel", state.kernel}, {"iommu", to_string(state.iommu)},
-          {"paths", state.paths}, {"bin", state.bin},       {"hosts", std::move(hosts)}};
+  json owner;
+  if (state.owner)
+    owner = {{"pid", state.owner->process.pid},
+             {"start", state.owner->process.start},
+             {"program", state.owner->program}};
+  return {{"lab", state.name},
+          {"boot", state.boot},
+          {"owner", std::move(owner)},
+          {"kernel", state.kernel},
+          {"iommu", to_string(state.iommu)},
+          {"paths", state.paths},
+          {"bin", state.bin},
+          {"hosts", std::move(hosts)}};
 }
 
 Result<State> state_from_json(const json& from) {

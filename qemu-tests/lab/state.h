@@ -9,6 +9,7 @@
 
 #include "lab/layout.h"
 #include "lab/options.h"
+#include "lab/process.h"
 
 namespace pcilend::lab {
 
@@ -29,8 +30,18 @@ struct HostState {
   bool operator==(const HostState&) const = default;
 };
 
+// The process that a lab belongs to, and ends with.
+struct Owner {
+  ProcessId process;
+  std::string program;
+
+  bool operator==(const Owner&) const = default;
+};
+
 struct State {
   std::string name;
+  std::string boot;            // of the machine that the lab runs on: boot_id()
+  std::optional<Owner> owner;  // none: it stays until somebody ends it
   std::string kernel;
   Iommu iommu = Iommu::Intel;
   int paths = 1;                 // adapters of each host towards each other
@@ -39,6 +50,9 @@ struct State {
 
   bool operator==(const State&) const = default;
 };
+
+// Changes with each boot of this machine.
+std::string boot_id();
 
 nlohmann::json to_json(const State& state);
 // Refuses what to_json() could not have made.

@@ -139,7 +139,7 @@ Result<> MainJob::write_in_guest() {
 }
 
 Result<> MainJob::shut_down_guest() {
-  return guest_->shut_down();
+  return guest_->press_power_button();
 }
 
 Result<> MainJob::take_back() {

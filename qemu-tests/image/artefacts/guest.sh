@@ -15,6 +15,7 @@ build() {
 	mkdir -p "$root"/{bin,dev,etc,mnt,proc,root,run,sbin,sys,tmp} "$to"
 	install -m 755 "$image_dir/guest/init" "$root/init"
 	install -m 644 "$image_dir/guest/mdev.conf" "$root/etc/mdev.conf"
+	install -D -m 755 "$image_dir/guest/power-button" "$root/etc/acpi/PWRF/00000080"
 	echo ext4 >"$root/etc/filesystems"
 	cp "$need_host_tree/usr/bin/busybox" "$root/bin/"
 	for path in $("$root/bin/busybox" --list); do

@@ -195,6 +195,20 @@ Result<> Session::turn(Watch& watch, const Limits& limits) {
   return {};
 }
 
+// A machine that dies under its command is known to be dead a little later.
+Error Session::explained(Error error, const Limits& limits) {
+  std::string why;
+  const auto known = [&] { return !(why = limits.obituary()).empty(); };
+  if (limits.obituary && wait_until(Deadline(1s), known)) return {ErrorClass::Unreachable, why};
+  return error;
+}
+
+Result<> Session::begin(FrameType type, std::string body, const Limits& limits) {
+  return send(type, std::move(body)).map_error([&](Error error) {
+    return explained(std::move(error), limits);
+  });
+}
+
 // Turns until the request is answered; hands every other frame to `deliver`.
 Result<ExitStatus> Session::finish(Watch& watch, const Limits& limits,
                                    const std::function<Result<>(const Frame&)>& deliver) {
@@ -218,12 +232,7 @@ Result<ExitStatus> Session::finish(Watch& watch, const Limits& limits,
       }
     }
     if (turned) continue;
-    // A machine that dies under its command is known to be dead a little later.
-    std::string why;
-    const auto known = [&] { return !(why = limits.obituary()).empty(); };
-    if (limits.obituary && wait_until(Deadline(1s), known))
-      return fail(ErrorClass::Unreachable, "{}", why);
-    return tl::unexpected(turned.error());
+    return tl::unexpected(explained(turned.error(), limits));
   }
 }
 
@@ -231,7 +240,7 @@ Result<ExitStatus> Session::run(std::vector<std::string> argv, const RunStreams&
                                 const Limits& limits) {
   RunRequest request{std::move(argv), streams.input >= 0, streams.terminal, {}};
   if (streams.window) request.window = streams.window();
-  PCILEND_TRY(send(FrameType::Run, request.body()));
+  PCILEND_TRY(begin(FrameType::Run, request.body(), limits));
 
   Watch watch;
   watch.input = streams.input;
@@ -258,7 +267,7 @@ Result<ExitStatus> Session::run(std::vector<std::string> argv, const RunStreams&
 }
 
 Result<> Session::put(int source, const FileRequest& to, const Limits& limits) {
-  PCILEND_TRY(send(FrameType::Put, to.body()));
+  PCILEND_TRY(begin(FrameType::Put, to.body(), limits));
   Watch watch;
   watch.input = source;
   PCILEND_TRY(finish(watch, limits, [](const Frame&) -> Result<> { return {}; }));
@@ -266,7 +275,7 @@ Result<> Session::put(int source, const FileRequest& to, const Limits& limits) {
 }
 
 Result<uint32_t> Session::get(const std::string& path, int sink, const Limits& limits) {
-  PCILEND_TRY(send(FrameType::Get, FileRequest{path, {}, 0}.body()));
+  PCILEND_TRY(begin(FrameType::Get, FileRequest{path, {}, 0}.body(), limits));
   Watch watch;
   uint32_t mode = 0644;
   PCILEND_TRY(finish(watch, limits, [&](const Frame& frame) -> Result<> {

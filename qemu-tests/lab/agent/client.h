@@ -71,6 +71,9 @@ class Session {
   struct Watch;  // what a request waits for besides the stream
 
   Result<> send(FrameType type, std::string body);
+  // Sends a request.
+  Result<> begin(FrameType type, std::string body, const Limits& limits);
+  static Error explained(Error error, const Limits& limits);
   Result<> transmit();
   // Reads what is there into frames_.
   Result<> receive();

@@ -95,6 +95,24 @@ TEST(QemuCommand, EveryPathToAHostIsAnAdapterAndTheRogueHasOne) {
   EXPECT_FALSE(adapter(R"("addr":"7.0")", ""));
 }
 
+TEST(QemuCommand, ObjectsAndRootPortsStandBeforeTheDevicesThatNeedThem) {
+  Options options;
+  ASSERT_TRUE(options.add_object("host1:memory-backend-ram,id=m,size=1M"));
+  ASSERT_TRUE(options.add_object("host2:rng-random,id=r"));
+  const PlacedDevice device{"device0",
+                            "ivshmem-plain,memdev=m",
+                            "ivshmem-plain,memdev=m,id=device0,bus=device0-port",
+                            std::nullopt,
+                            std::nullopt,
+                            "pcie-root-port,id=device0-port"};
+  EXPECT_THAT(lines(command(options, 1, {device})),
+              HasSubstr("-object\nmemory-backend-ram,id=m,size=1M\n"
+                        "-device\npcie-root-port,id=device0-port\n"
+                        "-device\nivshmem-plain,memdev=m,id=device0,bus=device0-port\n-kernel\n"));
+  EXPECT_THAT(lines(command(options, 1)), Not(HasSubstr("rng-random")));
+  EXPECT_THAT(lines(command(options, 2)), HasSubstr("-object\nrng-random,id=r\n"));
+}
+
 TEST(QemuCommand, CommasInPathsAreDoubled) {
   Options options;
   options.hosts = 1;

@@ -57,6 +57,20 @@ TEST(Placing, DevicesOnOtherBusesAreLeftThere) {
   EXPECT_FALSE(placed->at(3).slot);
 }
 
+TEST(Placing, ARootPortOfItsOwnTakesTheSlot) {
+  const auto placed = place({"e1000e,root-port=on", "e1000e,root-port=off", "nvme,root-port=on"});
+  ASSERT_TRUE(placed) << placed.error().message;
+  EXPECT_EQ(placed->at(0).port, "pcie-root-port,id=device0-port,addr=10.0,chassis=144");
+  EXPECT_EQ(placed->at(0).argument, "e1000e,id=device0,bus=device0-port");
+  EXPECT_FALSE(placed->at(0).slot);
+  EXPECT_FALSE(placed->at(1).port);
+  EXPECT_EQ(placed->at(1).argument, "e1000e,id=device1,addr=11.0");
+  EXPECT_EQ(placed->at(2).port, "pcie-root-port,id=device2-port,addr=12.0,chassis=146");
+  EXPECT_EQ(placed->at(2).argument, "nvme,id=device2,bus=device2-port,drive=device2-drive");
+  EXPECT_EQ(place({"usb-storage,root-port=on"}).error().message,
+            "host2: usb-storage is no PCI device; leave root-port out");
+}
+
 TEST(Placing, ADriveOfTheUsersIsNotMadeAgain) {
   const auto placed = place({"nvme,serial=a,drive=mine", "scsi-cd"});
   ASSERT_TRUE(placed);

@@ -56,6 +56,48 @@ TEST(DeviceStrings, ErrorsNameTheMistake) {
             "device 'nvme,drive=d,drive-size=1M': give drive or drive-size, not both");
 }
 
+TEST(DeviceStrings, MayAskForARootPort) {
+  const auto device = DeviceString::parse("e1000e,root-port=on,mac=52:54:00:00:00:01");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->root_port, true);
+  EXPECT_EQ(device->text(), "e1000e,mac=52:54:00:00:00:01");
+  EXPECT_EQ(DeviceString::parse("e1000e,root-port=off,bus=b")->root_port, false);
+  const auto error = [](std::string_view text) {
+    const auto bad = DeviceString::parse(text);
+    EXPECT_FALSE(bad) << text;
+    return bad ? std::string() : bad.error().message;
+  };
+  EXPECT_EQ(error("e1000e,root-port=yes"),
+            "device 'e1000e,root-port=yes': root-port is on or off, not 'yes'");
+  EXPECT_EQ(error("e1000e,root-port=on,bus=b"),
+            "device 'e1000e,root-port=on,bus=b': give bus or root-port=on, not both");
+  EXPECT_EQ(error("e1000e,addr=10,root-port=on"),
+            "device 'e1000e,addr=10,root-port=on': give addr or root-port=on, not both");
+  EXPECT_THAT(error("e1000e,root-port=on,root-port=on"), HasSubstr("given twice"));
+}
+
+TEST(ObjectStrings, HaveATypeAndAnId) {
+  const auto object = ObjectString::parse("memory-backend-file,id=m,mem-path=/a,,b,size=1M");
+  ASSERT_TRUE(object);
+  EXPECT_EQ(object->id, "m");
+  EXPECT_EQ(object->text, "memory-backend-file,id=m,mem-path=/a,,b,size=1M");
+  const auto error = [](std::string_view text) {
+    const auto bad = ObjectString::parse(text);
+    EXPECT_FALSE(bad) << text;
+    return bad ? std::string() : bad.error().message;
+  };
+  EXPECT_EQ(error(""),
+            "object '': '' is no type; give it as in 'memory-backend-ram,id=m,size=16M'");
+  EXPECT_THAT(error("id=m"), HasSubstr("'id=m' is no type"));
+  EXPECT_EQ(error("memory-backend-ram,size"),
+            "object 'memory-backend-ram,size': 'size' is not PROPERTY=VALUE");
+  for (const char* bad : {"memory-backend-ram", "memory-backend-ram,id=", "rng-random,x=y"})
+    EXPECT_EQ(error(bad), fmt::format("object '{}': it has no id; give it as in "
+                                      "'memory-backend-ram,id=m,size=16M'",
+                                      bad));
+  EXPECT_EQ(error("rng-random,id=a,id=b"), "object 'rng-random,id=a,id=b': 'id' is given twice");
+}
+
 TEST(Sizes, HaveUnits) {
   EXPECT_EQ(parse_size("512"), 512U);
   EXPECT_EQ(parse_size("1k"), 1024U);
@@ -108,6 +150,12 @@ TEST(LabOptions, ErrorsNameTheMistake) {
   EXPECT_EQ(error_of(options.add_device("nvme")),
             "--device 'nvme': give it as HOST:DEVICE, as in "
             "host1:nvme,serial=a,drive-size=256M");
+  EXPECT_EQ(error_of(options.add_object("memory-backend-ram,id=m")),
+            "--object 'memory-backend-ram,id=m': give it as HOST:OBJECT, as in "
+            "host1:memory-backend-ram,id=m,size=16M");
+  EXPECT_EQ(error_of(options.add_object("host1:memory-backend-ram")),
+            "object 'memory-backend-ram': it has no id; give it as in "
+            "'memory-backend-ram,id=m,size=16M'");
 }
 
 TEST(LabOptions, AreCheckedAsAWhole) {
@@ -131,6 +179,16 @@ TEST(LabOptions, AreCheckedAsAWhole) {
             "--memory 'host3:1024': the lab has hosts host1 to host2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_device("host3:edu")); }),
             "--device 'host3:edu': the lab has hosts host1 to host2");
+  EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_object("host3:rng-random,id=r")); }),
+            "--object 'host3:rng-random,id=r': the lab has hosts host1 to host2");
+  EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_object("host1:rng-random,id=qmp")); }),
+            "--object 'host1:rng-random,id=qmp': the id 'qmp' is the lab's own");
+  EXPECT_EQ(with([](Options& o) {
+              ASSERT_TRUE(o.add_object("host1:rng-random,id=r"));
+              ASSERT_TRUE(o.add_object("host2:rng-random,id=r"));
+              ASSERT_TRUE(o.add_object("host1:rng-egd,id=r"));
+            }),
+            "host1: two objects have the id 'r'");
   EXPECT_THAT(with([](Options& o) { o.name = "../x"; }), HasSubstr("lab name '../x'"));
 }
 

@@ -108,6 +108,7 @@ class PayloadTest : public testing::Test {
     artefacts_.image = dir_ / "image";
     artefacts_.modules = dir_ / "modules/6.12";
     artefacts_.kernel = "6.12";
+    write(artefacts_.lab(), "LAB");
     write(artefacts_.agent(), "AGENT");
     write(artefacts_.peer(), "PEER");
     write(artefacts_.reach(), "REACH");
@@ -193,6 +194,7 @@ TEST_F(PayloadTest, ArtefactsAreFoundBesideTheProgram) {
   EXPECT_EQ(beside->qemu(), dir_ / "image/qemu-system-x86_64");
   EXPECT_EQ(beside->modules, dir_ / "modules/6.12");
 
+  write(dir_ / "sanitize/bin/pcilend-lab", "");
   write(dir_ / "sanitize/bin/pcilend-lab-agent", "");
   write(dir_ / "sanitize/bin/pcilend-lab-peer", "");
   write(dir_ / "sanitize/bin/pcilend-lab-reach", "");

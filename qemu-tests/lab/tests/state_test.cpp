@@ -22,6 +22,8 @@ using testing::UnorderedElementsAre;
 State sample() {
   State state;
   state.name = "x";
+  state.boot = "boot";
+  state.owner = {{12, 4711}, "pcilend-demo"};
   state.kernel = "6.12";
   state.iommu = Iommu::Amd;
   state.paths = 2;
@@ -36,6 +38,9 @@ State sample() {
 
 TEST(LabState, ComesBackFromJson) {
   EXPECT_EQ(state_from_json(to_json(sample())), sample());
+  State unowned = sample();
+  unowned.owner.reset();
+  EXPECT_EQ(state_from_json(to_json(unowned)), unowned);
 }
 
 TEST(LabState, WhatItCannotBeIsRefused) {

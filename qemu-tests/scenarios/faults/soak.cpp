@@ -110,9 +110,7 @@ Result<lab::Lab> take_lab(const std::string& name, const Story& story) {
   }
   const auto options = FaultBench::options(name);
   if (!options) return tl::unexpected(options.error());
-  auto lab = lab::Lab::up(*options, {}, story);
-  if (lab) lab->keep();
-  return lab;
+  return lab::Lab::up(*options, {}, story);
 }
 
 Result<> soak(const std::string& name, unsigned rounds, uint64_t seed, const std::string& only,
@@ -136,6 +134,7 @@ Result<> soak(const std::string& name, unsigned rounds, uint64_t seed, const std
       story.clear();
       continue;
     }
+    if (auto kept = lab->keep(); !kept) story(kept.error().message);
     const auto logs = keep_logs(*lab, {&lab->host(1), &lab->host(2)}, seed, story.text());
     return fail(ErrorClass::Failure,
                 "{}\nlogs: {}\nagain: make soak ROUNDS=1 SEED={:x}; 'pcilend-lab --lab {} down' "
