@@ -43,8 +43,9 @@ foreach(kernel 6.12 ${newer} 6.12-debug)
   pcilend_entry(modules@${kernel} LIMIT 900 COST ${cost} OPTIONS --wide --builds MAKES modules@${kernel}
     NEEDS image@${kernel} COMMAND ${image}/build-modules --kernel ${kernel})
 endforeach()
-# Both take gigabytes of downloads into one cache.
+# Both take gigabytes of downloads into one cache. Most wait for 6.12.
 set_tests_properties(image@6.12 image@${newer} image@6.12-debug PROPERTIES RESOURCE_LOCK image)
+set_tests_properties(image@${newer} image@6.12-debug PROPERTIES DEPENDS modules@6.12)
 
 pcilend_entry(unit LIMIT 600 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
@@ -114,7 +115,7 @@ function(pcilend_scenarios name kernel limit filter)
 endfunction()
 
 # pcilend_suite(SUITE LIMIT seconds [REST seconds] [ALONE] [WITH suites...]): what may be waited for it in
-# `make test`, and for its other scenarios; WITH suites that have the same lab.
+# `make test`, and for its other scenarios, which ALONE have all CPUs; WITH suites that have the same lab.
 function(pcilend_suite suite)
   cmake_parse_arguments(ARG "ALONE" "LIMIT;REST" "WITH" ${ARGN})
   set(alone)
@@ -124,7 +125,7 @@ function(pcilend_suite suite)
   set(everything 0)
   if(ARG_LIMIT)
     pcilend_filters(filter test ${suite} ${ARG_WITH})
-    pcilend_scenarios(${suite} 6.12 ${ARG_LIMIT} "${filter}" ${alone} LABELS test all lab SUITES ${suite} ${ARG_WITH})
+    pcilend_scenarios(${suite} 6.12 ${ARG_LIMIT} "${filter}" LABELS test all lab SUITES ${suite} ${ARG_WITH})
     math(EXPR everything "${ARG_LIMIT}")
   endif()
   if(ARG_REST)
