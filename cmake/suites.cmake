@@ -168,9 +168,7 @@ pcilend_suite(ThreeHosts LIMIT 150 REST 180)
 pcilend_suite(TwoHosts LIMIT 600 REST 900 WITH Libvirt LibvirtRefusals)
 pcilend_suite(VfioClient LIMIT 180 REST 180)
 
-pcilend_scenarios(main-job@${newer} ${newer} 180
-  TwoHosts.MainJob:*/DeviceMatrix.IsLentOrRefused/nvme:*/DeviceMatrix.IsLentOrRefused/e1000e LABELS test
-  SUITES TwoHosts DeviceMatrix)
+pcilend_scenarios(main-job@${newer} ${newer} 150 TwoHosts.MainJob LABELS test SUITES TwoHosts)
 pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug SUITES DebugKernel)
 foreach(kernel 6.12 ${newer})
   pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
