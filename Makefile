@@ -39,8 +39,8 @@ modules: image ## kernel modules in build/modules/KERNEL
 	@qemu-tests/image/build-modules --kernel $(KERNEL)
 
 demo: build/build.ninja ## the main job, step by step: a lent NVMe drive in a guest of another host
-	@tools/test/side-by-side "cmake --build build --target demo" \
-		"qemu-tests/image/build --kernel $(KERNEL) && qemu-tests/image/build-modules --kernel $(KERNEL)"
+	@tools/test/side-by-side "nice cmake --build build --target demo" \
+		"qemu-tests/image/build --kernel $(KERNEL)" "qemu-tests/image/build-modules --kernel $(KERNEL)"
 	@build/bin/pcilend-demo
 
 lab: build modules ## two hosts, and a shell on one of them

@@ -26,6 +26,11 @@ function(pcilend_precompile name header)
   set_source_files_properties(${source} PROPERTIES
     COMPILE_OPTIONS "-x;c++-header;-fpch-instantiate-templates;-Xclang;-fno-pch-timestamp")
   target_link_libraries(pcilend_${name}_pch PRIVATE pcilend_flags ${ARG_LIBS})
+  # Who depends on an object library is compiled beside it, but after a custom target.
+  set(stamp ${CMAKE_BINARY_DIR}/${name}.precompiled)
+  add_custom_command(OUTPUT ${stamp} COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS $<TARGET_OBJECTS:pcilend_${name}_pch>)
+  add_custom_target(pcilend_${name}_precompiled DEPENDS ${stamp})
 endfunction()
 
 # pcilend_use_precompiled(TARGET NAME): both must have the same compiler options and definitions.
@@ -36,7 +41,7 @@ function(pcilend_use_precompiled target name)
   # Its own headers' ages are not checked: ccache and ninja know what it was made from.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-include-pch \
 $<TARGET_OBJECTS:pcilend_${name}_pch> -Xclang -fno-validate-pch>")
-  add_dependencies(${target} pcilend_${name}_pch)
+  add_dependencies(${target} pcilend_${name}_precompiled)
 endfunction()
 
 # pcilend_lab_part(TARGET): of the lab or of its scenarios, which only wait for others.

@@ -28,9 +28,10 @@ function(pcilend_entry name)
   endif()
 endfunction()
 
-# Builds. What takes longest or lets most others begin comes first.
+# Builds. What takes longest or lets most others begin comes first; an image is made step after step,
+# so compiling takes what CPU that leaves.
 pcilend_entry(build LIMIT 1500 COST 9000 OPTIONS --wide --builds MAKES programs
-  COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
+  COMMAND nice ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
 pcilend_entry(build-tests LIMIT 1800 COST 3000 OPTIONS --builds MAKES tests
   COMMAND sh -c "cmake --preset sanitize && ninja -C build/sanitize -j \"$1\" unit_tests fuzzers" - 1)
 foreach(kernel 6.12 ${newer} 6.12-debug)
@@ -39,13 +40,11 @@ foreach(kernel 6.12 ${newer} 6.12-debug)
     set(cost 2000)
   endif()
   pcilend_entry(image@${kernel} LIMIT 3600 COST ${cost} OPTIONS --wide --builds MAKES image@${kernel}
-    COMMAND ${image}/build --kernel ${kernel})
-  pcilend_entry(modules@${kernel} LIMIT 900 COST ${cost} OPTIONS --wide --builds MAKES modules@${kernel}
-    NEEDS image@${kernel} COMMAND ${image}/build-modules --kernel ${kernel})
+    COMMAND tools/test/side-by-side "${image}/build --kernel ${kernel}" "${image}/build-modules --kernel ${kernel}")
 endforeach()
-# Both take gigabytes of downloads into one cache. Most wait for 6.12.
+# All take gigabytes of downloads into one cache. Most wait for 6.12.
 set_tests_properties(image@6.12 image@${newer} image@6.12-debug PROPERTIES RESOURCE_LOCK image)
-set_tests_properties(image@${newer} image@6.12-debug PROPERTIES DEPENDS modules@6.12)
+set_tests_properties(image@${newer} image@6.12-debug PROPERTIES DEPENDS image@6.12)
 
 pcilend_entry(unit LIMIT 600 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
@@ -110,7 +109,7 @@ function(pcilend_scenarios name kernel limit filter)
     set(alone ALONE)
   endif()
   pcilend_entry(${name} LIMIT ${limit} ${alone} OPTIONS --labs LABELS ${ARG_LABELS}
-    NEEDS programs modules@${kernel} ENVIRONMENT PCILEND_KERNEL=${kernel} "PCILEND_SUITES=${suites}"
+    NEEDS programs image@${kernel} ENVIRONMENT PCILEND_KERNEL=${kernel} "PCILEND_SUITES=${suites}"
     COMMAND build/bin/pcilend-scenarios "--gtest_filter=${filter}")
 endfunction()
 
@@ -177,7 +176,7 @@ foreach(kernel 6.12 ${newer})
     MAKES packages@${kernel} COMMAND tools/package/test --kernel ${kernel})
 endforeach()
 pcilend_scenarios(Packages 6.12 900 Packages.* LABELS all packages)
-set_tests_properties(Packages PROPERTIES FIXTURES_REQUIRED "programs;modules@6.12;packages@6.12")
+set_tests_properties(Packages PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;packages@6.12")
 
 foreach(suite ${suites})
   if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|Packages)$")

@@ -2,6 +2,7 @@
 // What most files of the programs include, compiled once (cmake/precompiled.cmake).
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>

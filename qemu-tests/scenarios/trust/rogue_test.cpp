@@ -18,8 +18,8 @@ using nlohmann::json;
 using testing::IsEmpty;
 
 constexpr int kRogueNode = 12;
-// What a command or I/O may take longer than four times what it takes without a flood: the rogue and
-// another suite have the same CPUs.
+// What a command or I/O may take longer than four times what it takes without a flood: the rogue
+// and another suite have the same CPUs.
 constexpr auto kBusy = 10s;
 
 /*
