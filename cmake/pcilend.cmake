@@ -43,6 +43,10 @@ function(pcilend_test name)
   target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${ARG_INCLUDES})
   pcilend_use_precompiled(${name} testing)
+  # Tests find undefined behaviour and new inputs in what they test, not in themselves.
+  if(PCILEND_FUZZ)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined,fuzzer-no-link)
+  endif()
   target_compile_definitions(${name} PRIVATE ${ARG_DEFS}
     PCILEND_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PCILEND_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")
   add_test(NAME ${name} COMMAND ${name})

@@ -121,7 +121,7 @@ std::string domain_xml(const GuestSpec& spec) {
     <type arch='x86_64' machine='{machine}'>hvm</type>
 {firmware}    <kernel>/usr/share/pcilend-lab/guest/{kernel}</kernel>
     <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
-    <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1{arguments}</cmdline>
+    <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1 pci=lastbus=0 initcall_blacklist=jent_mod_init{arguments}</cmdline>
   </os>
   <features>
     <acpi/>

@@ -111,12 +111,18 @@ Result<bool> end_lab(const std::string& lab) {
   const Layout layout = Layout::of(lab);
   const Deadline deadline(kLock);
   auto lock = LabLock::take(layout.lock(), Deadline(0s));
+  // Whoever starts it may have cleared what was left of it by the time that the lock is free.
+  bool killed = false;
   while (!lock && !deadline.over()) {
-    PCILEND_TRY(Processes().kill(workers(layout)));
+    const auto running = workers(layout);
+    PCILEND_TRY(Processes().kill(running));
+    killed = killed || !running.empty();
     lock = LabLock::take(layout.lock(), Deadline(100ms));
   }
   if (!lock) return tl::unexpected(lock.error());
-  return end(layout, std::move(*lock));
+  const auto ended = end(layout, std::move(*lock));
+  if (!ended) return ended;
+  return *ended || killed;
 }
 
 Result<bool> end_lab_of(const ProcessId& owner, const std::string& lab) {

@@ -81,6 +81,15 @@ Result<BorrowedDrive> MainJob::borrow() const {
                        "/dev/" + disk.at("name").get<std::string>(), disk.at("controller")};
 }
 
+Result<> MainJob::borrow_and_use() const {
+  const auto drive = borrow();
+  if (!drive) return tl::unexpected(drive.error());
+  PCILEND_TRY(
+      borrower_.run(fmt::format("dd if={} of=/dev/null bs=16k count=2 iflag=direct", drive->disk)));
+  PCILEND_TRY(borrower_.run("pcilend return " + id_));
+  return {};
+}
+
 Result<> MainJob::start_guest() {
   auto spec = borrower_.guest_spec(guest_name_, {id_});
   if (!spec) return tl::unexpected(spec.error());

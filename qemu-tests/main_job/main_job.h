@@ -44,6 +44,8 @@ class MainJob {
   Result<> see_available();
   // For the borrower itself.
   [[nodiscard]] Result<BorrowedDrive> borrow() const;
+  // The same; reads from it, and returns it.
+  [[nodiscard]] Result<> borrow_and_use() const;
   // define and start: returns when virsh does.
   Result<> start_guest();
   // Waits for the drive in the guest; checks all files.

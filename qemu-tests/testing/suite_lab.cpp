@@ -4,12 +4,31 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 namespace pcilend::scenarios {
 namespace {
+
+using namespace std::chrono_literals;
 
 // The lab that the last suite has ended with, and what it was started with.
 std::optional<lab::Lab> kept;
 std::optional<lab::Options> kept_options;
+
+// What the kernels of all hosts have said goes beside the lab's other logs ($PCILEND_LAB_LOGS).
+void save_kernel_logs(lab::Lab& lab) {
+  const char* logs = std::getenv("PCILEND_LAB_LOGS");
+  if (!logs || !*logs) return;
+  const std::filesystem::path directory = std::filesystem::path(logs) / lab.name();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  for (int number = 1; number <= lab.hosts(); ++number) {
+    const auto log = lab.host(number).exec("dmesg", {{}, 20s});
+    if (log) std::ofstream(directory / (lab::host_name(number) + ".dmesg")) << log->out;
+  }
+}
 
 class EndOfProgram : public testing::Environment {
   void TearDown() override { kept.reset(); }
@@ -39,7 +58,9 @@ Result<> end_lab(std::optional<lab::Lab>& lab) {
   for (int host = 1; lab && host <= lab->hosts() && clean; ++host)
     clean = lab->host(host).check_leaks();
   const auto* suite = testing::UnitTest::GetInstance()->current_test_suite();
-  if (lab && clean && suite && suite->Passed()) kept.emplace(std::move(*lab));
+  const bool passed = clean && suite && suite->Passed();
+  if (lab && !passed) save_kernel_logs(*lab);
+  if (lab && passed) kept.emplace(std::move(*lab));
   lab.reset();
   return clean;
 }

@@ -256,14 +256,7 @@ class Guest : public ::testing::Test {
   }
 
   static Guest* self(void* context) { return static_cast<Guest*>(context); }
-  static constexpr pcilend_guestmem_ops kOps = {
-      .pin = [](void* c, u64 gpa, u32 pages, u64* pfn) { return self(c)->pin(gpa, pages, pfn); },
-      .unpin = [](void* c, u64 gpa, u64 pages) { self(c)->unpin(gpa, pages); },
-      .map = [](void* c, u64 iova, const pcilend_guest_run* run,
-                u32 count) { return self(c)->map(iova, run, count); },
-      .unmap = [](void* c, u64 iova, u64 pages) { self(c)->iommu_unmap(iova, pages); },
-      .slot_get = [](void* c, u64 size, u64* iova) { return self(c)->slot_get(size, iova); },
-  };
+  static const pcilend_guestmem_ops kOps;
 
   std::unique_ptr<pcilend_guestmem> memory_;
   Backing backing_ = Backing::huge;
@@ -276,6 +269,15 @@ class Guest : public ::testing::Test {
   u64 fail_pin_from_ = 0;
   std::function<void()> between_steps_;
   std::function<void(u64)> during_pin_;
+};
+
+const pcilend_guestmem_ops Guest::kOps = {
+    .pin = [](void* c, u64 gpa, u32 pages, u64* pfn) { return self(c)->pin(gpa, pages, pfn); },
+    .unpin = [](void* c, u64 gpa, u64 pages) { self(c)->unpin(gpa, pages); },
+    .map = [](void* c, u64 iova, const pcilend_guest_run* run,
+              u32 count) { return self(c)->map(iova, run, count); },
+    .unmap = [](void* c, u64 iova, u64 pages) { self(c)->iommu_unmap(iova, pages); },
+    .slot_get = [](void* c, u64 size, u64* iova) { return self(c)->slot_get(size, iova); },
 };
 
 TEST_F(Guest, EmptyGuestIsStableWithNothing) {

@@ -69,7 +69,7 @@ std::optional<lab::Lab> Persistence::lab_;
  *   nvme: connect, pin, add, label,
  *         allow, available, save ═════ available
  *   reset ── init: pcilend restore ═══ available again: the same id and UUID; pinned
- *   nothing typed                      guest starts with it
+ *   nothing typed                      borrows it
  */
 TEST_F(Persistence, ALenderThatRebootsComesBack) {
   const auto address = lender().address(0);
@@ -101,9 +101,7 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
   ASSERT_OK(again);
   EXPECT_EQ(again->at("steps"), json::array()) << "restored is restored";
 
-  ASSERT_OK(job.start_guest());
-  ASSERT_OK(job.await_guest_disk());
-  ASSERT_OK(job.shut_down_guest());
+  ASSERT_OK(job.borrow_and_use());
   ASSERT_OK(job.clean_up());
 }
 

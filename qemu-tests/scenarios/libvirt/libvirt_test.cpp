@@ -184,9 +184,8 @@ TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
       fmt::format("readlink -f /sys/bus/mdev/devices/{} | grep /0000:00:04.0/", uuid)));
 
   ASSERT_OK(job().start_guest());
-  ASSERT_OK(job().await_guest_disk());
+  EXPECT_OK(job().await_state(lender(), "borrowed"));
   ASSERT_OK(count(0));
-  use();
   ASSERT_OK(job().guest().destroy());
   EXPECT_OK(job().await_state(borrower(), "available"));
   ASSERT_OK(count(1));

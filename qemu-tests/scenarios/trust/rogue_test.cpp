@@ -18,7 +18,9 @@ using nlohmann::json;
 using testing::IsEmpty;
 
 constexpr int kRogueNode = 12;
-constexpr auto kAnswers = 2s;  // a command of the victim, whatever goes on, on an idle machine
+// What a command or I/O may take longer than four times what it takes without a flood: the rogue and
+// another suite have the same CPUs.
+constexpr auto kBusy = 10s;
 
 /*
  *            rogue (node 12, a program)
@@ -126,12 +128,12 @@ class RogueNode : public testing::Test {
       const auto list = host->exec("pcilend list");
       ASSERT_OK(list);
       EXPECT_EQ(list->code, 0) << attack << ": " << list->err;
-      EXPECT_LT(list->time, kAnswers + 4 * quiet->time) << attack;
+      EXPECT_LT(list->time, kBusy + 4 * quiet->time) << attack;
     } while (std::chrono::steady_clock::now() - start < 2s);
     const auto io = job_->guest().exec(MainJob::kUseDisk);
     ASSERT_OK(io);
     EXPECT_EQ(io->code, 0) << attack << ": " << io->out << io->err;
-    EXPECT_LT(io->time, 10s + 4 * quiet_io_) << attack;
+    EXPECT_LT(io->time, kBusy + 4 * quiet_io_) << attack;
     fmt::print(stderr, "{}: I/O of others took {} ms, {} ms without\n", attack, io->time.count(),
                quiet_io_.count());
     report.wait();
@@ -178,12 +180,15 @@ TEST_F(RogueNode, ALeaseGivesItsOwnRangesAndRegistersOnly) {
 }
 
 TEST_F(RogueNode, FloodsSlowNobodyDown) {
-  for (const char* attack :
-       {"flood-requests", "flood-deaf", "flood-garbage", "storm", "jump-head", "jump-tail",
-        "wild-heart", "scribble-area", "scribble-scratchpads", "reboots", "bounce"})
+  for (const char* attack : {"flood-requests", "flood-garbage", "storm"}) flood(attack, 1);
+  flood("flood-notices", 2);
+}
+
+TEST_F(RogueNode, NorDoOtherFloods) {
+  for (const char* attack : {"flood-deaf", "jump-head", "jump-tail", "wild-heart", "scribble-area",
+                             "scribble-scratchpads", "reboots", "bounce"})
     flood(attack, 1);
-  for (const char* attack : {"flood-notices", "flood-intx", "reborn", "flip-connected"})
-    flood(attack, 2);
+  for (const char* attack : {"flood-intx", "reborn", "flip-connected"}) flood(attack, 2);
 }
 
 // Of its own function it may switch the legacy interrupt on and off as it likes: that costs it its
