@@ -200,9 +200,8 @@ std::optional<lab::Running> Migration::server_;
 
 /*
  *   host2: reserve, shutdown, virsh migrate ── lan ── host3: start
- *   host2: define, start ──────────────────────────── host3: reserve, shutdown, undefine
  */
-TEST_F(Migration, ThereByLibvirtAndBackByHand) {
+TEST_F(Migration, ByLibvirt) {
   const lab::Guest here = guest_on(2), there = guest_on(3);
   ASSERT_NO_FATAL_FAILURE(begin(here));
   expect_works(here);
@@ -223,17 +222,25 @@ TEST_F(Migration, ThereByLibvirtAndBackByHand) {
   fmt::print(stderr, "the guest's drive was away for {:.1f} s\n", down.count());
   expect_works(there);
   expect_borrowed(3, domain);
+}
 
-  reserve(3, domain);
-  ASSERT_OK(there.shut_down());
-  ASSERT_OK(there.undefine());
-  await_available(lab_->host(2));
-  expect_reserved(2);
-  ASSERT_NO_FATAL_FAILURE(define_on(2, before));
-  ASSERT_OK(here.boot());
-  expect_works(here);
-  expect_borrowed(2, domain);
-  EXPECT_EQ(xml(2), before);
+/*
+ *   host2: reserve, shutdown, undefine ── host3: define, start
+ */
+TEST_F(Migration, ByHand) {
+  const lab::Guest here = guest_on(2), there = guest_on(3);
+  ASSERT_NO_FATAL_FAILURE(begin(here));
+  const std::string domain = domain_uuid(2), before = xml(2);
+  reserve(2, domain);
+  ASSERT_OK(here.shut_down());
+  ASSERT_OK(here.undefine());
+  await_available(lab_->host(3));
+  expect_reserved(3);
+  ASSERT_NO_FATAL_FAILURE(define_on(3, before));
+  ASSERT_OK(there.boot());
+  expect_works(there);
+  expect_borrowed(3, domain);
+  EXPECT_EQ(xml(3), before);
 }
 
 /*

@@ -129,7 +129,7 @@ class Group : public testing::Test {
   lab::Expected expected_;
 };
 
-TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
+TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   // Not without the other one: first it must be added, then be available.
   ASSERT_OK(host(1).run("pcilend connect 8"));
   ASSERT_OK(host(1).run("pcilend add " + address_[0]));
@@ -163,7 +163,16 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   expect_refused(2, "pcilend borrow --frontend mdev " + ids_[0], "another function");
   ASSERT_OK(host(3).run("pcilend return " + ids_[1]));
 
-  // Both in one guest, at the same time.
+  // And all of them to the other node.
+  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id));
+  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend return " + id));
+  for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));
+  for (int i = 0; i < kDrives; ++i) EXPECT_OK(await(1, i, "driver", "nvme"));
+}
+
+// At the same time.
+TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
+  lend();
   const auto guest = start_guest();
   ASSERT_OK(guest);
   const auto a = disk(*guest, "a"), b = disk(*guest, "b");
@@ -173,10 +182,6 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   expect_refused(3, "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
   ASSERT_OK(guest->shut_down());
   for (int i = 0; i < kDrives; ++i) ASSERT_OK(await(1, i, "state", "available"));
-
-  // And all of them to the other node.
-  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id));
-  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend return " + id));
   for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));
   for (int i = 0; i < kDrives; ++i) EXPECT_OK(await(1, i, "driver", "nvme"));
 }
