@@ -44,7 +44,6 @@ class Paths : public testing::Test {
     options.name = "paths";
     options.paths = 2;
     options.rogue = true;
-    for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     for (const char* serial : {"one", "two"})
       ASSERT_OK(options.add_device(
           fmt::format("host1:nvme,serial={},drive-size=32M{}", serial, kNoShadowDoorbells)));
