@@ -29,11 +29,11 @@ function(pcilend_entry name)
 endfunction()
 
 # Builds. What takes longest or lets most others begin comes first; an image is made step after step,
-# so compiling takes what CPU that leaves.
+# so compiling takes what CPU that leaves, and the programs come before the unit tests.
 pcilend_entry(build LIMIT 3600 COST 9000 OPTIONS --wide --builds MAKES programs
-  COMMAND nice ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
+  COMMAND nice -n 5 ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
 pcilend_entry(build-tests LIMIT 3600 COST 3000 OPTIONS --builds MAKES tests
-  COMMAND sh -c "cmake --preset sanitize && ninja -C build/sanitize -j \"$1\" unit_tests fuzzers" - 1)
+  COMMAND sh -c "cmake --preset sanitize && nice -n 15 ninja -C build/sanitize -j1 unit_tests fuzzers")
 foreach(kernel 6.12 ${newer} 6.12-debug)
   set(cost 8000)
   if(NOT kernel STREQUAL "6.12")
