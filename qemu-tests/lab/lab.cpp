@@ -182,9 +182,7 @@ Result<> await_hosts(const std::vector<std::unique_ptr<Host>>& hosts, Steps& ste
 Result<Owner> this_process() {
   const auto process = Processes().identify(::getpid());
   if (!process) return fail(ErrorClass::Failure, "/proc does not know this process");
-  const auto name = Environment().read("/proc/self/comm");
-  if (!name) return tl::unexpected(name.error());
-  return Owner{*process, name->substr(0, name->find('\n'))};
+  return Owner{*process, ::program_invocation_short_name};
 }
 
 // Clears away what was left of a lab; State if somebody counts on it. The caller has its lock.

@@ -20,6 +20,8 @@ constexpr auto kQmp = 60s;
 // From a crash order to the panic's message, under load.
 constexpr auto kPanic = 60s;
 constexpr auto kStatus = 10s;
+// From QEMU's closing of its sockets to its end, under load.
+constexpr auto kObituary = 5s;
 constexpr size_t kTail = 12;
 
 constexpr std::string_view kPanicText = "Kernel panic - not syncing";
@@ -144,8 +146,11 @@ std::string Machine::obituary() const {
 }
 
 Error Machine::with_console(Error error) const {
-  // Why it ended says more than how that was noticed.
-  std::string why = obituary();
+  // Why it ended says more than how that was noticed; its sockets tell of its end first.
+  std::string why;
+  const auto known = [&] { return !(why = obituary()).empty(); };
+  if (!known() && error.kind == ErrorClass::Unreachable)
+    wait_until(Deadline(kObituary), known, 5ms);
   if (!process()) why = "its QEMU ended" + last_line(qemu_log(), ": ");
   if (!why.empty()) error = {ErrorClass::Unreachable, std::move(why)};
   const std::string console = last_lines(this_boots_console(), kTail);

@@ -215,6 +215,18 @@ TEST_F(HostTest, AHostThatDiesUnderACommandIsSaid) {
   EXPECT_EQ(host().exec("true").error().kind, ErrorClass::State);
 }
 
+TEST_F(HostTest, AHostThatDiesBeforeItsCommandIsSentIsSaid) {
+  auto session = host().machine().open_session(Deadline(20s));
+  ASSERT_TRUE(session);
+  ASSERT_TRUE(host().power_off());
+  for (const auto& port : ports_) port->cut();
+  agent::Limits limits;
+  limits.obituary = [this] { return host().machine().obituary(); };
+  const auto status = session->run({"true"}, {}, limits);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("it is off, or its QEMU ended"));
+}
+
 TEST_F(HostTest, FilesGoThereAndBack) {
   const std::string there = base_ / "there";
   ASSERT_TRUE(host().write(there, "content\n", 0640));

@@ -4,14 +4,18 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "lab/cpio.h"
 #include "lab/lab.h"
+#include "lab/qemu_command.h"
 #include "lab/teardown.h"
 
 namespace pcilend::lab {
@@ -308,6 +312,15 @@ TEST_F(Ownership, AllLabsAreFoundWithWhatTheyAre) {
 
 class NotComingUp : public OwnedLab {
  protected:
+  static UniqueFd listen_at(const std::string& path) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(socket.get(), 4), 0);
+    return socket;
+  }
   // The error of a lab whose QEMU is this script; it must come at once.
   std::string error_with(const std::string& script) {
     program("qemu-system-x86_64", script);
@@ -323,6 +336,26 @@ TEST_F(NotComingUp, QemuRefusesToStart) {
   const std::string error = error_with(kRefuses);
   EXPECT_EQ(error,
             "host1 does not come up: its QEMU ended: qemu: no such device; "
+            "its console is empty");
+}
+
+TEST_F(NotComingUp, QemuRefusesADeviceWithItsSocketsOpen) {
+  std::thread sockets([this] {
+    ASSERT_TRUE(wait_until(Deadline(kEnd),
+                           [&] { return processes_.find(layout_.qemu_pid(1)).has_value(); }));
+    const UniqueFd first = listen_at(layout_.agent(1));
+    const UniqueFd last = listen_at(fmt::format("{}.{}", layout_.agent(1), kAgentPorts - 1));
+    ASSERT_TRUE(wait_for(first.get(), POLLIN, Deadline(kEnd)));
+    EXPECT_TRUE(UniqueFd(::accept(first.get(), nullptr, nullptr)));
+    write(top_ / "closed", "");
+  });
+  const std::string error =
+      error_with(fmt::format("until [ -e {}/closed ]; do sleep 0.02; done; sleep 0.5; "
+                             "echo 'qemu: no such property' >&2; exit 1",
+                             top_.native()));
+  sockets.join();
+  EXPECT_EQ(error,
+            "host1 does not come up: its QEMU ended: qemu: no such property; "
             "its console is empty");
 }
 
