@@ -81,7 +81,7 @@ devices-table: build ## every function of the matrix on each kernel; the table i
 	@tools/test/devices-table
 
 fuzz: build/build.ninja ## every fuzzer for FUZZ_SECONDS, from another seed each time
-	@cmake --preset sanitize >/dev/null && cmake --build build/sanitize --target fuzzers
+	@cmake --preset fuzz >/dev/null && cmake --build build/fuzz --target fuzzers
 	@FUZZ_SEED=0 tools/test/fuzz $(FUZZ_SECONDS)
 
 sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, 10 million events each

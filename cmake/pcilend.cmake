@@ -20,9 +20,12 @@ endif()
 
 if(PCILEND_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    message(FATAL_ERROR "PCILEND_FUZZ needs clang: configure with the sanitize preset")
+    message(FATAL_ERROR "PCILEND_FUZZ needs clang: configure with the sanitize or the fuzz preset")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  # What fuzzers are steered by, and what half of compiling would be for: a corpus is replayed without.
+  if(PCILEND_COVERAGE)
+    add_compile_options(-fsanitize=fuzzer-no-link)
+  endif()
 endif()
 
 # pcilend_portable(NAME): of a program that is installed: only libraries that every release has, and no
@@ -43,9 +46,9 @@ function(pcilend_test name)
   target_link_libraries(${name} PRIVATE pcilend_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${ARG_INCLUDES})
   pcilend_use_precompiled(${name} testing)
-  # Tests find undefined behaviour and new inputs in what they test, not in themselves.
-  if(PCILEND_FUZZ)
-    target_compile_options(${name} PRIVATE -fno-sanitize=undefined,fuzzer-no-link)
+  # Tests find undefined behaviour in what they test, not in themselves.
+  if(PCILEND_SANITIZE)
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
   target_compile_definitions(${name} PRIVATE ${ARG_DEFS}
     PCILEND_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PCILEND_TESTDATA_DIR="${CMAKE_CURRENT_SOURCE_DIR}/testdata")

@@ -34,6 +34,8 @@ pcilend_entry(build LIMIT 3600 COST 9000 OPTIONS --wide --builds MAKES programs
   COMMAND nice -n 5 ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR} --target scenarios)
 pcilend_entry(build-tests LIMIT 3600 COST 3000 OPTIONS --builds MAKES tests
   COMMAND sh -c "cmake --preset sanitize && nice -n 15 ninja -C build/sanitize -j1 unit_tests fuzzers")
+pcilend_entry(build-fuzzers LIMIT 3600 COST 2500 OPTIONS --builds MAKES fuzzers
+  COMMAND sh -c "cmake --preset fuzz && nice -n 15 ninja -C build/fuzz -j1 fuzzers")
 foreach(kernel 6.12 ${newer} 6.12-debug)
   set(cost 8000)
   if(NOT kernel STREQUAL "6.12")
@@ -48,7 +50,7 @@ set_tests_properties(image@${newer} image@6.12-debug PROPERTIES DEPENDS image@6.
 
 pcilend_entry(unit LIMIT 900 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
-pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS tests)
+pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS fuzzers)
 pcilend_entry(stage-test LIMIT 120 LABELS test all COMMAND tools/test/tests/stage_test)
 pcilend_entry(testing-table LIMIT 30 LABELS test all COMMAND tools/test/testing-table NEEDS programs)
 
