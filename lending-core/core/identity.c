@@ -56,6 +56,16 @@ int pcilend_id_parse(const char *text, u32 *id)
 	return 0;
 }
 
+bool pcilend_pci_place(u32 id, u32 *domain, u8 *bus)
+{
+	if (pcilend_id_node(id) > PCILEND_PCI_NODE_MAX ||
+	    pcilend_id_index(id) > PCILEND_PCI_INDEX_MAX)
+		return false;
+	*domain = PCILEND_PCI_DOMAIN_FIRST + pcilend_id_node(id);
+	*bus = (u8)pcilend_id_index(id);
+	return true;
+}
+
 struct sip_state {
 	u64 v[4];
 };

@@ -2,6 +2,7 @@
 /* Each public header, as C, in an order that shows what one of them forgets to include. */
 
 #include "pcilend/vconfig.h"
+#include "pcilend/granules.h"
 #include "pcilend/resolve.h"
 #include "pcilend/set.h"
 #include "pcilend/mappings.h"

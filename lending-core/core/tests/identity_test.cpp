@@ -52,6 +52,20 @@ pcilend_identity Nvme() {
   return identity;
 }
 
+TEST(Id, PciPlace) {
+  u32 domain = 0;
+  u8 bus = 0;
+  EXPECT_TRUE(pcilend_pci_place(0x40001, &domain, &bus));
+  EXPECT_EQ(domain, 0x8004u);
+  EXPECT_EQ(bus, 1);
+  EXPECT_TRUE(pcilend_pci_place(0x7fff00ff, &domain, &bus));
+  EXPECT_EQ(domain, 0xffffu);
+  EXPECT_EQ(bus, 0xff);
+  EXPECT_FALSE(pcilend_pci_place(0x80000001, &domain, &bus)) << "domains have 16 bits";
+  EXPECT_FALSE(pcilend_pci_place(0x40100, &domain, &bus)) << "buses have 8 bits";
+  EXPECT_EQ(domain, 0xffffu) << "untouched";
+}
+
 TEST(Id, Parts) {
   const u32 id = pcilend_id(4, 1);
   EXPECT_EQ(id, 0x40001u);

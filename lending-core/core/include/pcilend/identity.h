@@ -43,6 +43,18 @@ char *pcilend_id_format(u32 id, char text[PCILEND_ID_TEXT_BYTES]);
  */
 int pcilend_id_parse(const char *text, u32 *id);
 
+/* Where functions that are borrowed are, in PCI domains that no firmware uses. */
+#define PCILEND_PCI_DOMAIN_FIRST 0x8000u
+#define PCILEND_PCI_NODE_MAX 0x7fffu
+#define PCILEND_PCI_INDEX_MAX 0xffu
+
+/*
+ * Where a function is on each borrower that has it: domain 8000 + node, bus = index, and 00.0
+ * there; 40001 is 8004:01:00.0. VMMs and management stacks take domains of 16 bits only.
+ * Return: true; false if its node or index is too high for that.
+ */
+bool pcilend_pci_place(u32 id, u32 *domain, u8 *bus);
+
 /* What a function is recognised by. */
 struct pcilend_identity {
 	u16 vendor;
