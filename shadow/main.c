@@ -22,12 +22,7 @@
 /* The function's DMA addresses are those of this host's DMA area, unless it is lent direct. */
 static int shadow_prepare(struct pcilend_remote *remote)
 {
-	u64 iova, size;
-
-	if (pcilend_dma_base(remote))
-		return 0;
-	pcilend_dma_area(remote, &iova, &size);
-	return pcilend_map(remote, iova, iova, size);
+	return pcilend_dma_base(remote) ? 0 : pcilend_map_dma_area(remote);
 }
 
 static void shadow_found(struct pcilend_remote *remote, struct pci_dev *pdev)

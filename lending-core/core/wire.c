@@ -261,7 +261,14 @@ static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
 	    le64_to_cpu(msg->interrupt_address) & 0xfffff ||
 	    (msg->interrupt_address && !msg->dma_address))
 		return "device-side addresses that can't be";
-	return check_lease(msg->id, msg->lease);
+	fault = check_lease(msg->id, msg->lease);
+	if (fault)
+		return fault;
+	if (msg->dma_address ? msg->last_address != 0 :
+			       !msg->last_address || le64_to_cpu(msg->last_address) >> 62 ||
+			       !page_aligned(le64_to_cpu(msg->last_address) + 1))
+		return "a last address that can't be";
+	return NULL;
 }
 
 static const char *check_map(const struct pcilend_msg_map *msg, bool map)

@@ -56,7 +56,8 @@ static u64 lowest_bar(void)
 
 	for_each_pci_dev(pdev) {
 		/* Bridges are not lent, and NTBs are such; nor is what is borrowed. */
-		if (pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE || pci_domain_nr(pdev->bus) > 0xffff)
+		if (pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE ||
+		    pci_domain_nr(pdev->bus) > 0xffff || pcilend_link_is_over(pdev))
 			continue;
 		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
 			u64 start = pci_resource_start(pdev, i);

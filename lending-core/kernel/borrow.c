@@ -17,6 +17,16 @@
 
 static DEFINE_MUTEX(choice_lock);	/* each choice of a link sees those before */
 
+/* A lease that is over, whose lender has not heard that nobody here uses it. */
+struct unconfirmed {
+	struct list_head node;
+	u32 id;
+	u32 lease;
+};
+
+static LIST_HEAD(unconfirmed_list);
+static DEFINE_MUTEX(unconfirmed_lock);
+
 static const char *why_refused(int error)
 {
 	switch (error) {
@@ -65,10 +75,10 @@ static int refuse(const char **why, int error, const char *sentence)
 
 /*
  * Returns a lease. The answer comes when the function has been reset, which may take longer than
- * other requests; asking again is harmless, over any link to the lender.
+ * other requests; asking again, up to @tries times, is harmless, over any link to the lender.
  * Return: 0 once the lender has stopped the function.
  */
-static int return_lease(struct remote *r, u32 lease)
+static int return_lease(struct remote *r, u32 lease, int tries)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(r->pub.id),
@@ -83,10 +93,73 @@ static int return_lease(struct remote *r, u32 lease)
 			return -ENETDOWN;
 		err = pcilend_channel_request(link, PCILEND_MSG_RETURN, &msg, NULL);
 		pcilend_link_put(link);
-	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && ++try < RETURN_TRIES);
+	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && ++try < tries);
 
 	/* It knows of no such lease, or function: so it was stopped before. */
 	return err == -ESTALE || err == -ENODEV ? 0 : err;
+}
+
+/*
+ * Until its lender hears that nobody here uses BARs of the lease, it puts nothing else at their place
+ * in the memory window. It is told when it is in reach again.
+ */
+static void confirm_later(struct remote *r, u32 lease)
+{
+	struct unconfirmed *unconfirmed = kmalloc(sizeof(*unconfirmed), GFP_KERNEL);
+
+	if (!unconfirmed)
+		return;
+	unconfirmed->id = r->pub.id;
+	unconfirmed->lease = lease;
+	guard(mutex)(&unconfirmed_lock);
+	list_add_tail(&unconfirmed->node, &unconfirmed_list);
+}
+
+static struct unconfirmed *take_unconfirmed(u32 node)
+{
+	struct unconfirmed *unconfirmed;
+
+	guard(mutex)(&unconfirmed_lock);
+	list_for_each_entry(unconfirmed, &unconfirmed_list, node) {
+		if (pcilend_id_node(unconfirmed->id) != node)
+			continue;
+		list_del(&unconfirmed->node);
+		return unconfirmed;
+	}
+	return NULL;
+}
+
+/* The peer of @link answers again. One that is another boot than then knows of no such lease. */
+void pcilend_borrower_confirm_ends(struct pcilend_link *link)
+{
+	u32 node = READ_ONCE(link->peer_node);
+	struct unconfirmed *unconfirmed;
+	int err = 0;
+
+	while (!err && (unconfirmed = take_unconfirmed(node))) {
+		const struct pcilend_msg_lease msg = {
+			.id = cpu_to_le32(unconfirmed->id),
+			.lease = cpu_to_le32(unconfirmed->lease),
+		};
+
+		err = pcilend_channel_request(link, PCILEND_MSG_RETURN, &msg, NULL);
+		if (err != -ETIMEDOUT && err != -ENETDOWN) {
+			kfree(unconfirmed);
+			err = 0;
+			continue;
+		}
+		guard(mutex)(&unconfirmed_lock);
+		list_add(&unconfirmed->node, &unconfirmed_list);
+	}
+}
+
+/* No adapter is left. */
+void pcilend_borrower_exit(void)
+{
+	struct unconfirmed *unconfirmed, *next;
+
+	list_for_each_entry_safe(unconfirmed, next, &unconfirmed_list, node)
+		kfree(unconfirmed);
 }
 
 /* Gives back a lease that we do not want, or not know of; nobody waits. */
@@ -198,7 +271,7 @@ void remote_return_work(struct work_struct *work)
 	returning = r->state == REMOTE_RETURNING;
 	lease = r->lease;
 	mutex_unlock(&r->lock);
-	if (returning && !return_lease(r, lease))
+	if (returning && !return_lease(r, lease, RETURN_TRIES))
 		remote_settled(r);
 	mutex_unlock(&r->operation);
 	put_device(&r->pub.dev);
@@ -420,6 +493,8 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 static void place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
 {
 	remote_reach_begin(r);
+	remote_dma_begin(r);
+	r->last_address = le64_to_cpu(granted->last_address);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
 	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
 				      r->link->aperture.layout.interrupts.size ?
@@ -557,8 +632,11 @@ static int give_back(struct remote *r)
 	r->state = REMOTE_RETURNING;
 	lease = r->lease;
 	mutex_unlock(&r->lock);
-	if (!fenced)
-		err = return_lease(r, lease);
+	err = return_lease(r, lease, fenced ? 1 : RETURN_TRIES);
+	if (err)
+		confirm_later(r, lease);
+	if (fenced)
+		err = 0;
 	if (!lost)
 		trace_pcilend_lease_end(r->pub.id, lease, pcilend_id_node(r->pub.id),
 					pcilend_node, "returned");
@@ -600,6 +678,9 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 
 	if (strlen(owner) >= PCILEND_OWNER_BYTES)
 		return refuse(why, -EINVAL, "the owner's name is longer than 63 bytes");
+	/* Whoever ended that lease waits for it, with the lock below held. */
+	if (READ_ONCE(r->state) == REMOTE_LOST && pcilend_remote_in_use(remote))
+		return refuse(why, -EBUSY, "its lease was lost, and its last user has not let go of it yet: end that guest");
 	mutex_lock(&r->operation);
 	if (!try_module_get(THIS_MODULE)) {
 		err = refuse(why, -ENODEV, "pcilend is being unloaded");
@@ -680,7 +761,7 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 		return foreign ? -EPERM : 0;
 	}
 	if (state == REMOTE_RETURNING) {
-		err = return_lease(r, r->lease);
+		err = return_lease(r, r->lease, RETURN_TRIES);
 		if (!err)
 			remote_settled(r);
 	} else {

@@ -681,6 +681,7 @@ static void sync_work(struct work_struct *work)
 					   msecs_to_jiffies(SYNC_RETRY_MS));
 		return;
 	}
+	pcilend_borrower_confirm_ends(link);
 	/* The notices came before the answer, but may not have been handled yet. */
 	pcilend_channel_flush_notices(link);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {

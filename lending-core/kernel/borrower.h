@@ -33,6 +33,22 @@ struct remote_slot {
 	bool free;		/* given up, but the function may still write to it */
 };
 
+/*
+ * What the function reaches by its IOMMU, as its lender was told. Changed by pcilend_map_dma_area()
+ * before there is a virtual function, then by the IOMMU core alone:
+ *
+ *	    ┌──── identity ────> AREA ───────────┐
+ *	BLOCKED <────────── blocked ─────────────┤
+ *	    └─ paging domain ──> DOMAIN ─────────┘
+ */
+enum remote_dma {
+	REMOTE_DMA_BLOCKED,	/* nothing, or what a frontend has mapped */
+	REMOTE_DMA_AREA,	/* the DMA area of the aperture */
+	REMOTE_DMA_DOMAIN,	/* the granules of a domain */
+};
+
+struct pcilend_domain;
+
 /* A link over which the lender offers the function. */
 struct remote_path {
 	struct pcilend_link *link;	/* with a reference; NULL: entry was never used */
@@ -81,6 +97,10 @@ struct remote {
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
 	u64 interrupts;		/* device-side address of this host's interrupt controller; */
 				/* 0: it does not reach that, the lender relays */
+	u64 last_address;	/* that its lender maps; 0: it is lent direct */
+	enum remote_dma dma;	/* the group mutex of the IOMMU core, as the next */
+	struct pcilend_domain *domain;
+	struct list_head domain_node;	/* its lock: in its list of those attached */
 	struct list_head slots;
 	const void *guest;	/* reach_lock, as the next: who has it open; NULL: no VM */
 	u64 guest_bar[6];	/* guest-physical; 0: nowhere */
@@ -123,6 +143,15 @@ void remote_reset_work(struct work_struct *work);
 void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
+void pcilend_borrower_confirm_ends(struct pcilend_link *link);
+
+/* holder.c: ranges of the aperture */
+struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
+int remote_add_slot(struct remote *r, struct remote_range *range);
+void remote_free_slot(struct remote *r, struct remote_range *range, bool stopped);
+
+/* iommu.c */
+void remote_dma_begin(struct remote *r);
 
 /* remote_path.c */
 bool remote_path_seen(struct remote *r, struct pcilend_link *link);

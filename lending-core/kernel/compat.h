@@ -8,6 +8,7 @@
 
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
+#include <linux/iommu.h>
 #include <linux/irqbypass.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
@@ -120,6 +121,29 @@ static inline int pcilend_bypass_register(struct irq_bypass_producer *producer,
 	return err;
 #endif
 }
+
+/*
+ * Since 6.19 struct iommu_domain_ops.attach_dev is given the domain that it was in before.
+ * PCILEND_ATTACH(f) defines what PCILEND_ATTACH_OP(f) sets it to, for a function that has no use
+ * for that.
+ */
+#ifdef PCILEND_HAVE_ATTACH_WITHOUT_OLD
+
+#define PCILEND_ATTACH(function) static_assert(true)
+#define PCILEND_ATTACH_OP(function) (function)
+
+#else
+
+#define PCILEND_ATTACH(function)								\
+static int function##_from(struct iommu_domain *domain, struct device *dev,			\
+			   struct iommu_domain *old)						\
+{												\
+	return function(domain, dev);								\
+}												\
+static_assert(true)
+#define PCILEND_ATTACH_OP(function) (function##_from)
+
+#endif
 
 /* What a mapping for @ntb came to, as seen from @base; checked, as DMA-API debugging wants it. */
 static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, u64 base, dma_addr_t handle)

@@ -257,7 +257,7 @@ int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *ad
 EXPORT_SYMBOL_GPL(pcilend_bar);
 
 /* @range: a reference is taken over, also on failure. */
-static int add_slot(struct remote *r, struct remote_range *range)
+int remote_add_slot(struct remote *r, struct remote_range *range)
 {
 	struct remote_slot *slot = kzalloc(sizeof(*slot), GFP_KERNEL);
 	int err = slot ? 0 : -ENOMEM;
@@ -277,25 +277,36 @@ static int add_slot(struct remote *r, struct remote_range *range)
 	return err;
 }
 
-int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova)
+/* A new range, with a reference. Return: ERR_PTR(-ENOSPC), ERR_PTR(-ENOMEM). */
+struct remote_range *remote_range_get(struct pcilend_link *link, u64 size)
 {
-	struct remote *r = to_remote(remote);
 	struct remote_range *range = kzalloc(sizeof(*range), GFP_KERNEL);
 	int err;
 
 	if (!range)
-		return -ENOMEM;
-	range->link = remote_link(r);
-	err = pcilend_aperture_slot_get(range->link, size, &range->iova);
+		return ERR_PTR(-ENOMEM);
+	err = pcilend_aperture_slot_get(link, size, &range->iova);
 	if (err) {
-		pcilend_link_put(range->link);
 		kfree(range);
-		return err;
+		return ERR_PTR(err);
 	}
+	range->link = pcilend_link_get(link);
 	kref_init(&range->ref);
 	range->size = size;
+	return range;
+}
+
+int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova)
+{
+	struct remote *r = to_remote(remote);
+	struct pcilend_link *link = remote_link(r);
+	struct remote_range *range = remote_range_get(link, size);
+
+	pcilend_link_put(link);
+	if (IS_ERR(range))
+		return PTR_ERR(range);
 	*iova = range->iova;
-	return add_slot(r, range);
+	return remote_add_slot(r, range);
 }
 EXPORT_SYMBOL_GPL(pcilend_slot_get);
 
@@ -325,7 +336,7 @@ int pcilend_slot_share(struct pcilend_remote *remote, struct pcilend_remote *fro
 		kref_get(&range->ref);
 	}
 	mutex_unlock(&other->lock);
-	return range ? add_slot(to_remote(remote), range) : -ENOENT;
+	return range ? remote_add_slot(to_remote(remote), range) : -ENOENT;
 }
 EXPORT_SYMBOL_GPL(pcilend_slot_share);
 
@@ -345,6 +356,30 @@ void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size)
 	WARN_ON(!slot);
 }
 EXPORT_SYMBOL_GPL(pcilend_slot_put);
+
+/*
+ * The function has no use for its part of the range any more. It keeps it until the lease is over
+ * unless it is @stopped: the lender has confirmed that it can't write there. No-op without a part.
+ */
+void remote_free_slot(struct remote *r, struct remote_range *range, bool stopped)
+{
+	struct remote_slot *slot;
+
+	lockdep_assert_held(&r->lock);
+	list_for_each_entry(slot, &r->slots, node) {
+		if (slot->range != range || slot->free)
+			continue;
+		if (stopped || r->state == REMOTE_IDLE ||
+		    (r->state == REMOTE_LOST && r->fenced)) {
+			list_del(&slot->node);
+			remote_range_put(range);
+			kfree(slot);
+		} else {
+			slot->free = true;
+		}
+		return;
+	}
+}
 
 u32 pcilend_set(struct pcilend_remote *remote)
 {

@@ -124,9 +124,9 @@ struct pcilend_window {
 	resource_size_t size;		/* bytes */
 };
 
-/* Functions are few per link; a lent one takes up to 7 exports, a guest one or two slots. */
+/* Functions are few per link; a lent one takes up to 7 exports, a guest some slots. */
 #define PCILEND_EXPORTS 512
-#define PCILEND_SLOTS 256
+#define PCILEND_SLOTS 1024
 
 #define PCILEND_PROT_BAR (IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO)
 
@@ -357,6 +357,7 @@ void pcilend_link_put(struct pcilend_link *link);
 /* The link after @previous (NULL: the first), with a reference; drops the one on @previous. */
 struct pcilend_link *pcilend_link_next(struct pcilend_link *previous);
 bool pcilend_link_is_adapter(struct pci_dev *pdev);
+bool pcilend_link_is_over(struct pci_dev *pdev);
 bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
 void pcilend_link_kick_peer(struct pcilend_link *link);
@@ -487,6 +488,9 @@ void pcilend_dma_init(struct pcilend_link *link);
 /* lender_intx.c */
 void pcilend_intx_link_init(struct pcilend_link *link);
 
+/* lender_withdrawn.c */
+void pcilend_withdrawn_link_over(struct pcilend_link *link);
+
 /* lender_expose.c */
 void pcilend_expose_link_init(struct pcilend_link *link);
 void pcilend_expose_link_gone(struct pcilend_link *link);
@@ -549,11 +553,17 @@ void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virt
 
 /* borrow.c */
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+void pcilend_borrower_exit(void);
+
+/* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
+bool pcilend_remote_in_use(struct pcilend_remote *remote);
 
 /* reach.c: peer-to-peer */
 void pcilend_reach_start(void);
 void pcilend_reach_link_added(struct pcilend_link *link);
 void pcilend_reach_link_gone(struct pcilend_link *link);
+/* Is any of it in a memory window of an adapter of this host? Any context. */
+bool pcilend_reach_is_window(u64 phys, u64 size);
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
 
 /* frontend.c */

@@ -306,7 +306,7 @@ void pcilend_function_settle(struct pcilend_function *fn)
 		if (todo & PCILEND_DO_FENCE) {
 			if (cancel_delayed_work(&fn->expiry))
 				pcilend_function_put(fn);
-			pcilend_device_fence(fn);
+			pcilend_device_fence(fn, &result);
 			trace_pcilend_lease_end(fn->id, result.lease, pcilend_node, result.node,
 						result.lost ? "lost" : "returned");
 			event.type = PCILEND_LEASE_FENCED;

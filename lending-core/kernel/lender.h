@@ -9,7 +9,7 @@
 #include "pcilend/set.h"
 #include "pcilend/vconfig.h"
 
-#define PCILEND_MAPS 64			/* ranges mapped for one lease */
+#define PCILEND_MAPS 256		/* ranges mapped for one lease */
 #define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
 #define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
 
@@ -111,6 +111,8 @@ struct pcilend_function {
 	u64 small;			/* 4 KiB pages of these that are in no large one */
 	struct pcilend_map_entry map[PCILEND_MAPS];
 	struct pcilend_export export[PCILEND_BARS];	/* the last one is the ROM's copy */
+	struct pcilend_withdrawn *withdrawn;	/* where those go if it is not returned */
+	bool returned;			/* the borrower is through with it, however it ended */
 	u32 resets;			/* asked for by borrowers, since added */
 	struct pcilend_intx intx;
 	struct pcilend_relay relay;
@@ -176,6 +178,11 @@ void pcilend_device_forget(struct pcilend_function *fn);
 void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
 const char *pcilend_device_reset(struct pcilend_function *fn);
 
+/* lender_withdrawn.c: BARs of leases that were not returned */
+struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
+void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease);
+void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease);
+
 /* lender_group.c: IOMMU groups */
 struct pcilend_group *pcilend_group_get(struct pci_dev *pdev);
 void pcilend_group_put(struct pcilend_group *group);
@@ -200,8 +207,9 @@ void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *re
 /* lender_access.c: what a borrower reaches */
 int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 			const struct pcilend_msg_borrow *in);
-void pcilend_device_fence(struct pcilend_function *fn);
+void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end);
 void pcilend_device_open(struct pcilend_function *fn);
+u64 pcilend_device_last_address(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);

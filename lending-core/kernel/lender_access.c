@@ -126,9 +126,13 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	fn->bus_master = false;
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
+	fn->returned = false;
+	fn->withdrawn = pcilend_withdrawn_alloc();
 	pcilend_intx_begin(fn);
 	pcilend_relay_begin(fn);
 	pcilend_dma_attach(fn);
+	if (!fn->withdrawn)
+		return -ENOMEM;
 
 	err = pcilend_group_attach(fn);
 	if (err)
@@ -138,26 +142,40 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	return err ?: export_bars(fn);
 }
 
-static void withdraw_bars(struct pcilend_function *fn)
+static void withdraw_bars(struct pcilend_function *fn, const struct pcilend_lease_result *end)
 {
+	bool any = false;
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
-		if (fn->export[i].size)
-			pcilend_aperture_unexport(fn->link, fn->export[i].iova,
-						  fn->export[i].size);
-		fn->export[i].size = 0;
+		if (!fn->export[i].size)
+			continue;
+		pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+		any = true;
 	}
+	if (any && end->lost && !fn->returned && fn->withdrawn) {
+		pcilend_withdrawn_keep(fn, end->node, end->lease);
+	} else {
+		for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
+			if (fn->export[i].size)
+				pcilend_aperture_export_put(fn->link, fn->export[i].iova,
+							    fn->export[i].size);
+		}
+	}
+	memset(fn->export, 0, sizeof(fn->export));
+	kfree(fn->withdrawn);
+	fn->withdrawn = NULL;
 }
 
 /*
  * pcilend_device_fence - no DMA, no interrupts, no way in
+ * @end: of the lease; unless it was returned, the BARs keep their places in the aperture
  *
  * Afterwards the function is in the blocking domain, unless others of its set are still lent, and
  * neither the peer nor another function reaches anything of it. Works on functions that are half
  * lent, dead, or gone.
  */
-void pcilend_device_fence(struct pcilend_function *fn)
+void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end)
 {
 	lockdep_assert_held(&fn->lock);
 	if (!fn->link)
@@ -172,7 +190,7 @@ void pcilend_device_fence(struct pcilend_function *fn)
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
-	withdraw_bars(fn);
+	withdraw_bars(fn, end);
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
 	fn->link = NULL;
@@ -183,15 +201,21 @@ static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
 	return a < b + b_size && b < a + a_size;
 }
 
+/* No address that can be mapped is above this. No sum of two addresses below 2^63 wraps. */
+u64 pcilend_device_last_address(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	return min(pcilend_group_aperture_end(fn), BIT_ULL(62) - 1);
+}
+
 /* May the holder of the lease have [address, +size) of the function mapped? */
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
 {
-	u64 end = pcilend_group_aperture_end(fn);
+	u64 last = pcilend_device_last_address(fn);
 	int i;
 
 	lockdep_assert_held(&fn->lock);
-	/* No sum of addresses below 2^63 wraps. */
-	if (address >> 62 || size >> 62 || address + size - 1 > end)
+	if (address > last || size > last || address + size - 1 > last)
 		return false;
 	/* Here the function would reach the lender's interrupt controller. */
 	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES))

@@ -71,7 +71,8 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "it is a bridge, only endpoints can be lent: name a device behind it");
 		return -EOPNOTSUPP;
 	}
-	if (pci_domain_nr(pdev->bus) > 0xffff) {
+	/* VMD's domains begin above 16 bits (drivers/pci/controller/vmd.c). */
+	if (pci_domain_nr(pdev->bus) > 0xffff || pcilend_link_is_over(pdev)) {
 		NL_SET_ERR_MSG(extack, "it is not in this host itself (borrowed, or behind VMD): lend it from where it is");
 		return -EOPNOTSUPP;
 	}

@@ -141,7 +141,7 @@ void pcilend_lender_link_up(struct pcilend_link *link)
 
 /*
  * That boot of the peer is over: on return, all it had borrowed is fenced and reset, nothing is
- * exposed to it, and no function reaches it.
+ * exposed to it, no function reaches it, and it holds no place in the aperture.
  */
 void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 {
@@ -163,4 +163,5 @@ void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 		flush_work(&fn->settle);
 	pcilend_reach_peer_dead(link);
 	pcilend_expose_peer_dead(link);
+	pcilend_withdrawn_link_over(link);
 }

@@ -86,6 +86,8 @@ static int lend(const struct exchange *ex, struct pcilend_function *fn,
 	out->lease = cpu_to_le32(fn->lease.number);
 	out->dma_address = cpu_to_le64(fn->dma_address);
 	out->interrupt_address = cpu_to_le64(fn->interrupt_address);
+	if (!pcilend_function_is_direct(fn))
+		out->last_address = cpu_to_le64(pcilend_device_last_address(fn));
 	place_bars(fn, out);
 	return 0;
 }
@@ -157,6 +159,29 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 	mutex_unlock(&fn->lock);
 }
 
+/* Nobody at the borrower uses BARs of that lease any more, which may have ended long ago. */
+static void take_returned(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_lease *in = ex->payload;
+
+	if (fn) {
+		lockdep_assert_held(&fn->lock);
+		fn->returned |= fn->link && fn->lease.node == ex->msg->peer &&
+				fn->lease.number == le32_to_cpu(in->lease);
+	}
+	pcilend_withdrawn_returned(ex->msg->peer, le32_to_cpu(in->id), le32_to_cpu(in->lease));
+}
+
+/* Of a function that the sender does not see any more. @fn: NULL if it was removed. */
+static void handle_hidden_return(const struct exchange *ex, struct pcilend_function *fn)
+{
+	if (fn)
+		mutex_lock(&fn->lock);
+	take_returned(ex, fn);
+	if (fn)
+		mutex_unlock(&fn->lock);
+}
+
 static void handle_return(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
@@ -176,6 +201,7 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 	if (fn->lease.node == ex->msg->peer)
 		event.boot = fn->lease.boot;
 	again = fn->lease.state != PCILEND_FUNCTION_BORROWED;
+	take_returned(ex, fn);
 	err = pcilend_function_apply(fn, &event, NULL);
 	if (err || !again)
 		audit(ex, "return", fn->id, 0, err);
@@ -520,6 +546,8 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ||
 		    type == PCILEND_MSG_EXPOSE)
 			audit(&ex, pcilend_msg_name(type), named, 0, -ENODEV);
+		if (type == PCILEND_MSG_RETURN)
+			handle_hidden_return(&ex, fn);
 		answer(&ex, -ENODEV, NULL);
 		goto out;
 	}

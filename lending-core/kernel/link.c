@@ -127,6 +127,14 @@ bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot)
 	return same;
 }
 
+/* Is it borrowed? Its bus is below an adapter's then. */
+bool pcilend_link_is_over(struct pci_dev *pdev)
+{
+	struct device *parent = pci_find_host_bridge(pdev->bus)->dev.parent;
+
+	return parent && dev_is_pci(parent) && pcilend_link_is_adapter(to_pci_dev(parent));
+}
+
 /* The handshake, when the peer is known to be the node that it says it is. */
 void pcilend_link_set_trusted(struct pcilend_link *link)
 {
@@ -507,6 +515,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		pcilend_handshake_stop(link);
 		pcilend_frontend_adapter_gone(link);
 		pcilend_expose_link_gone(link);
+		pcilend_withdrawn_link_over(link);
 		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 		ntb_clear_ctx(ntb);
 		cancel_work_sync(&link->channel.rx_work);

@@ -175,6 +175,7 @@ static void __exit pcilend_exit(void)
 	pcilend_pins_exit();
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);
+	pcilend_borrower_exit();
 	pcilend_netlink_exit();
 	pcilend_lender_exit();
 	pcilend_virtual_exit();

@@ -168,6 +168,11 @@ static int give_back(struct request *rq)
 	err = pcilend_get_remote(rq->info, &remote);
 	if (err)
 		return err;
+	if (pcilend_remote_in_use(remote)) {
+		NL_SET_ERR_MSG(rq->extack, "a VMM, or another user of VFIO, has it: end that, or detach the device there, first");
+		pcilend_remote_put(remote);
+		return -EBUSY;
+	}
 	err = pcilend_return(remote, owner ? nla_data(owner) : NULL);
 	pcilend_remote_put(remote);
 	if (err == -EPERM)

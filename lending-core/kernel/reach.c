@@ -50,6 +50,12 @@ static bool in_window(u64 phys, u64 size)
 	return false;
 }
 
+bool pcilend_reach_is_window(u64 phys, u64 size)
+{
+	guard(spinlock_irqsave)(&reach_lock);
+	return in_window(phys, size);
+}
+
 int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t size,
 			 dma_addr_t *address)
 {

@@ -47,6 +47,22 @@ TRACE_EVENT(pcilend_function_state,
 		  __entry->to)
 );
 
+TRACE_EVENT(pcilend_granule,
+	TP_PROTO(u64 iova, u64 size, u64 slot),
+	TP_ARGS(iova, size, slot),
+	TP_STRUCT__entry(
+		__field(u64, iova)
+		__field(u64, size)
+		__field(u64, slot)
+	),
+	TP_fast_assign(
+		__entry->iova = iova;
+		__entry->size = size;
+		__entry->slot = slot;
+	),
+	TP_printk("iova %#llx size %#llx slot %#llx", __entry->iova, __entry->size, __entry->slot)
+);
+
 DECLARE_EVENT_CLASS(pcilend_lease,
 	TP_PROTO(u32 id, u32 lease, u32 lender, u32 borrower, const char *why),
 	TP_ARGS(id, lease, lender, borrower, why),

@@ -19,11 +19,12 @@
 #include <linux/workqueue.h>
 
 #include "internal.h"
+#include "iommu.h"
 #include "virtual.h"
 
 /*
- * Above every real segment, and such that no IOMMU takes the function for one of its own: Intel's
- * ignores domains above 0xffff, AMD's cuts to 16 bits, where 0xe000 and up are not in use.
+ * For functions without a place of their own (pcilend_pci_place()): above every real segment, and
+ * above VMD's. VMMs can't be given these by their PCI addresses.
  */
 #define DOMAIN_FIRST 0x1e000
 #define DOMAIN_LAST 0x1efff
@@ -45,6 +46,8 @@ struct forward {
 
 struct pcilend_virtual {
 	struct pci_sysdata sysdata;
+	u8 bus_number;
+	bool numbered;			/* its domain is from `domains` */
 	struct pci_dev *ntb;
 	struct pcilend_remote *remote;
 	const struct pcilend_frontend *frontend;
@@ -457,6 +460,8 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 		pci_err(pdev, "can't be used (error %d)\n", err);
 		return err;
 	}
+	/* Intel's IOMMU sets that of each device whose domain has 16 bits, to none if it has none. */
+	dev_set_msi_domain(&pdev->dev, virtual->msi);
 	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
 	/* Else the PCI core asks the firmware where its pin leads, and warns. */
 	pdev->pin = 0;
@@ -510,6 +515,22 @@ static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
 
 static struct notifier_block bus_notifier = { .notifier_call = bus_event };
 
+/* The IOMMU core's notifier comes after this one, and before the one above. */
+static int bus_event_early(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct pci_dev *pdev = to_pci_dev(data);
+
+	if (pdev->bus->ops == &virtual_config_ops && event == BUS_NOTIFY_ADD_DEVICE &&
+	    pcilend_iommu_claim(pdev))
+		pci_err(pdev, "out of memory: VFIO can't use it\n");
+	return NOTIFY_OK;
+}
+
+static struct notifier_block early_notifier = {
+	.notifier_call = bus_event_early,
+	.priority = 16,
+};
+
 int pcilend_virtual_init(void)
 {
 	int err;
@@ -517,15 +538,31 @@ int pcilend_virtual_init(void)
 	pcilend_virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!pcilend_virtual_wq)
 		return -ENOMEM;
+	err = pcilend_iommu_init();
+	if (err)
+		goto err_workqueue;
+	err = bus_register_notifier(&pci_bus_type, &early_notifier);
+	if (err)
+		goto err_iommu;
 	err = bus_register_notifier(&pci_bus_type, &bus_notifier);
 	if (err)
-		destroy_workqueue(pcilend_virtual_wq);
+		goto err_early;
+	return 0;
+
+err_early:
+	bus_unregister_notifier(&pci_bus_type, &early_notifier);
+err_iommu:
+	pcilend_iommu_exit();
+err_workqueue:
+	destroy_workqueue(pcilend_virtual_wq);
 	return err;
 }
 
 void pcilend_virtual_exit(void)
 {
 	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
+	bus_unregister_notifier(&pci_bus_type, &early_notifier);
+	pcilend_iommu_exit();
 	destroy_workqueue(pcilend_virtual_wq);
 }
 
@@ -563,7 +600,8 @@ static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 		if (!virtual->relay)
 			return -ENOMEM;
 	}
-	snprintf(name, sizeof(name), "pcilend-%05x", virtual->sysdata.domain);
+	snprintf(name, sizeof(name), "pcilend-%04x:%02x", virtual->sysdata.domain,
+		 virtual->bus_number);
 	virtual->msi = pcilend_virtual_msi_create(virtual->ntb, interrupts, virtual->relay, name);
 	if (virtual->msi)
 		return 0;
@@ -581,12 +619,43 @@ static int create_intx(struct pcilend_virtual *virtual)
 
 	if (allowed == PCILEND_INTX_OFF)
 		return 0;
-	snprintf(name, sizeof(name), "pcilend-intx-%05x", virtual->sysdata.domain);
+	snprintf(name, sizeof(name), "pcilend-intx-%04x:%02x", virtual->sysdata.domain,
+		 virtual->bus_number);
 	virtual->intx = pcilend_virtual_intx_create(virtual->remote, name);
 	if (!virtual->intx)
 		return -ENOMEM;
 	pcilend_virtual_intx_allow(virtual->intx, allowed);
 	return 0;
+}
+
+/* The same on every borrower, if there is no such bus in this host. */
+static int take_place(struct pcilend_virtual *virtual)
+{
+	u32 domain;
+	int number;
+
+	if (pcilend_pci_place(virtual->remote->id, &domain, &virtual->bus_number)) {
+		if (pci_find_bus(domain, virtual->bus_number)) {
+			pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
+				domain, virtual->bus_number, virtual->remote->id);
+			return -EEXIST;
+		}
+		virtual->sysdata.domain = domain;
+		return 0;
+	}
+	number = ida_alloc_range(&domains, DOMAIN_FIRST, DOMAIN_LAST, GFP_KERNEL);
+	if (number < 0)
+		return number;
+	virtual->bus_number = 0;
+	virtual->sysdata.domain = number;
+	virtual->numbered = true;
+	return 0;
+}
+
+static void leave_place(struct pcilend_virtual *virtual)
+{
+	if (virtual->numbered)
+		ida_free(&domains, virtual->sysdata.domain);
 }
 
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
@@ -611,15 +680,14 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	INIT_WORK(&virtual->work, virtual_work);
 	write_bars(virtual, bar);
 
-	err = ida_alloc_range(&domains, DOMAIN_FIRST, DOMAIN_LAST, GFP_KERNEL);
-	if (err < 0)
+	err = take_place(virtual);
+	if (err)
 		goto err_free;
-	virtual->sysdata.domain = err;
 	virtual->sysdata.node = dev_to_node(&ntb->dev);
 
 	err = create_msi(virtual, interrupts);
 	if (err)
-		goto err_domain;
+		goto err_place;
 	err = create_intx(virtual);
 	if (err)
 		goto err_msi;
@@ -628,8 +696,8 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 		goto err_windows;
 
 	pci_lock_rescan_remove();
-	virtual->bus = pci_create_root_bus(&ntb->dev, 0, &virtual_config_ops, &virtual->sysdata,
-					   &resources);
+	virtual->bus = pci_create_root_bus(&ntb->dev, virtual->bus_number, &virtual_config_ops,
+					   &virtual->sysdata, &resources);
 	if (!virtual->bus) {
 		err = -ENOMEM;
 		goto err_unlock;
@@ -659,8 +727,8 @@ err_windows:
 		pcilend_virtual_intx_destroy(virtual->intx);
 err_msi:
 	destroy_msi(virtual);
-err_domain:
-	ida_free(&domains, virtual->sysdata.domain);
+err_place:
+	leave_place(virtual);
 err_free:
 	kfree(virtual);
 	return ERR_PTR(err);
@@ -686,7 +754,7 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 		pcilend_virtual_intx_destroy(virtual->intx);
 	destroy_msi(virtual);
 	windows_release(virtual);
-	ida_free(&domains, virtual->sysdata.domain);
+	leave_place(virtual);
 	pci_free_host_bridge(bridge);
 }
 

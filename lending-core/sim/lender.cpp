@@ -263,6 +263,7 @@ int Lender::Lend(u32 f, u32 index, pcilend_msg_borrowed* out) {
   pcilend_range& exports = links_[index].own->exports();
   u32 exported = 0;
   fn.link = static_cast<int>(index);
+  out->last_address = (1ULL << 48) - 1;
   for (u32 bar = 0; bar < 6; ++bar) {
     if (fn.info.bar[bar].size == 0) continue;
     const u64 size = std::max<u64>(fn.info.bar[bar].size, PCILEND_PAGE);

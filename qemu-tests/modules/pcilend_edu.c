@@ -4,7 +4,7 @@
  * function's BAR into its buffer by DMA and on into memory, and back, and the data is compared; as
  * its driver would, with the address that dma_map_resource() gives.
  *
- *	# modprobe pcilend_edu function=1e000:00:00.0 target=1e001:00:00.0 bar=2
+ *	# modprobe pcilend_edu function=8004:01:00.0 target=8004:02:00.0 bar=2
  *	# rmmod pcilend_edu
  *
  * The CPU touches the BAR only before and after: what @repeat adds is between the two functions.

@@ -90,6 +90,7 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
         Demand(bar.window < PCILEND_WIRE_WINDOWS && bar.shift < PCILEND_PAGE, "window, shift");
       }
       Demand(Body<pcilend_msg_borrowed>(slot).dma_address % PCILEND_PAGE == 0, "DMA address");
+      Demand(Body<pcilend_msg_borrowed>(slot).last_address >> 62 == 0, "last address");
       break;
     case PCILEND_MSG_MAP: {
       const auto m = Body<pcilend_msg_map>(slot);

@@ -90,7 +90,7 @@ TEST(Wire, LengthFitsASlot) {
     }
   }
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 0), 48);
-  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 192);
+  EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_BORROW, 1), 200);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_MSI, 1), 24);
   EXPECT_EQ(pcilend_wire_length(PCILEND_MSG_SYNC, 0), 0);
 }
@@ -485,7 +485,19 @@ TEST(Wire, BorrowAnswer) {
   EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0xfee01000; }), address);
   EXPECT_EQ(check([](auto& m) { m.interrupt_address = 0; }), "");
   EXPECT_EQ(check([](auto& m) { m.dma_address = 0; }), address) << "interrupts only";
-  EXPECT_EQ(check([](auto& m) { m.dma_address = m.interrupt_address = 0; }), "") << "not direct";
+  const char* last = "a last address that can't be";
+  const auto lent_by_iommu = [&](u64 last_address) {
+    return check([&](auto& m) {
+      m.dma_address = m.interrupt_address = 0;
+      m.last_address = last_address;
+    });
+  };
+  EXPECT_EQ(lent_by_iommu(0xffffffffffff), "");
+  EXPECT_EQ(lent_by_iommu(0), last);
+  EXPECT_EQ(lent_by_iommu(0xfffffffff000), last);
+  EXPECT_EQ(lent_by_iommu((1ULL << 62) + 0xfff), last);
+  EXPECT_EQ(lent_by_iommu(~0ULL), last);
+  EXPECT_EQ(check([](auto& m) { m.last_address = 0xffffffffffff; }), last) << "it is direct";
 }
 
 TEST(Wire, Map) {

@@ -234,6 +234,12 @@ u32 pcilend_set(struct pcilend_remote *remote);
 void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
 
 /*
+ * Has the lender map that area for the function, at the same addresses. For @prepare: afterwards the
+ * IOMMU core decides. May sleep. Return: as pcilend_map(); 0 if it is mapped.
+ */
+int pcilend_map_dma_area(struct pcilend_remote *remote);
+
+/*
  * What is added to an address of the DMA area to make one of the function's: not 0 if it is lent
  * direct, which leaves no choice of addresses (pcilend_map() is refused). Constant while it is
  * borrowed.

@@ -231,6 +231,7 @@ Result<Report> replay(Node& node, milliseconds, uint32_t) {
       auto& borrowed = *reinterpret_cast<pcilend_msg_borrowed*>(payload.data());
       borrowed.id = message.id;
       borrowed.lease = number;
+      borrowed.last_address = (1ull << 48) - 1;
       node.put(node.make(type, true, 0, number, payload.data()));
     }
   }
@@ -420,7 +421,7 @@ Result<Report> exhaust_maps(Node& node, milliseconds, uint32_t) {
   PCILEND_TRY(need_up(node));
   const auto function = held(node);
   if (!function) return tl::unexpected(function.error());
-  constexpr uint32_t kTries = 200;
+  constexpr uint32_t kTries = 400;
   Report report;
   std::vector<pcilend_msg_map> done;
   for (uint32_t i = 0; i < kTries; i++) {

@@ -374,6 +374,7 @@ u8 config_byte(uint32_t at, const pcilend_msg_function& function) {
 
 void Node::place_bars(uint32_t id, pcilend_msg_borrowed& out) {
   out.id = id;
+  out.last_address = (1ull << 48) - 1;
   out.bar[0] = {0, kBar0, 1, 0};
   out.bar[2] = {kBar2, kBar2, 1, 0};
   if (manner_ != Manner::BadPlacement) return;

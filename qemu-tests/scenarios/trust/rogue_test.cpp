@@ -173,7 +173,7 @@ TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
 TEST_F(RogueNode, ALeaseGivesItsOwnRangesAndRegistersOnly) {
   EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
   expect_refused(act("bad-ranges", 1), "bad-ranges");
-  EXPECT_LE(act("exhaust-maps", 1)["numbers"]["mapped"], 64);
+  EXPECT_LE(act("exhaust-maps", 1)["numbers"]["mapped"], 256);
   EXPECT_NE(act("small-pages", 1, 1s, 16)["numbers"]["status"], 0) << "4 million pages of 4 KiB";
   expect_refused(act("config-writes", 1), "config-writes");
   EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);

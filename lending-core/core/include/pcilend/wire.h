@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 7.
+ * The wire protocol between the pcilend.ko of two hosts, version 8.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 7
+#define PCILEND_WIRE_VERSION 8
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -301,6 +301,8 @@ struct pcilend_msg_borrowed {
 	 */
 	__le64 dma_address;
 	__le64 interrupt_address;
+	/* The last device-side address that MAP takes, below 2^62; 0 of a direct function. */
+	__le64 last_address;
 } __packed;
 
 /*
@@ -446,7 +448,7 @@ static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control a
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
-static_assert(sizeof(struct pcilend_msg_borrowed) == 192, "borrow answer");
+static_assert(sizeof(struct pcilend_msg_borrowed) == 200, "borrow answer");
 static_assert(sizeof(struct pcilend_msg_intx) == 12, "legacy interrupt");
 static_assert(sizeof(struct pcilend_msg_msi) == 20, "interrupts by relay");
 static_assert(sizeof(struct pcilend_msg_msi_message) == 24, "message of a relayed interrupt");
