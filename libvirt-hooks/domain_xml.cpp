@@ -6,6 +6,7 @@
 #include <libxml/tree.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -55,11 +56,16 @@ xmlNode* element(xmlNode* from, std::string_view name) {
   return from;
 }
 
+// The source's <address> of a <hostdev> of that type.
+xmlNode* address_of(xmlNode* hostdev, std::string_view type) {
+  if (attribute(hostdev, "type") != type) return nullptr;
+  xmlNode* const source = element(hostdev->children, "source");
+  return source ? element(source->children, "address") : nullptr;
+}
+
 // The UUID of a <hostdev> if that is a mediated device.
 std::optional<Uuid> mdev_of(xmlNode* hostdev) {
-  if (attribute(hostdev, "type") != "mdev") return {};
-  xmlNode* const source = element(hostdev->children, "source");
-  xmlNode* const address = source ? element(source->children, "address") : nullptr;
+  xmlNode* const address = address_of(hostdev, "mdev");
   if (!address) return {};
   const auto uuid = parse_uuid(attribute(address, "uuid"));
   if (!uuid) return {};
@@ -76,6 +82,24 @@ template <class Number>
 bool parse_number(const std::string& text, int base, Number most, Number* number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number, base);
   return error == std::errc() && end == text.data() + text.size() && *number <= most;
+}
+
+// The function of a <hostdev> if that is a PCI device at the place of one. libvirt gives numbers as
+// "0x8004".
+std::optional<FunctionId> function_of(xmlNode* hostdev) {
+  xmlNode* const address = address_of(hostdev, "pci");
+  if (!address) return {};
+  std::array<uint32_t, 4> place{};
+  size_t i = 0;
+  for (const char* name : {"domain", "bus", "slot", "function"}) {
+    const std::string text = attribute(address, name);
+    const bool hex = text.starts_with("0x");
+    if (!parse_number<uint32_t>(hex ? text.substr(2) : text, hex ? 16 : 10,
+                                name == std::string_view("domain") ? 0xffff : 0xff, &place[i++]))
+      return {};
+  }
+  return function_at({place[0], static_cast<uint8_t>(place[1]), static_cast<uint8_t>(place[2]),
+                      static_cast<uint8_t>(place[3])});
 }
 
 Result<std::optional<uint16_t>> pci_id(const std::string& name, const std::string& value) {
@@ -224,6 +248,10 @@ Result<Domain> parse_domain_xml(std::string_view xml) {
     const auto mdev = mdev_of(node);
     if (mdev && std::find(domain.mdevs.begin(), domain.mdevs.end(), *mdev) == domain.mdevs.end())
       domain.mdevs.push_back(*mdev);
+    const auto function = function_of(node);
+    if (function && std::find(domain.functions.begin(), domain.functions.end(), *function) ==
+                        domain.functions.end())
+      domain.functions.push_back(*function);
   }
   domain.options = options_in(element(root->children, "metadata"), domain.mdevs);
   return domain;

@@ -38,6 +38,8 @@ struct Domain {
   Uuid uuid;
   // UUIDs of its <hostdev type='mdev'> devices, each once, in the order of the document.
   std::vector<Uuid> mdevs;
+  // Functions that its <hostdev type='pci'> devices are when they are borrowed, in the same way.
+  std::vector<FunctionId> functions;
   // An error only if there are options that can't be followed: who starts a domain must know.
   Result<DomainOptions> options;
 };

@@ -11,7 +11,8 @@
 namespace pcilend {
 namespace {
 
-constexpr std::string_view kFrontend = "mdev";
+constexpr std::string_view kMdev = "mdev";
+constexpr std::string_view kPci = "vfio";
 
 // Advice for steps that do not end.
 constexpr std::string_view kSeeKernelLog = "see dmesg";
@@ -76,11 +77,19 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
   }
 }
 
-// A mediated device of the domain that is to be a borrowed function: that of its UUID, or any that
-// matches its choice.
+// A device of the domain that is to be a borrowed function: a PCI device at the place of one; or a
+// mediated device: of the function with its UUID, or of any that matches its choice.
 struct Wanted {
+  std::optional<FunctionId> function;  // of a PCI device
   Uuid mdev;
-  const Choice* choice;  // of the domain, or null
+  const Choice* choice = nullptr;  // of the domain, or null
+
+  [[nodiscard]] std::string name() const {
+    return function ? to_string(*function) : to_string(mdev);
+  }
+  [[nodiscard]] bool is(const FunctionRecord& record) const {
+    return function ? !record.mdev && record.id == *function : record.mdev == mdev;
+  }
 };
 
 std::vector<Wanted> wanted_by(const Domain& domain) {
@@ -90,15 +99,21 @@ std::vector<Wanted> wanted_by(const Domain& domain) {
     if (domain.options)
       for (const Choice& candidate : domain.options->choices)
         if (candidate.mdev == mdev) choice = &candidate;
-    if (choice || mdev.names_function()) wanted.push_back({mdev, choice});
+    if (choice || mdev.names_function()) wanted.push_back({{}, mdev, choice});
   }
+  for (const FunctionId& function : domain.functions) wanted.push_back({function, {}, nullptr});
   return wanted;
 }
 
-// All that a mediated device can become, whatever their state.
+// All that the device can become, whatever their state.
 std::vector<Function> candidates(const HookContext& context, const std::vector<Function>& functions,
                                  const Wanted& wanted) {
   std::vector<Function> found;
+  if (wanted.function) {
+    for (const Function& f : functions)
+      if (f.id == *wanted.function) found.push_back(f);
+    return found;
+  }
   // One that is there already is of one function, or of something else.
   const bool there = mdev_exists(context.environment, wanted.mdev);
   const auto parent = function_of_mdev(context.environment, wanted.mdev);
@@ -143,8 +158,8 @@ Result<std::vector<Function>> free_ones(const HookContext& context,
         ErrorClass::NotFound,
         "no host offers function {} to this one: on its lender run 'pcilend connect {}' and "
         "'pcilend add' with its address; 'pcilend link' shows the hosts in reach",
-        to_string(wanted.mdev), this_node);
-  if (all.empty() && mdev_exists(context.environment, wanted.mdev))
+        wanted.name(), this_node);
+  if (wanted.choice && all.empty() && mdev_exists(context.environment, wanted.mdev))
     return fail(ErrorClass::State,
                 "mediated device {} is there already, and not of a function of {}: give the "
                 "<hostdev> another UUID, or stop it ('mdevctl stop -u {}')",
@@ -165,16 +180,18 @@ Result<std::vector<Function>> free_ones(const HookContext& context,
   return free;
 }
 
-Result<> take(HookContext& context, Client& client, const Function& f, const Uuid& mdev,
+Result<> take(HookContext& context, Client& client, const Function& f, const Wanted& wanted,
               Record* record) {
   const Environment& environment = context.environment;
-  record->functions.push_back({f.id, mdev});
+  const Uuid& mdev = wanted.mdev;
+  record->functions.push_back({f.id, wanted.function ? std::nullopt : std::optional(mdev)});
   PCILEND_TRY(save_record(environment, *record));
   context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender),
                       kSeeLink);
-  auto borrowed = client.borrow(f.id, kFrontend, to_string(record->domain));
+  auto borrowed =
+      client.borrow(f.id, wanted.function ? kPci : kMdev, to_string(record->domain));
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
-  if (mdev_exists(environment, mdev)) return {};
+  if (wanted.function || mdev_exists(environment, mdev)) return {};
 
   record->functions.back().created = true;
   PCILEND_TRY(save_record(environment, *record));
@@ -191,10 +208,10 @@ Result<> take(HookContext& context, Client& client, const Function& f, const Uui
 
 Result<> undo(HookContext& context, Client& client, const FunctionRecord& f,
               const std::string& owner) {
-  if (f.created) {
-    context.steps.begin(fmt::format("removing mediated device {}", to_string(f.mdev)),
+  if (f.created && f.mdev) {
+    context.steps.begin(fmt::format("removing mediated device {}", to_string(*f.mdev)),
                         "a process still has it open, see dmesg");
-    PCILEND_TRY(remove_mdev(context.environment, f.mdev));
+    PCILEND_TRY(remove_mdev(context.environment, *f.mdev));
   }
   context.steps.begin(fmt::format("returning {}", to_string(f.id)), kSeeLink);
   const auto function = client.function(f.id);
@@ -223,9 +240,9 @@ Result<> undo_all(HookContext& context, Client& client, Record record) {
   return result ? saved : result;
 }
 
-// A mediated device, and what it can become now.
+// A device, and what it can become now.
 struct Pick {
-  Uuid mdev;
+  Wanted wanted;
   std::vector<Function> free;
 };
 
@@ -237,7 +254,7 @@ Result<std::vector<Pick>> pick(const HookContext& context, const std::vector<Fun
   for (const Wanted& one : wanted) {
     auto free = free_ones(context, functions, one, this_node, owner);
     if (!free) return tl::unexpected(std::move(free).error());
-    picks.push_back({one.mdev, std::move(*free)});
+    picks.push_back({one, std::move(*free)});
   }
   // Who has least to choose from chooses first.
   std::stable_sort(picks.begin(), picks.end(),
@@ -253,7 +270,7 @@ Result<> take_one(HookContext& context, Client& client, const Pick& pick, Record
     if (std::any_of(record->functions.begin(), record->functions.end(),
                     [&f](const FunctionRecord& taken) { return taken.id == f.id; }))
       continue;
-    auto taken = take(context, client, f, pick.mdev, record);
+    auto taken = take(context, client, f, pick.wanted, record);
     if (taken) return {};
     if (!tried) result = std::move(taken);
     tried = true;
@@ -359,10 +376,12 @@ Result<> reconcile_domain(HookContext& context, const Domain& domain) {
   const std::string owner = to_string(domain.uuid);
   for (const Wanted& one : wanted) {
     if (std::any_of(record.functions.begin(), record.functions.end(),
-                    [&one](const FunctionRecord& entry) { return entry.mdev == one.mdev; }))
+                    [&one](const FunctionRecord& entry) { return one.is(entry); }))
       continue;
     for (const Function& f : candidates(context, *functions, one))
-      if (f.owner == owner)
+      if (f.owner == owner && one.function)
+        record.functions.push_back({f.id, {}, false});
+      else if (f.owner == owner)
         record.functions.push_back({f.id, one.mdev, mdev_exists(context.environment, one.mdev)});
   }
   return save_record(context.environment, record);

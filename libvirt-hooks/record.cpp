@@ -36,9 +36,14 @@ std::optional<Record> parse(const std::string& text) {
   for (const auto& entry : *functions) {
     if (!entry.is_object()) return {};
     const auto id = parse_function_id(member<std::string>(entry, "id"));
-    const auto mdev = parse_uuid(member<std::string>(entry, "uuid"));
-    if (!id || !mdev) return {};
-    record.functions.push_back({*id, *mdev, member<bool>(entry, "created")});
+    if (!id) return {};
+    FunctionRecord function{*id, {}, member<bool>(entry, "created")};
+    if (entry.contains("uuid")) {
+      const auto mdev = parse_uuid(member<std::string>(entry, "uuid"));
+      if (!mdev) return {};
+      function.mdev = *mdev;
+    }
+    record.functions.push_back(function);
   }
   return record;
 }
@@ -65,10 +70,14 @@ Result<> save_record(const Environment& environment, const Record& record) {
             {"name", record.name},
             {"domain", to_string(record.domain)},
             {"functions", Json::array()}};
-  for (const auto& function : record.functions)
-    json["functions"].push_back({{"id", to_string(function.id)},
-                                 {"uuid", to_string(function.mdev)},
-                                 {"created", function.created}});
+  for (const auto& function : record.functions) {
+    Json entry{{"id", to_string(function.id)}};
+    if (function.mdev) {
+      entry["uuid"] = to_string(*function.mdev);
+      entry["created"] = function.created;
+    }
+    json["functions"].push_back(std::move(entry));
+  }
   return environment.replace_file(path,
                                   json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

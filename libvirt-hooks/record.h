@@ -14,8 +14,8 @@ namespace pcilend {
 
 struct FunctionRecord {
   FunctionId id;
-  Uuid mdev;             // its mediated device
-  bool created = false;  // which is ours to remove
+  std::optional<Uuid> mdev;  // its mediated device; nothing: the guest has it as a PCI device
+  bool created = false;      // the mediated device is ours to remove
 };
 
 struct Record {

@@ -316,8 +316,13 @@ static int __init pcilend_mdev_init(void)
 	err = pcilend_frontend_register(&mdev_frontend);
 	if (err)
 		goto err_pci;
+	err = pcilend_frontend_register(&mdev_pci_frontend);
+	if (err)
+		goto err_frontend;
 	return 0;
 
+err_frontend:
+	pcilend_frontend_unregister(&mdev_frontend);
 err_pci:
 	pci_unregister_driver(&virtual_driver);
 err_adapter:
@@ -331,6 +336,7 @@ err_workqueue:
 
 static void __exit pcilend_mdev_exit(void)
 {
+	pcilend_frontend_unregister(&mdev_pci_frontend);
 	pcilend_frontend_unregister(&mdev_frontend);
 	pci_unregister_driver(&virtual_driver);
 	mdev_unregister_driver(&mdev_adapter_driver);
@@ -342,5 +348,6 @@ module_init(pcilend_mdev_init);
 module_exit(pcilend_mdev_exit);
 
 MODULE_LICENSE("GPL");
+MODULE_SOFTDEP("pre: vfio-pci");
 MODULE_VERSION(PCILEND_VERSION);
 MODULE_DESCRIPTION("VFIO mediated devices of borrowed PCI functions");

@@ -213,6 +213,9 @@ void mdev_function_uuid(const struct mdev_device *mdev, uuid_t *uuid);
 int mdev_function_get(struct mdev_device_state *state);
 void mdev_function_put(struct mdev_device_state *state);
 
+/* pci.c: functions for vfio-pci */
+extern struct pcilend_frontend mdev_pci_frontend;
+
 /* adapter.c: adapters as parents */
 extern struct mdev_driver mdev_adapter_driver;
 int mdev_adapter_added(struct pci_dev *pdev);

@@ -153,6 +153,43 @@ TEST_F(HookTest, PrepareBorrowsAndCreates) {
   EXPECT_TRUE((*record)->functions[0].created);
 }
 
+// libvirt finds the function at its address, bound to vfio-pci.
+TEST_F(HookTest, APciDeviceIsBorrowedAndReturned) {
+  Domain d = domain(kDomain, {});
+  d.functions = {FunctionId{0x40001}};
+  ASSERT_TRUE(prepare(d));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40001 vfio {}", kDomain)));
+  EXPECT_EQ(created(0x40001), "") << "a mediated device";
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  ASSERT_EQ((*record)->functions.size(), 1U);
+  EXPECT_EQ((*record)->functions[0].mdev, std::nullopt);
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, APciDeviceThatNobodyOffersIsRefused) {
+  Domain d = domain(kDomain, {});
+  d.functions = {FunctionId{0x4000f}};
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::NotFound);
+  EXPECT_THAT(refused.error().message, HasSubstr("no host offers function 4000f to this one"));
+}
+
+// libvirtd was restarted, and the record is lost.
+TEST_F(HookTest, ReconcileFindsAPciDevice) {
+  Domain d = domain(kDomain, {});
+  d.functions = {FunctionId{0x40001}};
+  ASSERT_TRUE(prepare(d));
+  fs::remove(record_path(kDomain));
+  auto c = context();
+  ASSERT_TRUE(reconcile_domain(c, d));
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+}
+
 TEST_F(HookTest, ReleaseUndoesIt) {
   const Domain d = domain(kDomain, {kFirst});
   ASSERT_TRUE(prepare(d));
@@ -555,7 +592,7 @@ TEST_F(HookTest, ALostOrDamagedRecordIsMadeAnewWhenLibvirtdIsBack) {
     const auto record = load_record(environment_, parse_uuid(kDomain).value());
     ASSERT_TRUE(record && *record);
     ASSERT_EQ((*record)->functions.size(), 1u) << "what is another's stays so";
-    EXPECT_EQ(to_string((*record)->functions[0].mdev), kFirst);
+    EXPECT_EQ(to_string((*record)->functions[0].mdev.value()), kFirst);
     EXPECT_TRUE((*record)->functions[0].created);
     ASSERT_TRUE(release(d));
     EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));

@@ -72,6 +72,19 @@ Result<uint32_t> parse_node_id(std::string_view text) {
   return *value;
 }
 
+std::optional<PciAddress> place_of(FunctionId id) {
+  PciAddress place;
+  if (!pcilend_pci_place(id.value, &place.domain, &place.bus)) return {};
+  return place;
+}
+
+std::optional<FunctionId> function_at(const PciAddress& place) {
+  if (place.domain <= PCILEND_PCI_DOMAIN_FIRST) return {};
+  const FunctionId id{(place.domain - PCILEND_PCI_DOMAIN_FIRST) << 16 | place.bus};
+  if (place_of(id) != place || !pcilend_id_valid(id.value)) return {};
+  return id;
+}
+
 std::string to_string(FunctionId id) {
   std::array<char, PCILEND_ID_TEXT_BYTES> text{};
   return pcilend_id_format(id.value, text.data());

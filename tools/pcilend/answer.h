@@ -33,9 +33,10 @@ struct LinksAnswer {
   Detail detail = Detail::Line;
 };
 
-// Functions to be passed to a VM as mdevs.
+// Functions to be passed to a VM: as mediated devices, or as PCI devices at their places.
 struct HostdevsAnswer {
   std::vector<Function> functions;
+  bool pci = false;
 };
 
 // Configuration spaces, 256 or 4096 bytes each.

@@ -181,11 +181,16 @@ Result<Answer> command_p2p(Session& session, const Options& options) {
 }
 
 Result<Answer> command_vm_xml(Session& session, const Options& options) {
-  HostdevsAnswer answer;
+  HostdevsAnswer answer{{}, options.pci};
   for (const auto& target : options.targets) {
     uint32_t this_node = 0;
     auto function = find_remote_function(session, target, &this_node);
     if (!function) return tl::unexpected(std::move(function).error());
+    if (options.pci && !place_of(function->id))
+      return fail(ErrorClass::State,
+                  "{} has no PCI address of 16 bits: add it with an index up to ff on its lender, "
+                  "and give that a node id up to 32767",
+                  to_string(function->id));
     answer.functions.push_back(std::move(*function));
   }
   return answer;

@@ -35,6 +35,10 @@ Json bars(const Function& function) {
   return list;
 }
 
+Json or_null(const std::optional<PciAddress>& place) {
+  return place ? Json(to_string(*place)) : Json();
+}
+
 Json or_null(const std::optional<Uuid>& uuid) {
   return uuid ? Json(to_string(*uuid)) : Json();
 }
@@ -111,6 +115,7 @@ const std::vector<Column<Function>>& function_columns() {
       {"frontend", [](F f, N) { return or_null(f.frontend); }},
       {"owner", [](F f, N) { return or_null(f.owner); }},
       {"virtual", [](F f, N) { return or_null(f.virtual_address); }},
+      {"address", [](F f, N) { return or_null(place_of(f.id)); }},
       {"reason", [](F f, N) { return or_null(f.reason); }},
       {"guest_bytes", [](F f, N) { return or_null(f.guest_bytes); }},
       {"guest_map_us", [](F f, N) { return or_null(f.guest_map_us); }},

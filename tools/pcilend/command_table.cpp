@@ -24,9 +24,11 @@ const CommandOption kNoHeadings{"-n,--noheadings", "", "print no heading line",
                                 &Options::no_headings};
 const CommandOption kFrontend{"--frontend",
                               "NAME",
-                              "shadow (a device of this host; default) or mdev (for a VM)",
+                              "shadow (a device of this host; default), mdev (for a VM), or vfio "
+                              "(a PCI device for vfio-pci)",
                               &Options::frontend,
-                              {"shadow", "mdev"}};
+                              {"shadow", "mdev", "vfio"}};
+const CommandOption kPci{"--pci", "", "as PCI devices, not mediated ones", &Options::pci};
 const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling user",
                            &Options::owner};
 
@@ -216,7 +218,7 @@ const std::vector<Command>& commands() {
        "vm-xml",
        "print the libvirt <hostdev> elements for functions",
        {kIds},
-       {},
+       {kPci},
        command_vm_xml},
   };
   return table;

@@ -256,15 +256,21 @@ struct TextPrinter {
 
   Result<std::string> operator()(const HostdevsAnswer& answer) const {
     std::string text;
-    for (const auto& function : answer.functions)
+    for (const auto& function : answer.functions) {
+      const std::string title = comment(function_title(function, names));
+      const auto place = answer.pci ? place_of(function.id) : std::nullopt;
       text += fmt::format(
-          "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>\n"
+          "<hostdev mode='subsystem' {}>\n"
           "  <!-- {} -->\n"
           "  <source>\n"
-          "    <address uuid='{}'/>\n"
+          "    <address {}/>\n"
           "  </source>\n"
           "</hostdev>\n",
-          comment(function_title(function, names)), to_string(function.uuid));
+          place ? "type='pci' managed='no'" : "type='mdev' model='vfio-pci'", title,
+          place ? fmt::format("domain='0x{:04x}' bus='0x{:02x}' slot='0x00' function='0x0'",
+                              place->domain, place->bus)
+                : fmt::format("uuid='{}'", to_string(function.uuid)));
+    }
     return text;
   }
 

@@ -27,6 +27,7 @@ struct Options {
   bool force = false;
   bool cancel = false;
   bool end = false;
+  bool pci = false;
   bool direct = false;
   bool wait = false;
   bool emulated = false;

@@ -72,5 +72,17 @@ TEST(NodeId, IsADecimalNumber) {
     EXPECT_FALSE(parse_node_id(text)) << text;
 }
 
+TEST(Ids, PlacesOfBorrowedFunctions) {
+  EXPECT_EQ(to_string(place_of(FunctionId{0x40001}).value()), "8004:01:00.0");
+  EXPECT_EQ(place_of(FunctionId{0x40100}), std::nullopt);
+  EXPECT_EQ(place_of(FunctionId{0x80000001}), std::nullopt);
+  const auto at = [](const char* place) { return function_at(parse_pci_address(place).value()); };
+  EXPECT_EQ(at("8004:01:00.0"), FunctionId{0x40001});
+  EXPECT_EQ(at("ffff:ff:00.0"), FunctionId{0x7fff00ff});
+  for (const char* none : {"0004:01:00.0", "8000:01:00.0", "8004:00:00.0", "8004:01:01.0",
+                           "8004:01:00.1", "1e000:00:00.0"})
+    EXPECT_EQ(at(none), std::nullopt) << none;
+}
+
 }  // namespace
 }  // namespace pcilend

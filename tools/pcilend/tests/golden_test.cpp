@@ -299,6 +299,7 @@ TEST_F(GoldenTest, NodeJson) {
 }
 TEST_F(GoldenTest, VmXml) {
   expect_golden("vm-xml.txt", {"vm-xml", "40001", "40002"});
+  expect_golden("vm-xml-pci.txt", {"vm-xml", "--pci", "40001", "40002"});
 }
 TEST_F(GoldenTest, AnEmptyListIsStillAnObject) {
   kernel_.functions.clear();

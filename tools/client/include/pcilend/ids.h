@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,11 @@ Result<FunctionId> parse_function_id(std::string_view text);  // "40001"
 Result<Uuid> parse_uuid(std::string_view text);               // 8-4-4-4-12 hex digits
 Result<PciAddress> parse_pci_address(std::string_view text);  // "00:05.0" or "0000:00:05.0"
 Result<uint32_t> parse_node_id(std::string_view text);        // 1 to 65535, decimal
+
+// Where a borrowed function is, on every borrower; nothing if its id is too high for that.
+std::optional<PciAddress> place_of(FunctionId id);
+// The function that is there when it is borrowed; nothing if that is no place of one.
+std::optional<FunctionId> function_at(const PciAddress& place);
 
 std::string to_string(FunctionId id);
 std::string to_string(const Uuid& uuid);
