@@ -27,6 +27,8 @@ struct GuestSpec {
   int hole = 0;       // MiB: where the PCI hole begins, if lower than the machine has it
   int pluggable = 0;  // MiB of memory that can be plugged in, as one module
   bool balloon = false;
+  bool iommu = false;   // Intel's, which its kernel uses; q35
+  std::string devices;  // more of them, as libvirt has them
 
   [[nodiscard]] Result<> check() const;
 };

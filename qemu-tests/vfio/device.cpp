@@ -52,10 +52,11 @@ DmaMemory::~DmaMemory() {
   if (container_ >= 0) ::ioctl(container_, VFIO_IOMMU_UNMAP_DMA, &unmap);
 }
 
-Result<Device> Device::open(const std::string& uuid) {
+Result<Device> Device::open(const std::string& name) {
   std::error_code error;
-  const auto group = fs::read_symlink("/sys/bus/mdev/devices/" + uuid + "/iommu_group", error);
-  if (error) return fail(ErrorClass::NotFound, "{}: {}", uuid, error.message());
+  auto group = fs::read_symlink("/sys/bus/mdev/devices/" + name + "/iommu_group", error);
+  if (error) group = fs::read_symlink("/sys/bus/pci/devices/" + name + "/iommu_group", error);
+  if (error) return fail(ErrorClass::NotFound, "{}: {}", name, error.message());
 
   Device device;
   auto container = open_file("/dev/vfio/vfio");
@@ -70,7 +71,7 @@ Result<Device> Device::open(const std::string& uuid) {
     return fail_errno("VFIO_GROUP_SET_CONTAINER");
   if (::ioctl(container_fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
     return fail_errno("VFIO_SET_IOMMU");
-  device.device_.reset(::ioctl(device.group_.get(), VFIO_GROUP_GET_DEVICE_FD, uuid.c_str()));
+  device.device_.reset(::ioctl(device.group_.get(), VFIO_GROUP_GET_DEVICE_FD, name.c_str()));
   if (!device.device_) return fail_errno("VFIO_GROUP_GET_DEVICE_FD");
   return device;
 }

@@ -81,8 +81,8 @@ struct Region {
 
 class Device {
  public:
-  // The mediated device of that UUID, through its group.
-  static Result<Device> open(const std::string& uuid);
+  // The mediated device of that UUID, or the function at that PCI address, through its group.
+  static Result<Device> open(const std::string& name);
 
   [[nodiscard]] int fd() const { return device_.get(); }
   [[nodiscard]] int container() const { return container_.get(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// pcilend-vfio-client UUID COMMAND: a plain user of VFIO, for the mediated device of a borrowed
-// function. Answers in JSON.
+// pcilend-vfio-client NAME COMMAND: a plain user of VFIO, for a borrowed function: its mediated
+// device's UUID, or its PCI address. Answers in JSON.
 #include <linux/pci_regs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -183,6 +183,21 @@ Result<> hold(const Device& device) {
   return {};
 }
 
+// Looks at a BAR when it is asked to let go, and lets go.
+Result<> look(const Device& device) {
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  const auto request = EventFd::make();
+  if (!request) return tl::unexpected(request.error());
+  const int fd = request->get();
+  if (const int error = device.set_eventfds(VFIO_PCI_REQ_IRQ_INDEX, 0, {&fd, 1}))
+    return fail_errno("device request", error);
+  say({{"ready", nvme->ready()}});
+  PCILEND_TRY(request->wait());
+  say({{"mapped", load<uint32_t>(nvme->registers(), 0)}});
+  return {};
+}
+
 // Lets go when it is asked.
 Result<> let_go(const Device& device) {
   const auto request = EventFd::make();
@@ -194,8 +209,8 @@ Result<> let_go(const Device& device) {
   return request->wait();
 }
 
-Result<> run(const std::string& uuid, std::string_view command) {
-  const auto device = Device::open(uuid);
+Result<> run(const std::string& name, std::string_view command) {
+  const auto device = Device::open(name);
   if (!device) return tl::unexpected(device.error());
   if (command == "info") return describe(*device);
   if (command == "rom") return show_rom(*device);
@@ -206,6 +221,7 @@ Result<> run(const std::string& uuid, std::string_view command) {
   if (command == "msi") return use_msi(*device);
   if (command == "intx") return use_intx(*device);
   if (command == "hold") return hold(*device);
+  if (command == "look") return look(*device);
   if (command == "let-go") return let_go(*device);
   if (command == "bad-input") {
     const auto answers = try_bad_input(*device);
@@ -221,7 +237,7 @@ Result<> run(const std::string& uuid, std::string_view command) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: {} UUID COMMAND\n", argv[0]);
+    fmt::print(stderr, "usage: {} NAME COMMAND\n", argv[0]);
     return static_cast<int>(pcilend::ErrorClass::Usage);
   }
   const auto done = pcilend::vfio::run(argv[1], argv[2]);

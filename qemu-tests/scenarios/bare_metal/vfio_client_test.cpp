@@ -381,6 +381,106 @@ TEST_F(VfioClient, AClientThatIsKilledGivesItBack) {
   EXPECT_EQ(said->at("serials").size(), 12U);
 }
 
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client by the function's PCI address, with the kernel's vfio-pci
+ *
+ * It is where `pcilend list` has said, for the client alone, and back with the lender afterwards.
+ */
+TEST_F(VfioClient, AnyUserOfVfioHasItByItsPciAddress) {
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  const auto place = borrower().run("pcilend list -n -o address | tr -d '\\n'");
+  ASSERT_OK(place);
+  EXPECT_EQ(*place, "8004:01:00.0");
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
+  ASSERT_OK(borrower().until(
+      fmt::format("readlink /sys/bus/pci/devices/{}/driver | grep -q /vfio-pci$", *place)));
+  uuid_ = *place;
+  const auto said = borrower().json(client("nvme"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, "vfio")));
+  EXPECT_EQ(said->at("stopped"), json::array({true, true}));
+
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  const auto refused = borrower().exec("pcilend return " + id_);
+  ASSERT_OK(refused);
+  EXPECT_EQ(refused->code, static_cast<int>(ErrorClass::State)) << refused->err;
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "added"));
+  EXPECT_OK(borrower().run(fmt::format("[ ! -e /sys/bus/pci/devices/{} ]", *place)));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client by PCI address: its memory, and all around that
+ */
+TEST_F(VfioClient, ByItsPciAddressItReachesItsUsersMemoryAndNothingElse) {
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA Write NO_PASID\\] Request device \\[(0000:)?00:(10|04)\\.0\\] fault ");
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
+  uuid_ = "8004:01:00.0";
+  const auto said = borrower().json(client("stray"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+  ASSERT_OK(borrower().run("pcilend return " + id_));
+}
+
+/*
+ *   host1 (lender)                      host2 (borrower)
+ *   nvme ══════════════════════════════ client, stopped (SIGSTOP)
+ *   unavailable --force                 the drive is lost to it, and it can't let go
+ *   xhci ══════════════════════════════ another client: at another place of the window
+ *                                       the first one goes on: what it reads is all-ones
+ */
+TEST_F(VfioClient, AStoppedUserReachesNothingOfTheNextLease) {
+  expect_in_log("DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  const std::string first = address_;
+  const std::string first_id = id_;
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
+  uuid_ = "8004:01:00.0";
+  std::optional<lab::Running> stopped;
+  ASSERT_NO_FATAL_FAILURE(start_client("look", &stopped));
+  ASSERT_OK(borrower().run("pkill -STOP -x vfio-client"));
+  ASSERT_OK(lender().run("pcilend unavailable --force " + first));
+  EXPECT_OK(borrower().until(fmt::format("pcilend list -n -o id,frontend | grep -q '{}.*vfio' && "
+                                         "dmesg | grep -q 'its user is asked to let go'",
+                                         first_id)));
+  const auto busy = borrower().exec("pcilend borrow " + first_id);
+  ASSERT_OK(busy);
+  EXPECT_NE(busy->code, 0) << "it is still held";
+
+  const auto bar_of = [&](const std::string& place) {
+    return borrower().run(fmt::format("head -n 1 /sys/bus/pci/devices/{}/resource", place));
+  };
+  const auto first_bar = bar_of("8004:01:00.0");
+  ASSERT_OK(first_bar);
+  ASSERT_NO_FATAL_FAILURE(share("msix"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
+  const auto second = borrower().json("pcilend show --json " + id_);
+  ASSERT_OK(second);
+  const auto second_bar = bar_of(second->at("functions").at(0).at("virtual"));
+  ASSERT_OK(second_bar);
+  EXPECT_NE(first_bar->substr(0, 18), second_bar->substr(0, 18));
+
+  ASSERT_OK(borrower().run("pkill -CONT -x vfio-client"));
+  const auto ended = stopped->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_NE(ended->out.find("\"mapped\":4294967295"), std::string::npos) << ended->out;
+  EXPECT_OK(borrower().until("[ ! -e /sys/bus/pci/devices/8004:01:00.0 ]"));
+  ASSERT_OK(borrower().run("pcilend return " + id_));
+  ASSERT_OK(lender().exec("pcilend remove " + first));
+}
+
 const json& refusals() {
   static const json answers = {
       {"device info, argsz too small", "EINVAL"},
