@@ -188,8 +188,7 @@ Result<> take(HookContext& context, Client& client, const Function& f, const Wan
   PCILEND_TRY(save_record(environment, *record));
   context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender),
                       kSeeLink);
-  auto borrowed =
-      client.borrow(f.id, wanted.function ? kPci : kMdev, to_string(record->domain));
+  auto borrowed = client.borrow(f.id, wanted.function ? kPci : kMdev, to_string(record->domain));
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
   if (wanted.function || mdev_exists(environment, mdev)) return {};
 

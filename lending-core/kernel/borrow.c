@@ -100,8 +100,8 @@ static int return_lease(struct remote *r, u32 lease, int tries)
 }
 
 /*
- * Until its lender hears that nobody here uses BARs of the lease, it puts nothing else at their place
- * in the memory window. It is told when it is in reach again.
+ * Until its lender hears that nobody here uses BARs of the lease, it puts nothing else at their
+ * place in the memory window. It is told when it is in reach again.
  */
 static void confirm_later(struct remote *r, u32 lease)
 {

@@ -4,8 +4,8 @@
  * works unchanged. What translates is in the hosts already: the lender's IOMMU lets the function
  * reach windows of the NTB, the one of this host lets the NTB reach memory:
  *
- *	IOVA ── lender's IOMMU ──> window of the lender's NTB ──> aperture ── this host's IOMMU ──> memory
- *	 └ granule: one message to the lender                      └ slot: each map and unmap, no message
+ *	IOVA ── lender's IOMMU ──> window ──> aperture ── this host's IOMMU ──> memory
+ *	 └ granule: one message                └ slot: each map and unmap, no message
  *
  * IOVA space is cut into granules (granules.h). The first map in one takes a slot of the aperture
  * and has the lender mirror it. Slots belong to the domain, and to each function that may still
@@ -29,7 +29,7 @@
 /* A lender keeps PCILEND_MAPS for a lease. */
 #define GRANULES 192
 
-/* AMD's HyperTransport range, which no function behind such an IOMMU may use (AMD64 APM 2, §2.7). */
+/* HT_RANGE_START to HT_RANGE_END of drivers/iommu/amd/amd_iommu_types.h: not translated there. */
 #define HT_START 0xfd00000000ULL
 #define HT_BYTES 0x300000000ULL
 

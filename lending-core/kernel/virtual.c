@@ -460,7 +460,7 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 		pci_err(pdev, "can't be used (error %d)\n", err);
 		return err;
 	}
-	/* Intel's IOMMU sets that of each device whose domain has 16 bits, to none if it has none. */
+	/* Intel's IOMMU sets that of all devices whose domain has 16 bits, to none for ours. */
 	dev_set_msi_domain(&pdev->dev, virtual->msi);
 	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
 	/* Else the PCI core asks the firmware where its pin leads, and warns. */

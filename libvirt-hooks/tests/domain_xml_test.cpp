@@ -53,13 +53,12 @@ std::string pci_hostdev(const std::string& address) {
 
 TEST(DomainXml, KnowsBorrowedFunctionsByTheirPciAddresses) {
   const std::string first = "domain='0x8004' bus='0x01' slot='0x00' function='0x0'";
-  const auto domain = parse_domain_xml(
-      domain_with(pci_hostdev("domain='0x0000' bus='0x00' slot='0x05' function='0x0'") +
-                  pci_hostdev(first) +
-                  pci_hostdev("domain='32772' bus='2' slot='0' function='0'") + pci_hostdev(first) +
-                  pci_hostdev("domain='0x8004' bus='0x01' slot='0x00' function='0x1'") +
-                  pci_hostdev("domain='0x8004' bus='0x100' slot='0x00' function='0x0'") +
-                  pci_hostdev("bus='0x01' slot='0x00' function='0x0'")));
+  const auto domain = parse_domain_xml(domain_with(
+      pci_hostdev("domain='0x0000' bus='0x00' slot='0x05' function='0x0'") + pci_hostdev(first) +
+      pci_hostdev("domain='32772' bus='2' slot='0' function='0'") + pci_hostdev(first) +
+      pci_hostdev("domain='0x8004' bus='0x01' slot='0x00' function='0x1'") +
+      pci_hostdev("domain='0x8004' bus='0x100' slot='0x00' function='0x0'") +
+      pci_hostdev("bus='0x01' slot='0x00' function='0x0'")));
   ASSERT_TRUE(domain) << domain.error().message;
   EXPECT_TRUE(domain->mdevs.empty());
   EXPECT_EQ(domain->functions, (std::vector{FunctionId{0x40001}, FunctionId{0x40002}}));

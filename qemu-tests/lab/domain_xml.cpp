@@ -155,8 +155,8 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("kernel", spec.uefi ? "vmlinuz" : "vmlinux"), fmt::arg("cpu", cpu_xml(spec)),
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
-      fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments), fmt::arg("console", guest_console(spec.name)),
-      fmt::arg("devices", devices));
+      fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments),
+      fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab

@@ -451,9 +451,10 @@ TEST_F(VfioClient, AStoppedUserReachesNothingOfTheNextLease) {
   ASSERT_NO_FATAL_FAILURE(start_client("look", &stopped));
   ASSERT_OK(borrower().run("pkill -STOP -x vfio-client"));
   ASSERT_OK(lender().run("pcilend unavailable --force " + first));
-  EXPECT_OK(borrower().until(fmt::format("pcilend list -n -o id,frontend | grep -q '{}.*vfio' && "
-                                         "dmesg | grep -q 'its user is asked to let go'",
-                                         first_id)));
+  EXPECT_OK(
+      borrower().until(fmt::format("pcilend list -n -o id,frontend | grep -q '{}.*vfio' && "
+                                   "dmesg | grep -q 'its user is asked to let go'",
+                                   first_id)));
   const auto busy = borrower().exec("pcilend borrow " + first_id);
   ASSERT_OK(busy);
   EXPECT_NE(busy->code, 0) << "it is still held";

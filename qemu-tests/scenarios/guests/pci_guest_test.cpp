@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Borrowed functions as PCI devices of guests: by their addresses, with vfio-pci, as functions of the
-// host itself. VFIO tells the function's own IOMMU what the guest maps.
+// Borrowed functions as PCI devices of guests: by their addresses, with vfio-pci, as functions of
+// the host itself. VFIO tells the function's own IOMMU what the guest maps.
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
