@@ -17,12 +17,16 @@
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
  *	device_lock()		of a virtual function
+ *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
+ *	pcilend_domain.lock	what a user of VFIO has mapped for functions
  *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
  *
  *	trust_lock		one link becomes trusted at a time
  *	choice_lock		links of leases are chosen one by one
  *	appear_lock		remote functions appear one by one
  *	remotes_lock, functions_lock, links_lock, frontends_lock, pins_lock	tables
+ *	withdrawn_lock		BARs of leases that were not returned; in functions' locks
+ *	unconfirmed_lock	leases whose end a lender has not heard of
  *	remote.lock		a remote function: lease, placement
  *	pcilend_aperture.lock	ranges of one link
  *	pcilend_channel.rx_lock
@@ -32,8 +36,9 @@
  *				pcilend_virtual_relay.lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
- * adapters_lock, remote.frontends, remote.operation, pcilend_virtual_relay.asking and the lender's
- * first four may be held while waiting for a peer or a device.
+ * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
+ * pcilend_virtual_relay.asking and the lender's first four may be held while waiting for a peer or a
+ * device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of
