@@ -107,9 +107,7 @@ static void function_lost(struct pcilend_remote *remote, enum pcilend_lost_reaso
 	if (!function)
 		return;
 	dev_warn(&remote->dev, "the lease is over (%s), the guest is asked to let go\n",
-		 reason == PCILEND_LOST_REVOKED ? "revoked" :
-		 reason == PCILEND_LOST_EXPIRED ? "no sign of life from the lender" :
-		 "the function is gone");
+		 pcilend_lost_text(reason));
 	scoped_guard(mutex, &function->lock) {
 		if (function->device)
 			mdev_device_revoke(function->device);

@@ -37,9 +37,7 @@ static void shadow_lost(struct pcilend_remote *remote, enum pcilend_lost_reason 
 
 	if (pdev) {
 		pci_err(pdev, "the lease is over (%s): removed\n",
-			reason == PCILEND_LOST_REVOKED ? "revoked" :
-			reason == PCILEND_LOST_EXPIRED ? "no sign of life from the lender" :
-			"the function is gone");
+			pcilend_lost_text(reason));
 		WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
 		pci_dev_put(pdev);
 	}

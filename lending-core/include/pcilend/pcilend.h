@@ -84,6 +84,14 @@ struct pcilend_frontend {
 	struct list_head node;
 };
 
+/* Why a lease is over, for a line of the log. */
+static inline const char *pcilend_lost_text(enum pcilend_lost_reason reason)
+{
+	return reason == PCILEND_LOST_REVOKED ? "revoked" :
+	       reason == PCILEND_LOST_EXPIRED ? "no sign of life from the lender" :
+	       "the function is gone";
+}
+
 int pcilend_frontend_register(struct pcilend_frontend *frontend);
 void pcilend_frontend_unregister(struct pcilend_frontend *frontend);
 
@@ -234,8 +242,8 @@ u32 pcilend_set(struct pcilend_remote *remote);
 void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
 
 /*
- * Has the lender map that area for the function, at the same addresses. For @prepare: afterwards the
- * IOMMU core decides. May sleep. Return: as pcilend_map(); 0 if it is mapped.
+ * Has the lender map that area for the function, at the same addresses. For @prepare: afterwards
+ * the IOMMU core decides. May sleep. Return: as pcilend_map(); 0 if it is mapped.
  */
 int pcilend_map_dma_area(struct pcilend_remote *remote);
 
