@@ -428,6 +428,10 @@ TEST_F(VfioClient, ByItsPciAddressItReachesItsUsersMemoryAndNothingElse) {
   const auto said = borrower().json(client("stray"));
   ASSERT_OK(said);
   EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+  EXPECT_GT(said->at("strays").get<int>(), 250);
+  // Within a granule it is the borrower's IOMMU that stops it, elsewhere the lender's.
+  EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
+  EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
   ASSERT_OK(borrower().run("pcilend return " + id_));
 }
 
