@@ -107,8 +107,10 @@ static void confirm_later(struct remote *r, u32 lease)
 {
 	struct unconfirmed *unconfirmed = kmalloc(sizeof(*unconfirmed), GFP_KERNEL);
 
-	if (!unconfirmed)
+	if (!unconfirmed) {
+		dev_warn(&r->pub.dev, "the place of its BARs stays taken on its lender until this host reboots: no memory to note it\n");
 		return;
+	}
 	unconfirmed->id = r->pub.id;
 	unconfirmed->lease = lease;
 	guard(mutex)(&unconfirmed_lock);

@@ -46,7 +46,7 @@ struct pcilend_domain {
 	struct pcilend_link *link;	/* with a reference; NULL until something is attached */
 	struct list_head attached;	/* of struct remote, by their domain_node */
 	struct pcilend_granules granules;
-	struct remote_range *range[GRANULES];	/* of the granule with that index, with a reference */
+	struct remote_range *range[GRANULES];	/* of that granule, with a reference */
 	struct pcilend_granule entry[GRANULES];
 };
 
@@ -75,8 +75,11 @@ static void slot_give_up(struct remote *r, struct remote_range *range, bool stop
 	mutex_unlock(&r->lock);
 }
 
-/* Has the lender let the function reach the granule. */
-static int mirror(struct remote *r, const struct pcilend_granule *granule,
+/*
+ * Has the lender let the function reach the granule. One whose lease is over reaches nothing, and
+ * does not keep the other functions of the domain from it.
+ */
+static int iommu_mirror(struct remote *r, const struct pcilend_granule *granule,
 		  struct remote_range *range)
 {
 	int err = slot_take(r, range);
@@ -84,13 +87,13 @@ static int mirror(struct remote *r, const struct pcilend_granule *granule,
 	if (err)
 		return err;
 	err = pcilend_map(&r->pub, granule->start, granule->slot, granule->size);
-	/* Whether it was mapped is not known if nothing was heard. */
+	/* Whether it was mapped is not known if no answer was heard. */
 	if (err)
-		slot_give_up(r, range, err != -ETIMEDOUT);
-	return err;
+		slot_give_up(r, range, err != -ETIMEDOUT && err != -ENETDOWN);
+	return err == -ESTALE ? 0 : err;
 }
 
-static void unmirror(struct remote *r, const struct pcilend_granule *granule,
+static void iommu_unmirror(struct remote *r, const struct pcilend_granule *granule,
 		     struct remote_range *range)
 {
 	int err = pcilend_unmap(&r->pub, granule->start, granule->size);
@@ -98,23 +101,23 @@ static void unmirror(struct remote *r, const struct pcilend_granule *granule,
 	slot_give_up(r, range, !err);
 }
 
-static void unmirror_all(struct pcilend_domain *domain, struct remote *r, u32 count)
+static void iommu_unmirror_all(struct pcilend_domain *domain, struct remote *r, u32 count)
 {
 	lockdep_assert_held(&domain->lock);
 	while (count--)
-		unmirror(r, &domain->entry[count], domain->range[count]);
+		iommu_unmirror(r, &domain->entry[count], domain->range[count]);
 }
 
-static int mirror_all(struct pcilend_domain *domain, struct remote *r)
+static int iommu_mirror_all(struct pcilend_domain *domain, struct remote *r)
 {
 	u32 i;
 	int err;
 
 	lockdep_assert_held(&domain->lock);
 	for (i = 0; i < domain->granules.count; i++) {
-		err = mirror(r, &domain->entry[i], domain->range[i]);
+		err = iommu_mirror(r, &domain->entry[i], domain->range[i]);
 		if (err) {
-			unmirror_all(domain, r, i);
+			iommu_unmirror_all(domain, r, i);
 			return err;
 		}
 	}
@@ -134,7 +137,7 @@ static void drop_granule(struct pcilend_domain *domain, u32 index)
 }
 
 /* Gives back a granule in which nothing is mapped. Return: false if there is none. */
-static bool reclaim(struct pcilend_domain *domain)
+static bool iommu_reclaim(struct pcilend_domain *domain)
 {
 	struct pcilend_granule *granule = pcilend_granules_empty(&domain->granules);
 	struct remote *r;
@@ -145,7 +148,7 @@ static bool reclaim(struct pcilend_domain *domain)
 		return false;
 	index = granule - domain->entry;
 	list_for_each_entry(r, &domain->attached, domain_node)
-		unmirror(r, granule, domain->range[index]);
+		iommu_unmirror(r, granule, domain->range[index]);
 	drop_granule(domain, index);
 	return true;
 }
@@ -169,7 +172,7 @@ static int take_slot(struct pcilend_domain *domain, u64 iova, struct pcilend_gra
 			granule->slot = (*range)->iova;
 		if (err != -ENOSPC)
 			return err;
-		if (reclaim(domain)) {
+		if (iommu_reclaim(domain)) {
 			limit = U64_MAX;
 			continue;
 		}
@@ -192,7 +195,7 @@ static int add_granule(struct pcilend_domain *domain, u64 iova)
 	if (err)
 		return err;
 	list_for_each_entry(r, &domain->attached, domain_node) {
-		err = mirror(r, &granule, range);
+		err = iommu_mirror(r, &granule, range);
 		if (err)
 			goto err_unmirror;
 	}
@@ -210,7 +213,7 @@ err_unmirror:
 	list_for_each_entry(done, &domain->attached, domain_node) {
 		if (done == r)
 			break;
-		unmirror(done, &granule, range);
+		iommu_unmirror(done, &granule, range);
 	}
 	remote_range_put(range);
 	return err;
@@ -232,7 +235,7 @@ static struct pcilend_granule *find_granule(struct pcilend_domain *domain, u64 i
 }
 
 /* How much of [iova, +size) is in the granule. */
-static u64 within(const struct pcilend_granule *granule, u64 iova, u64 size)
+static u64 iommu_within(const struct pcilend_granule *granule, u64 iova, u64 size)
 {
 	return min(size, granule->start + granule->size - iova);
 }
@@ -250,7 +253,7 @@ static int map_part(struct pcilend_domain *domain, u64 iova, phys_addr_t phys, u
 
 	if (IS_ERR(granule))
 		return PTR_ERR(granule);
-	size = within(granule, iova, size);
+	size = iommu_within(granule, iova, size);
 	err = iommu_map(adapter_domain(domain), granule->slot + (iova - granule->start), phys,
 			size, prot, gfp);
 	if (err)
@@ -306,7 +309,7 @@ static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long
 			break;
 		part = iommu_unmap_fast(adapter_domain(domain),
 					granule->slot + (at - granule->start),
-					within(granule, at, size - done), gather);
+					iommu_within(granule, at, size - done), gather);
 		if (!part)
 			break;
 		WARN_ON(pcilend_granules_unmapped(&domain->granules, at, part));
@@ -337,7 +340,7 @@ static phys_addr_t iommu_iova_to_phys_of(struct iommu_domain *iommu_domain, dma_
 }
 
 /* Users may free a domain in which something is mapped. */
-static void wipe(struct pcilend_domain *domain, const struct pcilend_granule *granule)
+static void iommu_wipe(struct pcilend_domain *domain, const struct pcilend_granule *granule)
 {
 	u64 at = 0;
 
@@ -354,7 +357,7 @@ static void iommu_free(struct iommu_domain *iommu_domain)
 	u32 i;
 
 	for (i = 0; i < domain->granules.count; i++) {
-		wipe(domain, &domain->entry[i]);
+		iommu_wipe(domain, &domain->entry[i]);
 		remote_range_put(domain->range[i]);
 	}
 	pcilend_link_put(domain->link);
@@ -370,7 +373,7 @@ static int dma_area(struct remote *r, bool on)
 }
 
 /* Whatever the function reached, it does no more. After the end of its lease nothing is asked. */
-static void leave(struct remote *r)
+static void iommu_leave(struct remote *r)
 {
 	struct pcilend_domain *domain = r->domain;
 	int err;
@@ -383,7 +386,7 @@ static void leave(struct remote *r)
 	} else if (r->dma == REMOTE_DMA_DOMAIN) {
 		guard(mutex)(&domain->lock);
 		list_del(&r->domain_node);
-		unmirror_all(domain, r, domain->granules.count);
+		iommu_unmirror_all(domain, r, domain->granules.count);
 	}
 	r->domain = NULL;
 	r->dma = REMOTE_DMA_BLOCKED;
@@ -396,7 +399,7 @@ static int remote_dma_identity(struct remote *r)
 
 	if (r->dma == REMOTE_DMA_AREA)
 		return 0;
-	leave(r);
+	iommu_leave(r);
 	err = dma_area(r, true);
 	if (!err)
 		r->dma = REMOTE_DMA_AREA;
@@ -437,11 +440,11 @@ static int attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
 		    r->last_address < domain->granules.end)
 			return -EINVAL;
 	}
-	leave(r);
+	iommu_leave(r);
 	guard(mutex)(&domain->lock);
 	if (!domain->link)
 		domain->link = pcilend_link_get(r->link);
-	err = mirror_all(domain, r);
+	err = iommu_mirror_all(domain, r);
 	if (err) {
 		dev_warn(&r->pub.dev, "its lender does not map what its user has mapped (error %d)\n",
 			 err);
@@ -460,7 +463,7 @@ static int attach_identity(struct iommu_domain *iommu_domain, struct device *dev
 	int err;
 
 	if (!remote_held_lease(r)) {
-		leave(r);
+		iommu_leave(r);
 		return 0;
 	}
 	err = remote_dma_identity(r);
@@ -472,7 +475,7 @@ static int attach_identity(struct iommu_domain *iommu_domain, struct device *dev
 
 static int attach_blocked(struct iommu_domain *iommu_domain, struct device *dev)
 {
-	leave(remote_of(dev));
+	iommu_leave(remote_of(dev));
 	return 0;
 }
 
