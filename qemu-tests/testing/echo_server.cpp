@@ -28,7 +28,7 @@ Result<lab::Running> start_echo_server(const lab::Host& lender) {
   if (!wire) return tl::unexpected(wire.error());
   PCILEND_TRY(
       lender.run(fmt::format("wire=$(ls /sys/bus/pci/devices/{}/virtio*/net) && "
-                             "ip address add {}/24 dev $wire && ip link set $wire up",
+                             "ip address replace {}/24 dev $wire && ip link set $wire up",
                              *wire, kEchoServer)));
   return lender.start(fmt::format("busybox nc -ll -p {} -e cat", kPort), {{}, 30min});
 }

@@ -34,11 +34,12 @@ Result<> add_lan(lab::Options& options, int a, int b) {
 Result<> join_lan(const lab::Host& host) {
   const auto interface = find_interface(host);
   if (!interface) return tl::unexpected(interface.error());
-  PCILEND_TRY(host.run(fmt::format("{} && ip address add {}/24 dev $lan && ip link set $lan up",
+  PCILEND_TRY(host.run(fmt::format("{} && ip address replace {}/24 dev $lan && ip link set $lan up",
                                    *interface, address(host))));
   PCILEND_TRY(host.until("[ -e /run/pcilend-lab/libvirt-ready ]"));
   PCILEND_TRY(
-      host.run("grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "
+      host.run("! pgrep -f '^libvirtd -d --listen' >/dev/null || exit 0; "
+               "grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "
                "'listen_tcp = 1' 'auth_tcp = \"none\"' >>/etc/libvirt/libvirtd.conf; "
                "pkill -x libvirtd; while pgrep -x libvirtd >/dev/null; do sleep 0.1; done; "
                "libvirtd -d --listen"));

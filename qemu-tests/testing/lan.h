@@ -10,7 +10,7 @@
 namespace pcilend::scenarios {
 
 Result<> add_lan(lab::Options& options, int a, int b);
-// Again after each boot of the host.
+// Again after each boot of the host; changes nothing where it is done.
 Result<> join_lan(const lab::Host& host);
 // Its cable.
 Result<> plug_lan(const lab::Host& host, bool in);

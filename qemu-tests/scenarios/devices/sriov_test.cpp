@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <regex>
-
-#include "main_job/admin_steps.h"
-#include "testing/asserts.h"
 #include "testing/echo_server.h"
-#include "testing/suite_lab.h"
+#include "testing/three_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr int kHosts = 3;
 
 // A virtual function, and the host that borrows it.
 struct Part {
@@ -22,30 +16,11 @@ struct Part {
 };
 
 // Host1 has an adapter with virtual functions, on a wire with another one that serves echoes.
-class Sriov : public testing::Test {
+class Sriov : public OnThreeHosts {
  protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "sriov";
-    options.hosts = kHosts;
-    attach_to_wire(options, "igb");
-    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
-    ASSERT_OK(options.add_device("host1:igb,id=igb,netdev=igb,bus=port0"));
-    ASSERT_OK(add_wire(options));
-    ASSERT_OK(start_lab(options, lab_));
-    auto server = start_echo_server(lender());
-    ASSERT_OK(server);
-    server_.emplace(std::move(*server));
-  }
-  static void TearDownTestSuite() {
-    server_.reset();
-    EXPECT_OK(end_lab(lab_));
-  }
-
   // Two virtual functions, each available.
   void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    for (int host = 1; host <= kHosts; ++host) ASSERT_OK(lab_->host(host).mark_log());
+    ASSERT_NO_FATAL_FAILURE(OnThreeHosts::SetUp());
     const auto physical = lender().address("igb");
     ASSERT_OK(physical);
     physical_ = *physical;
@@ -59,7 +34,7 @@ class Sriov : public testing::Test {
     for (int i = 0; i < 2; ++i) {
       const auto address = lender().run(fmt::format("basename $(readlink {}/virtfn{})", device, i));
       ASSERT_OK(address);
-      parts_.push_back({lab_->host(i + 2), address->substr(0, address->find('\n')), "", ""});
+      parts_.push_back({host(i + 2), address->substr(0, address->find('\n')), "", ""});
       ASSERT_NO_FATAL_FAILURE(lend(parts_.back()));
     }
   }
@@ -71,16 +46,13 @@ class Sriov : public testing::Test {
       EXPECT_OK(lender().exec("pcilend unavailable --force " + part.address));
       EXPECT_OK(lender().exec("pcilend remove " + part.address));
     }
-    EXPECT_OK(
-        lender().exec(fmt::format("echo 0 >/sys/bus/pci/devices/{}/sriov_numvfs", physical_)));
-    for (int host = 1; host <= kHosts; ++host)
-      EXPECT_OK(lab_->host(host).check_log(host == 1 ? expected_ : lab::Expected()));
+    EXPECT_OK(lender().exec(fmt::format(
+        "cd /sys/bus/pci/devices/{} && echo 0 >sriov_numvfs && ip link set $(ls net) down",
+        physical_)));
+    OnThreeHosts::TearDown();
   }
 
-  static lab::Host& lender() { return lab_->host(1); }
-
   static void lend(Part& part) {
-    ASSERT_OK(lender().run(fmt::format("pcilend connect {}", part.borrower.node())));
     const auto offered = offer(lender(), part.address);
     ASSERT_OK(offered);
     part.id = offered->at("id");
@@ -102,16 +74,9 @@ class Sriov : public testing::Test {
     ASSERT_OK(part.borrower.until(fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer)));
   }
 
-  static std::optional<lab::Lab> lab_;
-  static std::optional<lab::Running> server_;
-
-  std::string physical_;    // its address
-  lab::Expected expected_;  // in the lender's kernel log
+  std::string physical_;  // its address
   std::vector<Part> parts_;
 };
-
-std::optional<lab::Lab> Sriov::lab_;
-std::optional<lab::Running> Sriov::server_;
 
 /*
  *   host1 (lender)                         host2, host3
@@ -157,9 +122,10 @@ TEST_F(Sriov, VirtualFunctionsGoToTwoHosts) {
  */
 TEST_F(Sriov, AVirtualFunctionThatGoesAwayIsUnplugged) {
   // What its driver still wants of it ends at the lender's IOMMU.
-  expected_ = {std::regex("^DMAR: DRHD: handling fault status reg"),
-               std::regex("^DMAR: \\[DMA (Read|Write) NO_PASID\\] Request device "
-                          "\\[(0000:)?00:04\\.0\\] fault addr 0x100000")};
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA (Read|Write) NO_PASID\\] Request device "
+      "\\[(0000:)?00:04\\.0\\] fault addr 0x100000");
   Part& part = parts_.front();
   ASSERT_NO_FATAL_FAILURE(borrow(part));
   ASSERT_OK(lender().run(fmt::format("echo 0 >/sys/bus/pci/devices/{}/sriov_numvfs", physical_)));

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A guest moves between hosts while it is off, as docs/migration.md says, and its functions with
 // it.
-#include "main_job/admin_steps.h"
-#include "main_job/main_job.h"
-#include "testing/asserts.h"
 #include "testing/echo_server.h"
 #include "testing/lan.h"
-#include "testing/suite_lab.h"
+#include "testing/three_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -15,43 +12,17 @@ using namespace std::chrono_literals;
 
 using nlohmann::json;
 
-constexpr int kHosts = 3;
 constexpr const char* kGuest = "mover";
 
 /*
  *   host1 (lender)                      host2 ══ guest with both
- *   nvme, e1000e ── wire ── server        │ lan, libvirtd listens
+ *   nvme, nic ── wire ── server           │ lan, libvirtd listens
  *                                       host3
  */
-class Migration : public testing::Test {
+class Migration : public OnThreeHosts {
  protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "migration";
-    options.hosts = kHosts;
-    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=moves,drive-size=16M"));
-    attach_to_wire(options, "nic");
-    ASSERT_OK(options.add_device("host1:e1000e,id=nic,netdev=nic"));
-    ASSERT_OK(add_wire(options));
-    ASSERT_OK(add_lan(options, 2, 3));
-    ASSERT_OK(start_lab(options, lab_));
-    auto server = start_echo_server(lender());
-    ASSERT_OK(server);
-    server_.emplace(std::move(*server));
-    for (const int number : {2, 3}) {
-      ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(number).node())));
-      ASSERT_OK(join_lan(lab_->host(number)));
-    }
-  }
-  static void TearDownTestSuite() {
-    server_.reset();
-    EXPECT_OK(end_lab(lab_));
-  }
-
   void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    start_ = std::chrono::steady_clock::now();
-    for (int number = 1; number <= kHosts; ++number) ASSERT_OK(lab_->host(number).mark_log());
+    ASSERT_NO_FATAL_FAILURE(OnThreeHosts::SetUp());
     for (const char* device : {"nvme", "nic"}) {
       const auto address = lender().address(device);
       ASSERT_OK(address);
@@ -60,31 +31,24 @@ class Migration : public testing::Test {
       ASSERT_OK(offered);
       ids_.push_back(offered->at("id"));
     }
-    for (const int number : {2, 3}) await_available(lab_->host(number));
+    for (const int number : {2, 3}) await_available(host(number));
   }
 
   void TearDown() override {
     if (!lab_) return;
     for (const int number : {2, 3}) {
-      const lab::Host& host = lab_->host(number);
-      if (!host.exec("true")) {  // a scenario that failed in between
-        EXPECT_OK(host.power_on());
-        EXPECT_OK(join_lan(host));
-      }
-      EXPECT_OK(host.exec(fmt::format("virsh destroy {}; virsh undefine {}", kGuest, kGuest)));
+      // A scenario that failed in between.
+      if (!host(number).exec("true")) EXPECT_OK(power_on(number));
+      EXPECT_OK(
+          host(number).exec(fmt::format("virsh destroy {}; virsh undefine {}", kGuest, kGuest)));
     }
     for (size_t i = 0; i < ids_.size(); ++i) {
       EXPECT_OK(lender().exec("pcilend reserve --cancel " + ids_[i]));
       EXPECT_OK(lender().exec("pcilend unavailable --force " + addresses_[i]));
       EXPECT_OK(lender().exec("pcilend remove " + addresses_[i]));
     }
-    for (int number = 1; number <= kHosts; ++number) EXPECT_OK(lab_->host(number).check_log());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
-    fmt::print(stderr, "-- {} took {:.1f} s\n",
-               testing::UnitTest::GetInstance()->current_test_info()->name(), took.count());
+    OnThreeHosts::TearDown();
   }
-
-  static lab::Host& lender() { return lab_->host(1); }
 
   void await_available(const lab::Host& host) const {
     for (const std::string& id : ids_) EXPECT_OK(await_state(host, id, "available"));
@@ -92,9 +56,9 @@ class Migration : public testing::Test {
 
   // Guest `kGuest` on a host, whether it is defined there or not.
   [[nodiscard]] lab::Guest guest_on(int number) const {
-    auto spec = lab_->host(number).guest_spec(kGuest, ids_);
+    auto spec = host(number).guest_spec(kGuest, ids_);
     EXPECT_OK(spec);
-    return lab_->host(number).guest(spec ? *spec : lab::GuestSpec());
+    return host(number).guest(spec ? *spec : lab::GuestSpec());
   }
 
   // It runs, with a file system on its drive.
@@ -136,21 +100,21 @@ class Migration : public testing::Test {
     for (const auto& function : list->at("functions")) {
       if (std::find(ids_.begin(), ids_.end(), function.at("id")) == ids_.end()) continue;
       ++found;
-      EXPECT_EQ(function.at("borrower"), lab_->host(number).node());
+      EXPECT_EQ(function.at("borrower"), host(number).node());
     }
     EXPECT_EQ(found, ids_.size());
-    const auto held = lab_->host(number).json("pcilend list --json");
+    const auto held = host(number).json("pcilend list --json");
     ASSERT_OK(held);
     for (const auto& function : held->at("functions")) EXPECT_EQ(function.at("owner"), domain);
   }
 
   static std::string domain_uuid(int number) {
-    const auto uuid = lab_->host(number).run(fmt::format("virsh domuuid {} | head -n 1", kGuest));
+    const auto uuid = host(number).run(fmt::format("virsh domuuid {} | head -n 1", kGuest));
     EXPECT_OK(uuid);
     return uuid ? lab::Output{0, *uuid, ""}.text() : "";
   }
   static std::string xml(int number) {
-    const auto text = lab_->host(number).run(fmt::format("virsh dumpxml --inactive {}", kGuest));
+    const auto text = host(number).run(fmt::format("virsh dumpxml --inactive {}", kGuest));
     EXPECT_OK(text);
     return text.value_or("");
   }
@@ -158,10 +122,10 @@ class Migration : public testing::Test {
   // All that the domain has stays its own while it is off, and the host that it goes to sees it.
   void reserve(int number, const std::string& domain) const {
     const auto reserved =
-        lab_->host(number).json(fmt::format("pcilend reserve --json --for {} --ttl 900", domain));
+        host(number).json(fmt::format("pcilend reserve --json --for {} --ttl 900", domain));
     ASSERT_OK(reserved);
     EXPECT_EQ(reserved->at("functions").size(), ids_.size());
-    const lab::Host& target = lab_->host(5 - number);
+    const lab::Host& target = host(5 - number);
     ASSERT_OK(target.write("/tmp/moved.json", reserved->dump()));
     const auto seen = target.json("pcilend show --json - </tmp/moved.json");
     ASSERT_OK(seen);
@@ -169,7 +133,7 @@ class Migration : public testing::Test {
   }
   void expect_reserved(int number) const {
     for (const std::string& id : ids_) {
-      const auto refused = lab_->host(number).exec("pcilend borrow " + id);
+      const auto refused = host(number).exec("pcilend borrow " + id);
       ASSERT_OK(refused);
       EXPECT_NE(refused->code, 0);
       EXPECT_NE(refused->err.find("reserved"), std::string::npos) << refused->err;
@@ -178,25 +142,14 @@ class Migration : public testing::Test {
 
   // Where its XML has come to by other means.
   void define_on(int number, const std::string& text) const {
-    ASSERT_OK(lab_->host(number).write("/tmp/mover.xml", text));
-    ASSERT_OK(lab_->host(number).run("virsh define /tmp/mover.xml"));
+    ASSERT_OK(host(number).write("/tmp/mover.xml", text));
+    ASSERT_OK(host(number).run("virsh define /tmp/mover.xml"));
   }
-  [[nodiscard]] std::string migrate_to(int number) const {
-    return migrate(kGuest, lab_->host(number));
-  }
-
-  static std::optional<lab::Lab> lab_;
-  static std::optional<lab::Running> server_;
+  [[nodiscard]] std::string migrate_to(int number) const { return migrate(kGuest, host(number)); }
 
   std::vector<std::string> addresses_;  // on the lender
   std::vector<std::string> ids_;
-
- private:
-  std::chrono::steady_clock::time_point start_;
 };
-
-std::optional<lab::Lab> Migration::lab_;
-std::optional<lab::Running> Migration::server_;
 
 /*
  *   host2: reserve, shutdown, virsh migrate ── lan ── host3: start
@@ -211,11 +164,11 @@ TEST_F(Migration, ByLibvirt) {
   reserve(2, domain);
   ASSERT_OK(here.shut_down());
   const auto off = std::chrono::steady_clock::now();
-  await_available(lab_->host(3));
+  await_available(host(3));
   expect_reserved(3);
-  ASSERT_OK(lab_->host(2).run(migrate_to(3), {{}, 3min}));
+  ASSERT_OK(host(2).run(migrate_to(3), {{}, 3min}));
   EXPECT_EQ(xml(3), before);
-  EXPECT_OK(lab_->host(2).run(fmt::format("! virsh domuuid {}", kGuest)));
+  EXPECT_OK(host(2).run(fmt::format("! virsh domuuid {}", kGuest)));
   ASSERT_OK(there.boot());
   ASSERT_OK(MainJob::await_disk(there));
   const std::chrono::duration<double> down = std::chrono::steady_clock::now() - off;
@@ -234,7 +187,7 @@ TEST_F(Migration, ByHand) {
   reserve(2, domain);
   ASSERT_OK(here.shut_down());
   ASSERT_OK(here.undefine());
-  await_available(lab_->host(3));
+  await_available(host(3));
   expect_reserved(3);
   ASSERT_NO_FATAL_FAILURE(define_on(3, before));
   ASSERT_OK(there.boot());
@@ -254,21 +207,20 @@ TEST_F(Migration, WithoutATargetItStays) {
   reserve(2, domain);
   ASSERT_OK(here.shut_down());
 
-  ASSERT_OK(plug_lan(lab_->host(3), false));
-  EXPECT_NE(lab_->host(2).exec(migrate_to(3), {{}, 3min})->code, 0);
-  ASSERT_OK(plug_lan(lab_->host(3), true));
+  ASSERT_OK(plug_lan(host(3), false));
+  EXPECT_NE(host(2).exec(migrate_to(3), {{}, 3min})->code, 0);
+  ASSERT_OK(plug_lan(host(3), true));
   EXPECT_EQ(xml(2), before);
 
-  ASSERT_OK(lab_->host(3).power_off());
-  EXPECT_NE(lab_->host(2).exec(migrate_to(3), {{}, 3min})->code, 0);
+  ASSERT_OK(host(3).power_off());
+  EXPECT_NE(host(2).exec(migrate_to(3), {{}, 3min})->code, 0);
   EXPECT_EQ(xml(2), before);
   ASSERT_OK(here.boot());
   expect_works(here);
   expect_borrowed(2, domain);
 
-  ASSERT_OK(lab_->host(3).power_on());
-  ASSERT_OK(join_lan(lab_->host(3)));
-  EXPECT_OK(lab_->host(3).run(fmt::format("! virsh domuuid {}", kGuest)));
+  ASSERT_OK(power_on(3));
+  EXPECT_OK(host(3).run(fmt::format("! virsh domuuid {}", kGuest)));
 }
 
 /*
@@ -279,9 +231,9 @@ TEST_F(Migration, ItsHostDiesAndItStartsOnAnother) {
   ASSERT_NO_FATAL_FAILURE(begin(here));
   const std::string domain = domain_uuid(2), before = xml(2);
   reserve(2, domain);
-  ASSERT_OK(lab_->host(2).power_off());
+  ASSERT_OK(host(2).power_off());
   // Fenced, once its lease has run out.
-  await_available(lab_->host(3));
+  await_available(host(3));
   expect_reserved(3);
   ASSERT_NO_FATAL_FAILURE(define_on(3, before));
   ASSERT_OK(there.boot());
@@ -289,10 +241,9 @@ TEST_F(Migration, ItsHostDiesAndItStartsOnAnother) {
   expect_borrowed(3, domain);
 
   // It comes back with the domain, which can't start there meanwhile.
-  ASSERT_OK(lab_->host(2).power_on());
-  ASSERT_OK(join_lan(lab_->host(2)));
-  const auto second = lab_->host(2).until(
-      fmt::format("virsh start {} 2>&1", kGuest), [](const lab::Output& output) {
+  ASSERT_OK(power_on(2));
+  const auto second =
+      host(2).until(fmt::format("virsh start {} 2>&1", kGuest), [](const lab::Output& output) {
         return output.out.find("is borrowed by node 12") != std::string::npos;
       });
   EXPECT_OK(second);
@@ -312,49 +263,47 @@ TEST_F(Migration, EitherHostDiesOnTheWay) {
   const std::string domain = domain_uuid(2), before = xml(2);
   reserve(2, domain);
   ASSERT_OK(here.shut_down());
-  ASSERT_OK(lab_->host(2).run(migrate_to(3), {{}, 3min}));
+  ASSERT_OK(host(2).run(migrate_to(3), {{}, 3min}));
 
   ASSERT_OK(lab_->fabric().link_down(1, 3));
-  const auto refused = lab_->host(3).exec(fmt::format("virsh start {}", kGuest));
+  const auto refused = host(3).exec(fmt::format("virsh start {}", kGuest));
   ASSERT_OK(refused);
   EXPECT_NE(refused->code, 0);
   EXPECT_NE(refused->err.find("the link to its lender is down: see 'pcilend link'"),
             std::string::npos)
       << refused->err;
   ASSERT_OK(lab_->fabric().link_up(1, 3));
-  await_available(lab_->host(3));
+  await_available(host(3));
 
-  auto starting = lab_->host(3).start(fmt::format("virsh start {}", kGuest));
+  auto starting = host(3).start(fmt::format("virsh start {}", kGuest));
   ASSERT_OK(starting);
   ASSERT_OK(lab::eventually("host3 borrows the first", lab::kPatience,
-                            [&] { return borrower_of(ids_.front()) == lab_->host(3).node(); }));
-  ASSERT_OK(lab_->host(3).power_off());
-  await_available(lab_->host(2));
+                            [&] { return borrower_of(ids_.front()) == host(3).node(); }));
+  ASSERT_OK(host(3).power_off());
+  await_available(host(2));
   ASSERT_NO_FATAL_FAILURE(define_on(2, before));
   ASSERT_OK(here.boot());
   expect_works(here);
   expect_borrowed(2, domain);
 
-  ASSERT_OK(lab_->host(3).power_on());
-  ASSERT_OK(join_lan(lab_->host(3)));
+  ASSERT_OK(power_on(3));
   // It may have died before its disk had that.
-  ASSERT_OK(lab_->host(3).run(fmt::format("! virsh domuuid {0} || virsh undefine {0}", kGuest)));
+  ASSERT_OK(host(3).run(fmt::format("! virsh domuuid {0} || virsh undefine {0}", kGuest)));
   reserve(2, domain);
   ASSERT_OK(here.shut_down());
-  ASSERT_OK(plug_lan(lab_->host(3), false));
-  auto moving = lab_->host(2).start(migrate_to(3), {{}, 3min});
+  ASSERT_OK(plug_lan(host(3), false));
+  auto moving = host(2).start(migrate_to(3), {{}, 3min});
   ASSERT_OK(moving);
-  ASSERT_OK(lab_->host(2).until("pgrep -f 'virsh migrate'"));
-  ASSERT_OK(lab_->host(2).power_off());
-  ASSERT_OK(plug_lan(lab_->host(3), true));
-  EXPECT_OK(lab_->host(3).run(fmt::format("! virsh domuuid {}", kGuest)));
+  ASSERT_OK(host(2).until("pgrep -f 'virsh migrate'"));
+  ASSERT_OK(host(2).power_off());
+  ASSERT_OK(plug_lan(host(3), true));
+  EXPECT_OK(host(3).run(fmt::format("! virsh domuuid {}", kGuest)));
   ASSERT_NO_FATAL_FAILURE(define_on(3, before));
-  await_available(lab_->host(3));
+  await_available(host(3));
   ASSERT_OK(there.boot());
   expect_works(there);
   expect_borrowed(3, domain);
-  ASSERT_OK(lab_->host(2).power_on());
-  ASSERT_OK(join_lan(lab_->host(2)));
+  ASSERT_OK(power_on(2));
 }
 
 }  // namespace

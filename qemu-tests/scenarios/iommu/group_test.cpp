@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <array>
 
-#include "testing/two_hosts.h"
+#include "testing/three_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -9,27 +9,22 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kDrives = 2;
+constexpr std::array<const char*, kDrives> kIds = {"a", "b"};
 
 /*
  *   host1 (node 4)                         host2 (node 8)         host3 (node 12)
- *   IOMMU group: drive a (10.0) ══════════ guest with both        is refused either
- *                drive b (10.1) ══════════                        while one is lent
+ *   IOMMU group: drive a ═════════════════ guest with both        is refused either
+ *                drive b ═════════════════                        while one is lent
  *
  * The drives are functions of one device without ACS: nothing keeps them apart on host1, so they
  * are lent as a set.
  */
-class Group : public testing::Test {
+class Group : public OnThreeHosts {
  protected:
   void SetUp() override {
-    lab::Options options;
-    options.name = "group";
-    options.hosts = 3;
-    options.memory[3] = 1024;
-    ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,addr=10.0,multifunction=on"));
-    ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=64M,addr=10.1"));
-    ASSERT_OK(start_lab(options, lab_));
+    ASSERT_NO_FATAL_FAILURE(OnThreeHosts::SetUp());
     for (int i = 0; i < kDrives; ++i) {
-      const auto address = host(1).address(i);
+      const auto address = lender().address(kIds[i]);
       ASSERT_OK(address);
       address_[i] = *address;
     }
@@ -37,20 +32,11 @@ class Group : public testing::Test {
 
   void TearDown() override {
     if (!lab_) return;
-    for (int number = 1; number <= 3; ++number) {
-      EXPECT_OK(host(number).check_log(expected_));
-      expect_nothing_mapped(host(number));
-    }
-    EXPECT_OK(end_lab(lab_));
-  }
-
-  lab::Host& host(int number) { return lab_->host(number); }
-
-  void expect_refused(int number, const std::string& command, const std::string& text) {
-    const auto output = host(number).exec(command);
-    ASSERT_OK(output);
-    EXPECT_NE(output->code, 0) << command;
-    EXPECT_NE(output->err.find(text), std::string::npos) << command << ": " << output->err;
+    EXPECT_OK(host(2).exec("virsh destroy both; virsh undefine both"));
+    for (const char* command : {"unavailable --force", "remove"})
+      for (const auto& address : address_)
+        EXPECT_OK(lender().exec(fmt::format("pcilend {} {}", command, address)));
+    OnThreeHosts::TearDown();
   }
 
   Result<nlohmann::json> function(int number, int drive) {
@@ -67,8 +53,6 @@ class Group : public testing::Test {
 
   // Both are offered to both nodes; ids_ is known.
   void lend() {
-    ASSERT_OK(host(1).run("pcilend connect 8"));
-    ASSERT_OK(host(1).run("pcilend connect 12"));
     for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend add " + address));
     for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend available " + address));
     for (int i = 0; i < kDrives; ++i) {
@@ -123,17 +107,14 @@ class Group : public testing::Test {
         {{}, 3min});
   }
 
-  std::optional<lab::Lab> lab_;
   std::array<std::string, kDrives> address_;
   std::array<std::string, kDrives> ids_;
-  lab::Expected expected_;
 };
 
 TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   // Not without the other one: first it must be added, then be available.
-  ASSERT_OK(host(1).run("pcilend connect 8"));
   ASSERT_OK(host(1).run("pcilend add " + address_[0]));
-  expect_refused(1, "pcilend available " + address_[0], address_[1] + " (nvme)");
+  expect_refused(host(1), "pcilend available " + address_[0], address_[1] + " (nvme)");
   const auto check = host(1).exec("pcilend check " + address_[0]);
   ASSERT_OK(check);
   EXPECT_NE(check->out.find("not added are: " + address_[1] + " (nvme)"), std::string::npos)
@@ -146,10 +127,9 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   EXPECT_EQ(first->at("set").at(0).at("bdf"), address_[1]);
   EXPECT_EQ(first->at("set").at(0).at("state"), "added");
   ASSERT_OK(await(2, 0, "state", "available"));
-  expect_refused(2, "pcilend borrow --frontend mdev " + ids_[0], "are not available");
-  expect_refused(1, "pcilend remove " + address_[0], "unavailable");
+  expect_refused(host(2), "pcilend borrow --frontend mdev " + ids_[0], "are not available");
+  expect_refused(host(1), "pcilend remove " + address_[0], "unavailable");
   ASSERT_OK(host(1).run("pcilend available " + address_[1]));
-  ASSERT_OK(host(1).run("pcilend connect 12"));
   const auto second = function(1, 1);
   ASSERT_OK(second);
   ids_[1] = second->at("id");
@@ -157,10 +137,10 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
 
   // Who has one, has them all.
   ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + ids_[0]));
-  expect_refused(3, "pcilend borrow --frontend mdev " + ids_[1], "another function");
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + ids_[1], "another function");
   ASSERT_OK(host(2).run("pcilend return " + ids_[0]));
   ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + ids_[1]));
-  expect_refused(2, "pcilend borrow --frontend mdev " + ids_[0], "another function");
+  expect_refused(host(2), "pcilend borrow --frontend mdev " + ids_[0], "another function");
   ASSERT_OK(host(3).run("pcilend return " + ids_[1]));
 
   // And all of them to the other node.
@@ -179,7 +159,7 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   ASSERT_OK(a);
   ASSERT_OK(b);
   EXPECT_OK(use(*guest, {*a, *b}));
-  expect_refused(3, "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
+  expect_refused(host(3), "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
   ASSERT_OK(guest->shut_down());
   for (int i = 0; i < kDrives; ++i) ASSERT_OK(await(1, i, "state", "available"));
   for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));
@@ -192,8 +172,8 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
  *   a: its driver has it when b is back
  */
 TEST_F(Group, OneIsTakenTheOtherGoesOn) {
-  expected_.emplace_back("DMAR: DRHD: handling fault status reg");
-  expected_.emplace_back(
+  expect_in_log("DMAR: DRHD: handling fault status reg");
+  expect_in_log(
       R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:0[45]\.0\] fault addr 0x100[0-9a-f]{8} )");
   lend();
   const auto guest = start_guest();
@@ -206,7 +186,7 @@ TEST_F(Group, OneIsTakenTheOtherGoesOn) {
   ASSERT_OK(taken);
   EXPECT_EQ(taken->at("state"), "added");
   EXPECT_EQ(taken->at("driver"), "pcilend") << "the group is not the host's yet";
-  expect_refused(1, "pcilend remove " + address_[0], "another function");
+  expect_refused(host(1), "pcilend remove " + address_[0], "another function");
   EXPECT_OK(use(*guest, {*b}));
 
   ASSERT_OK(guest->destroy());

@@ -2,6 +2,7 @@
 // The lender's rule over its functions: taking them back, who may use them, who has changed what.
 #include <algorithm>
 
+#include "testing/three_hosts.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -203,38 +204,23 @@ TEST_F(TwoHosts, TheAuditTellsWhoDidWhat) {
  *              /                          \
  *   host2 (node 8)                      host3 (node 12)
  */
-class ThreeHosts : public testing::Test {
+class ThreeHosts : public OnThreeHosts {
  protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "three";
-    options.hosts = 3;
-    for (int i = 1; i <= 3; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
-    ASSERT_OK(options.add_device("host1:nvme,serial=scenario,drive-size=64M"));
-    ASSERT_OK(start_lab(options, lab_));
-  }
-  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
-
   void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    const auto address = host(1).address(0);
+    ASSERT_NO_FATAL_FAILURE(OnThreeHosts::SetUp());
+    const auto address = host(1).address("nvme");
     ASSERT_OK(address);
     address_ = *address;
-    for (int i = 1; i <= 3; ++i) ASSERT_OK(host(i).mark_log());
     job_.emplace(host(1), host(2), address_, "guest");
     ASSERT_OK(job_->lend());
-    ASSERT_OK(host(1).run("pcilend connect 12"));
     ASSERT_OK(job_->await_state(host(2), "available"));
     ASSERT_OK(job_->await_state(host(3), "available"));
   }
   void TearDown() override {
-    if (!lab_) return;
-    EXPECT_OK(job_->clean_up());
-    EXPECT_OK(host(1).run("pcilend disconnect 8 && pcilend disconnect 12"));
-    for (int i = 1; i <= 3; ++i) EXPECT_OK(host(i).check_log());
+    if (job_) EXPECT_OK(job_->clean_up());
+    OnThreeHosts::TearDown();
   }
 
-  static lab::Host& host(int number) { return lab_->host(number); }
   [[nodiscard]] const std::string& id() const { return job_->id(); }
   // The function appears to the host, or it does not.
   Result<> await_seen(int number, bool seen) const {
@@ -244,21 +230,10 @@ class ThreeHosts : public testing::Test {
     if (!listed) return tl::unexpected(listed.error());
     return {};
   }
-  // The exit code of a command that is to be refused, with this in its words.
-  static void expect_refused(const lab::Host& host, const std::string& command,
-                             const std::string& words) {
-    const auto output = host.exec(command);
-    ASSERT_OK(output);
-    EXPECT_NE(output->code, 0) << command;
-    EXPECT_NE(output->err.find(words), std::string::npos) << command << ": " << output->err;
-  }
 
-  static std::optional<lab::Lab> lab_;
   std::optional<MainJob> job_;
   std::string address_;
 };
-
-std::optional<lab::Lab> ThreeHosts::lab_;
 
 /*
  *   host1: allow 8                  host2 sees and borrows it, host3 knows of nothing
@@ -360,14 +335,8 @@ TEST_F(ThreeHosts, AnotherHostBorrowsAfterADeath) {
   ASSERT_OK(heir.shut_down());
   ASSERT_OK(heir.undefine());
   ASSERT_OK(job_->await_state(host(1), "available"));
-  for (const int i : {1, 3}) {
-    const auto links = host(i).json("pcilend link --json");
-    ASSERT_OK(links);
-    for (const auto& link : links->at("links"))
-      EXPECT_TRUE(link.at("export_bytes") == 0 && link.at("slot_bytes") == 0)
-          << "left on host" << i << ": " << link.dump();
-  }
-  ASSERT_OK(host(2).power_on());
+  for (const int i : {1, 3}) expect_nothing_mapped(host(i));
+  ASSERT_OK(power_on(2));
 }
 
 }  // namespace
