@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "main_job/admin_steps.h"
+#include "scenarios/devices/device_matrix.h"
 #include "testing/asserts.h"
 #include "testing/echo_server.h"
 #include "testing/suite_lab.h"
@@ -15,17 +16,14 @@ std::string ping() {
   return fmt::format("busybox ping -c 1 -W 1 {}", kEchoServer);
 }
 
-// Host1 has an e1000, which knows legacy interrupts only, on a wire with a server of echoes.
+// Host1 has, among others, an e1000, which knows legacy interrupts only, on a wire with a server of
+// echoes.
 class Intx : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "intx";
-    attach_to_wire(options, "e1000");
-    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
-    ASSERT_OK(options.add_device("host1:e1000,id=e1000,netdev=e1000,bus=port0"));
-    ASSERT_OK(add_wire(options));
-    ASSERT_OK(start_lab(options, lab_));
+    const auto options = matrix_options();
+    ASSERT_OK(options);
+    ASSERT_OK(start_lab(*options, lab_));
     auto server = start_echo_server(lender());
     ASSERT_OK(server);
     server_.emplace(std::move(*server));
