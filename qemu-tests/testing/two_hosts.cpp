@@ -32,9 +32,16 @@ void TwoHosts::SetUpTestSuite() {
   lab::Options options;
   options.name = "scenarios";
   ASSERT_OK(make_rom());
-  ASSERT_OK(
-      options.add_device(fmt::format("host1:nvme,serial=scenario,drive-size=128M,romfile={}{}",
-                                     rom().path(), kNoShadowDoorbells)));
+  static const auto no_image = RomFile::make(std::string(kRomBarBytes, 'x'));
+  ASSERT_OK(no_image);
+  for (const std::string& device :
+       {fmt::format("nvme,id=nvme,serial={},drive-size=128M,romfile={}{}", kSerial, rom().path(),
+                    kNoShadowDoorbells),
+        fmt::format("nec-usb-xhci,id=msix,msi=off,msix=on,root-port=on,romfile={}",
+                    no_image->path()),
+        std::string("nec-usb-xhci,id=msi,msi=on,msix=off,root-port=on"),
+        std::string("pcie-root-port,id=socket,chassis=1")})
+    ASSERT_OK(options.add_device("host1:" + device));
   ASSERT_OK(start_lab(options, lab_));
 }
 

@@ -19,6 +19,12 @@ namespace pcilend::scenarios {
 // Nothing is lent or borrowed over the links of this host, and no message on them was bad.
 void expect_nothing_mapped(const lab::Host& host);
 
+/*
+ *   host1 (lender, node 4)                         host2 (borrower, node 8)
+ *   nvme, with an expansion ROM
+ *   msix, msi: USB controllers behind ports, the first with a ROM that has no image in it
+ *   socket: a port with nothing behind it
+ */
 class TwoHosts : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -40,6 +46,7 @@ class TwoHosts : public testing::Test {
         R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
   }
 
+  static constexpr const char* kSerial = "scenario";  // of the drive
   // What the lent drive has as its expansion ROM, from make_rom() until the program ends.
   static Result<> make_rom();
   [[nodiscard]] static const RomFile& rom() { return *rom_; }

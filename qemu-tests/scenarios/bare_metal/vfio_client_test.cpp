@@ -4,7 +4,6 @@
 
 #include <fstream>
 
-#include "testing/option_rom.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -14,38 +13,12 @@ using nlohmann::json;
 
 constexpr const char* kClient = "/usr/lib/pcilend-lab/vfio-client";
 
-// Host1 has a drive with an expansion ROM, and two USB controllers of 16 interrupts: MSI-X and
-// INTx, and a ROM with no image in it; MSI and INTx.
-class VfioClient : public testing::Test {
+// The USB controllers have 16 interrupts each: MSI-X and INTx; MSI and INTx.
+class VfioClient : public TwoHosts {
  protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "vfio";
-    for (const std::string& bytes : {nvme_rom(), std::string(kRomBarBytes, 'x')}) {
-      auto rom = RomFile::make(bytes);
-      ASSERT_OK(rom);
-      roms_.push_back(std::move(*rom));
-    }
-    ASSERT_OK(options.add_device("host1:nvme,id=nvme,serial=vfio,drive-size=16M,romfile=" +
-                                 roms_[0].path()));
-    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
-    ASSERT_OK(options.add_device("host1:pcie-root-port,id=port1,chassis=2,addr=19"));
-    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msix,msi=off,msix=on,bus=port0,romfile=" +
-                                 roms_[1].path()));
-    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=msi,msi=on,msix=off,bus=port1"));
-    ASSERT_OK(start_lab(options, lab_));
-    ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
-  }
-  static void TearDownTestSuite() {
-    EXPECT_OK(end_lab(lab_));
-    roms_.clear();
-  }
-
   void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    start_ = std::chrono::steady_clock::now();
-    ASSERT_OK(lender().mark_log());
-    ASSERT_OK(borrower().mark_log());
+    ASSERT_NO_FATAL_FAILURE(TwoHosts::SetUp());
+    ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
   }
 
   void TearDown() override {
@@ -57,17 +30,8 @@ class VfioClient : public testing::Test {
     }
     EXPECT_OK(lender().exec("pcilend unavailable --force " + address_));
     EXPECT_OK(lender().exec("pcilend remove " + address_));
-    for (const auto* host : {&lender(), &borrower()}) {
-      expect_nothing_mapped(*host);
-      EXPECT_OK(host->check_log(expected_));
-    }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
-    fmt::print(stderr, "-- {} took {:.1f} s\n",
-               testing::UnitTest::GetInstance()->current_test_info()->name(), took.count());
+    TwoHosts::TearDown();
   }
-
-  static lab::Host& lender() { return lab_->host(1); }
-  static lab::Host& borrower() { return lab_->host(2); }
 
   // Lends that device of host1.
   void share(const std::string& device) {
@@ -101,7 +65,7 @@ class VfioClient : public testing::Test {
     ASSERT_OK(borrower().run(make_device(uuid_)));
   }
   // How many functions host2 can borrow over its adapter, as mediated devices of that type.
-  static void expect_available(const std::string& type, const std::string& count) {
+  void expect_available(const std::string& type, const std::string& count) const {
     EXPECT_OK(borrower().until(
         fmt::format("[ $(cat {}/available_instances) = {} ]", adapter_type(type), count)));
   }
@@ -125,21 +89,10 @@ class VfioClient : public testing::Test {
                            [&] { return client.output_so_far().find(words) != std::string::npos; });
   }
 
-  void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
-
-  static std::optional<lab::Lab> lab_;
-  static std::vector<RomFile> roms_;
   std::string address_;
   std::string id_;
   std::string uuid_;
-
- private:
-  lab::Expected expected_;
-  std::chrono::steady_clock::time_point start_;
 };
-
-std::optional<lab::Lab> VfioClient::lab_;
-std::vector<RomFile> VfioClient::roms_;
 
 /*
  *   host1 (lender)                 host2 (borrower)
@@ -197,14 +150,12 @@ TEST_F(VfioClient, TheDeviceIsWhatPcilendShows) {
  */
 TEST_F(VfioClient, TheExpansionRomIsThatOfTheLender) {
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
-  const auto own = lender().run(read_rom("/sys/bus/pci/devices/" + address_));
-  ASSERT_OK(own);
-  EXPECT_EQ(*own, roms_[0].sum().value_or("the file can't be read"));
+  expect_rom(lender().run(read_rom("/sys/bus/pci/devices/" + address_)));
   const auto said = borrower().json(client("rom"));
   ASSERT_OK(said);
   constexpr uint32_t kMask = ~static_cast<uint32_t>(kRomBarBytes - 1);
   EXPECT_EQ(said->at("bar"), json({kMask, 0xfebf8001, 0}));
-  std::ifstream file(roms_[0].path(), std::ios::binary);
+  std::ifstream file(rom().path(), std::ios::binary);
   std::string expected;
   for (std::istreambuf_iterator<char> at(file), end; at != end; ++at)
     expected += fmt::format("{:02x}", static_cast<unsigned char>(*at));
@@ -236,7 +187,7 @@ TEST_F(VfioClient, DmaAndResetWork) {
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
   const auto said = borrower().json(client("nvme"));
   ASSERT_OK(said);
-  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, "vfio")));
+  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, kSerial)));
   EXPECT_EQ(said->at("stopped"), json::array({true, true}));
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
 }
@@ -260,7 +211,7 @@ TEST_F(VfioClient, AFunctionReachesItsUsersMemoryAndNothingElse) {
     const auto counters = lab_->fabric().counters();
     EXPECT_OK(counters);
     if (!said || !counters) return lab::PathCounters();
-    EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+    EXPECT_EQ(said->at("serials"), json({kSerial, kSerial}));
     strays = said->at("strays");
     return counters->path(1, 2);
   };
@@ -350,7 +301,7 @@ TEST_F(VfioClient, WhatIsHeldTooLongIsTaken) {
   std::string line;
   std::getline(lines, line);
   std::getline(lines, line);
-  EXPECT_EQ(json::parse(line), json({{"asked", true}, {"serial", "vfio"}}));
+  EXPECT_EQ(json::parse(line), json({{"asked", true}, {"serial", kSerial}}));
   std::getline(lines, line);
   EXPECT_EQ(json::parse(line), json({{"mapped", 0xffffffff},
                                      {"read", 0xffffffff},
@@ -398,7 +349,7 @@ TEST_F(VfioClient, AnyUserOfVfioHasItByItsPciAddress) {
   uuid_ = *place;
   const auto said = borrower().json(client("nvme"));
   ASSERT_OK(said);
-  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, "vfio")));
+  EXPECT_EQ(said->at("serials"), json(std::vector<std::string>(12, kSerial)));
   EXPECT_EQ(said->at("stopped"), json::array({true, true}));
 
   std::optional<lab::Running> running;
@@ -427,7 +378,7 @@ TEST_F(VfioClient, ByItsPciAddressItReachesItsUsersMemoryAndNothingElse) {
   uuid_ = "8004:01:00.0";
   const auto said = borrower().json(client("stray"));
   ASSERT_OK(said);
-  EXPECT_EQ(said->at("serials"), json({"vfio", "vfio"}));
+  EXPECT_EQ(said->at("serials"), json({kSerial, kSerial}));
   EXPECT_GT(said->at("strays").get<int>(), 250);
   // Within a granule it is the borrower's IOMMU that stops it, elsewhere the lender's.
   EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
@@ -642,7 +593,7 @@ TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
   ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
   const auto used = borrower().json(client("nvme"));
   ASSERT_OK(used);
-  EXPECT_EQ(used->at("serials").at(0), "vfio");
+  EXPECT_EQ(used->at("serials").at(0), kSerial);
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
 
   std::optional<lab::Running> running;

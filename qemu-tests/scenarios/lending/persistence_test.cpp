@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lab/qmp.h"
-#include "main_job/admin_steps.h"
-#include "main_job/main_job.h"
-#include "testing/asserts.h"
-#include "testing/suite_lab.h"
+#include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -11,58 +8,36 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-// Two hosts of their own; the lender has a drive and an empty slot.
-class Persistence : public testing::Test {
+class Persistence : public TwoHosts {
  protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "persistence";
-    ASSERT_OK(options.add_device("host1:nvme,serial=kept,drive-size=64M"));
-    ASSERT_OK(options.add_device("host1:pcie-root-port,id=socket,chassis=1"));
-    ASSERT_OK(start_lab(options, lab_));
-  }
-  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
-
-  void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    ASSERT_OK(lender().mark_log());
-    ASSERT_OK(borrower().mark_log());
-  }
   void TearDown() override {
     if (!lab_) return;
     EXPECT_OK(lender().run("rm -rf /etc/pcilend"));
-    EXPECT_OK(lender().check_log());
-    EXPECT_OK(borrower().check_log());
+    TwoHosts::TearDown();
+    EXPECT_OK(lender().run("pcilend disconnect 8"));
   }
-
-  [[nodiscard]] static lab::Host& lender() { return lab_->host(1); }
-  [[nodiscard]] static lab::Host& borrower() { return lab_->host(2); }
 
   // The lender's function at that address, as `host` lists it; null if it does not.
-  static json function_at(const lab::Host& host, const std::string& bdf) {
+  [[nodiscard]] json function_at(const lab::Host& host, const std::string& bdf) const {
     return scenarios::function_at(host, lender(), bdf).value_or(json());
   }
-  static Result<> await_available(const std::string& bdf) {
+  [[nodiscard]] Result<> await_available(const std::string& bdf) const {
     return lab::eventually("the borrower sees " + bdf + " available", lab::kPatience, [&] {
       const json function = function_at(borrower(), bdf);
       return function.is_object() && function.at("state") == "available";
     });
   }
   // Which boot of the lender the borrower talks to.
-  static json lender_boot() {
+  [[nodiscard]] json lender_boot() const {
     const auto links = borrower().json("pcilend link --json");
     return links ? links->at("links").at(0).at("peer_boot_id") : json();
   }
 
-  static json lender_link() {
+  [[nodiscard]] json lender_link() const {
     const auto links = lender().json("pcilend link --json");
     return links ? links->at("links").at(0) : json::object();
   }
-
-  static std::optional<lab::Lab> lab_;
 };
-
-std::optional<lab::Lab> Persistence::lab_;
 
 /*
  *   host1 (lender, node 4)             host2 (borrower, node 8)
@@ -72,16 +47,15 @@ std::optional<lab::Lab> Persistence::lab_;
  *   nothing typed                      borrows it
  */
 TEST_F(Persistence, ALenderThatRebootsComesBack) {
-  const auto address = lender().address(0);
+  const auto address = lender().address("nvme");
   ASSERT_OK(address);
-  MainJob job(lender(), borrower(), *address, "guest");
-  ASSERT_OK(job.lend());
+  ASSERT_OK(job().lend());
   ASSERT_OK(
       lender().run("pcilend connect 8 --adapter " + lender_link()["adapter"].get<std::string>()));
   ASSERT_OK(lender().run({"pcilend", "label", *address, "kept"}));
   ASSERT_OK(lender().run("pcilend allow " + *address + " 8"));
   ASSERT_OK(lender().run("pcilend save"));
-  ASSERT_OK(job.see_available());
+  ASSERT_OK(job().see_available());
   const json before = function_at(borrower(), *address);
   const json boot = lender_boot();
   ASSERT_TRUE(boot.is_string());
@@ -101,8 +75,7 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
   ASSERT_OK(again);
   EXPECT_EQ(again->at("steps"), json::array()) << "restored is restored";
 
-  ASSERT_OK(job.borrow_and_use());
-  ASSERT_OK(job.clean_up());
+  ASSERT_OK(job().borrow_and_use());
 }
 
 /*
@@ -126,8 +99,9 @@ TEST_F(Persistence, APluggedInFunctionIsLentByAFilter) {
                          ", label 'plugged' (/etc/pcilend/filters.json: "
                          "filters.available[0])\n");
 
+  const auto connect = [&] { return lab::Qmp::connect(lab_->layout().qmp(1), lab::Deadline(10s)); };
   {
-    auto qmp = lab::Qmp::connect(lab_->layout().qmp(1), lab::Deadline(10s));
+    auto qmp = connect();
     ASSERT_OK(qmp);
     ASSERT_OK(qmp->execute("blockdev-add", {{"driver", "null-co"},
                                             {"node-name", "blank"},
@@ -149,6 +123,12 @@ TEST_F(Persistence, APluggedInFunctionIsLentByAFilter) {
   EXPECT_EQ(*excluded, "make " + address + " unavailable: done\n");
   EXPECT_EQ(function_at(lender(), address).at("state"), "added");
   ASSERT_OK(lender().run("pcilend remove " + address));
+
+  auto qmp = connect();
+  ASSERT_OK(qmp);
+  ASSERT_OK(qmp->execute("device_del", {{"id", "plugged"}}));
+  ASSERT_OK(qmp->wait_for_event("DEVICE_DELETED", lab::Deadline(lab::kPatience)));
+  ASSERT_OK(qmp->execute("blockdev-del", {{"node-name", "blank"}}));
 }
 
 }  // namespace
