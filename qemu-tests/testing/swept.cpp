@@ -3,6 +3,9 @@
 
 #include <fmt/ranges.h>
 
+#include "testing/asserts.h"
+#include "testing/option_rom.h"
+
 namespace pcilend::scenarios {
 namespace {
 
@@ -17,6 +20,12 @@ constexpr uint64_t kSlots = 8 * kGiB;
 constexpr uint64_t kExports = uint64_t{1} << 40;
 constexpr uint64_t kWindow0 = 64 * kGiB;
 constexpr uint64_t kWindow1 = 16 * kGiB;
+
+uint64_t slot_bytes(const lab::Output& link_json) {
+  const auto links = nlohmann::json::parse(link_json.out, nullptr, false);
+  if (links.is_discarded()) return UINT64_MAX;
+  return links.at("links").at(0).at("slot_bytes");
+}
 
 }  // namespace
 
@@ -62,6 +71,37 @@ Reach sorted(const lab::SweepReport& report) {
           fmt::format("{} at {:#x}+{:#x}", hit.target, hit.address, hit.length));
   }
   return reach;
+}
+
+uint64_t bar_bytes(const nlohmann::json& function) {
+  uint64_t bytes = 0;
+  for (const auto& bar : function.at("bars"))
+    if (bar.at("index") != 6) bytes += bar.at("size").get<uint64_t>();
+  return bytes;
+}
+
+void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots) {
+  const uint64_t roms = exports ? kRomBarBytes : 0;
+  SCOPED_TRACE(stage);
+  for (const int victim : {1, 2}) {
+    const auto report = lab.fabric().sweep(victim, 3 - victim, sweep_ranges());
+    ASSERT_OK(report);
+    const bool lends = victim == 1;
+    const Reach expected{kControlBytes,    kMiB, lends ? 0 : slots, lends ? exports : 0,
+                         lends ? roms : 0, {}};
+    EXPECT_EQ(sorted(*report), expected) << lab::host_name(victim) << " is the victim";
+    const auto links = lab.host(victim).json("pcilend link --json");
+    ASSERT_OK(links);
+    EXPECT_EQ(links->at("links").at(0).at("export_bytes"), expected.exports + expected.roms);
+    // Slots are reserved in units of 2 MiB, until QEMU lets go of the drive; what is not memory
+    // in them did not answer.
+    ASSERT_OK(lab.host(victim).until("pcilend link --json", [&](const lab::Output& output) {
+      const uint64_t reserved = slot_bytes(output);
+      return expected.slots ? reserved >= expected.slots : reserved == 0;
+    }));
+    fmt::print(stderr, "{}: {} probes in {} s\n", stage, report->json.at("probes").dump(),
+               report->json.at("seconds").dump());
+  }
 }
 
 }  // namespace pcilend::scenarios

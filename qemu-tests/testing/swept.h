@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/fabric_client.h"
+#include "lab/lab.h"
 
 namespace pcilend::scenarios {
 
@@ -33,6 +33,14 @@ struct Reach {
 std::ostream& operator<<(std::ostream& out, const Reach& reach);
 
 Reach sorted(const lab::SweepReport& report);
+
+// What a host lists of a function, without the ROM.
+uint64_t bar_bytes(const nlohmann::json& function);
+
+// Hosts 1 and 2 read each other's whole aperture. Each reaches the other's control area, its
+// interrupts, and what is lent or leased: host 2, which borrows, BARs of so many bytes and their
+// ROM, host 1 so much of its memory. Not a page more.
+void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots);
 
 // Patterns of what the victim's kernel says: each probe that is refused is a fault of the adapter.
 inline constexpr const char* kSweepFaults[] = {

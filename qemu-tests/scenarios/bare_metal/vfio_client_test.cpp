@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "testing/swept.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -230,6 +231,28 @@ TEST_F(VfioClient, AFunctionReachesItsUsersMemoryAndNothingElse) {
   EXPECT_EQ(strayed.bar.writes, strayed.dropped_writes);
   EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
   EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
+}
+
+/*
+ *   host1 (lender) <── reads all of it ── host2 (borrower)
+ *   nvme ════════════════════════════════ client, with two pages of memory
+ *   host1 (lender) ── reads all of it ──> host2 (borrower)
+ */
+TEST_F(VfioClient, APeerReachesWhatIsLentAndNoPageMore) {
+  for (const char* fault : kSweepFaults) expect_in_log(fault);
+  expect_stopped_accesses();
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  expect_reach(*lab_, "available", 0, 0);
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("look", &running));
+  const auto used = function_on(borrower(), id_);
+  ASSERT_OK(used);
+  EXPECT_EQ(used->at("guest_bytes"), 8192);
+  expect_reach(*lab_, "in use", bar_bytes(*used), used->at("guest_bytes"));
+  ASSERT_OK(lender().run("pcilend unavailable --force " + address_));
+  ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "added"));
+  ASSERT_OK(running->wait());
+  expect_reach(*lab_, "revoked", 0, 0);
 }
 
 /*

@@ -9,12 +9,6 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-uint64_t slot_bytes(const lab::Output& link_json) {
-  const auto links = nlohmann::json::parse(link_json.out, nullptr, false);
-  if (links.is_discarded()) return UINT64_MAX;
-  return links.at("links").at(0).at("slot_bytes");
-}
-
 /*
  *   host1 (lender) <── reads all of it ── host2 (borrower)
  *   host1 (lender) ── reads all of it ──> host2 (borrower)
@@ -26,27 +20,7 @@ TEST_F(TwoHosts, APeerReachesWhatIsLentAndNoPageMore) {
   for (const char* fault : kSweepFaults) expect_in_log(fault);
   expect_stopped_accesses();
   const auto sweep = [&](const char* stage, uint64_t exports, uint64_t slots) {
-    const uint64_t roms = exports ? kRomBarBytes : 0;
-    SCOPED_TRACE(stage);
-    for (const int victim : {1, 2}) {
-      const auto report = lab_->fabric().sweep(victim, 3 - victim, sweep_ranges());
-      ASSERT_OK(report);
-      const bool lends = victim == 1;
-      const Reach expected{kControlBytes,    kMiB, lends ? 0 : slots, lends ? exports : 0,
-                           lends ? roms : 0, {}};
-      EXPECT_EQ(sorted(*report), expected) << lab::host_name(victim) << " is the victim";
-      const auto links = lab_->host(victim).json("pcilend link --json");
-      ASSERT_OK(links);
-      EXPECT_EQ(links->at("links").at(0).at("export_bytes"), expected.exports + expected.roms);
-      // Slots are reserved in units of 2 MiB, until QEMU lets go of the drive; what is not memory
-      // in them did not answer.
-      ASSERT_OK(lab_->host(victim).until("pcilend link --json", [&](const lab::Output& output) {
-        const uint64_t reserved = slot_bytes(output);
-        return expected.slots ? reserved >= expected.slots : reserved == 0;
-      }));
-      fmt::print(stderr, "{}: {} probes in {} s\n", stage, report->json.at("probes").dump(),
-                 report->json.at("seconds").dump());
-    }
+    expect_reach(*lab_, stage, exports, slots);
   };
 
   ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
@@ -57,9 +31,7 @@ TEST_F(TwoHosts, APeerReachesWhatIsLentAndNoPageMore) {
 
   const auto function = job().function_on(borrower());
   ASSERT_OK(function);
-  uint64_t bars = 0;
-  for (const auto& bar : function->at("bars"))
-    if (bar.at("index") != 6) bars += bar.at("size").get<uint64_t>();
+  const uint64_t bars = bar_bytes(*function);
   ASSERT_GT(bars, 0U);
   ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
   sweep("borrowed", bars, 0);
