@@ -67,8 +67,8 @@ class Migration : public OnThreeHosts {
     ASSERT_OK(guest.boot());
     ASSERT_OK(MainJob::await_disk(guest));
     ASSERT_OK(
-        guest.run("busybox mke2fs /dev/nvme0n1 >/dev/null && mkdir -p /mnt && "
-                  "mount -t ext4 /dev/nvme0n1 /mnt && head -c 262144 /dev/urandom >/mnt/data && "
+        guest.run("busybox mke2fs /dev/nvme0n1 1024 >/dev/null && mkdir -p /mnt && "
+                  "mount -t ext4 /dev/nvme0n1 /mnt && head -c 65536 /dev/urandom >/mnt/data && "
                   "sha256sum </mnt/data >/mnt/sum && umount /mnt"));
   }
   void expect_works(const lab::Guest& guest) const {
