@@ -32,13 +32,15 @@ static u32 first_behind(const struct pcilend_granules *granules, u64 iova)
 }
 
 void pcilend_granules_init(struct pcilend_granules *granules, struct pcilend_granule *entry,
-			   u32 capacity, const struct pcilend_hole *hole, u32 holes, u64 end)
+			   u32 capacity, struct pcilend_hole *hole, u32 holes, u32 hole_capacity,
+			   u64 end)
 {
 	*granules = (struct pcilend_granules){
 		.entry = entry,
 		.capacity = capacity,
 		.hole = hole,
 		.holes = holes,
+		.hole_capacity = hole_capacity,
 		.end = end,
 	};
 }
@@ -54,24 +56,48 @@ struct pcilend_granule *pcilend_granules_find(const struct pcilend_granules *gra
 	return iova - entry->start < entry->size ? entry : NULL;
 }
 
-/* All around @iova, from *low to *last, that is neither hole nor granule nor past the end. */
+static bool is_among_bars(u64 iova)
+{
+	return iova >= PCILEND_BARS_START && iova < PCILEND_BARS_END;
+}
+
+/* All around @iova that is among the BARs of a PC as it is, or is not. */
+static void keep_to_side(u64 iova, u64 *low, u64 *last)
+{
+	if (iova >= PCILEND_BARS_END) {
+		*low = PCILEND_BARS_END;
+		return;
+	}
+	if (iova >= PCILEND_BARS_START)
+		*low = PCILEND_BARS_START;
+	*last = (is_among_bars(iova) ? PCILEND_BARS_END : PCILEND_BARS_START) - 1;
+}
+
+/*
+ * All around @iova, from *low to *last, that is neither hole nor granule nor past the end, and on
+ * the same side of the BARs' edges.
+ */
 static int free_around(const struct pcilend_granules *granules, u64 iova, u64 *low, u64 *last)
 {
 	u32 behind = first_behind(granules, iova);
 	u32 i;
 
 	*low = 0;
-	*last = granules->end;
+	*last = U64_MAX;
 	if (iova > granules->end)
 		return -ERANGE;
+	keep_to_side(iova, low, last);
+	if (*last > granules->end)
+		*last = granules->end;
 	if (behind) {
 		const struct pcilend_granule *before = &granules->entry[behind - 1];
 
 		if (iova - before->start < before->size)
 			return -EEXIST;
-		*low = before->start + before->size;
+		if (before->start + before->size > *low)
+			*low = before->start + before->size;
 	}
-	if (behind < granules->count)
+	if (behind < granules->count && granules->entry[behind].start - 1 < *last)
 		*last = granules->entry[behind].start - 1;
 	for (i = 0; i < granules->holes; i++) {
 		const struct pcilend_hole *hole = &granules->hole[i];
@@ -93,13 +119,30 @@ static int free_around(const struct pcilend_granules *granules, u64 iova, u64 *l
 	return 0;
 }
 
-/* The largest power of two that is tried. */
-static u64 largest(const struct pcilend_granules *granules, u64 limit)
+/* Bytes that are mapped among the BARs of a PC. */
+static u64 mapped_among_bars(const struct pcilend_granules *granules)
 {
-	u64 size = PCILEND_GRANULE_FIRST;
+	u64 mapped = 0;
+	u32 i;
 
-	if (size < granules->mapped)
-		size = granules->mapped;
+	for (i = 0; i < granules->count; i++) {
+		if (is_among_bars(granules->entry[i].start))
+			mapped += granules->entry[i].mapped;
+	}
+	return mapped;
+}
+
+/* The largest power of two that is tried for a granule at @iova. */
+static u64 largest(const struct pcilend_granules *granules, u64 iova, u64 limit)
+{
+	u64 size = PCILEND_GRANULE_FIRST, mapped = granules->mapped;
+
+	if (is_among_bars(iova)) {
+		size = PCILEND_GRANULE_FIRST_BAR;
+		mapped = mapped_among_bars(granules);
+	}
+	if (size < mapped)
+		size = mapped;
 	if (size > limit)
 		size = limit;
 	while (size & (size - 1))
@@ -118,7 +161,7 @@ int pcilend_granules_plan(const struct pcilend_granules *granules, u64 iova, u64
 	error = free_around(granules, iova, &low, &last);
 	if (error)
 		return error;
-	for (bytes = largest(granules, limit); bytes >= PCILEND_PAGE; bytes >>= 1) {
+	for (bytes = largest(granules, iova, limit); bytes >= PCILEND_PAGE; bytes >>= 1) {
 		u64 at = iova & ~(bytes - 1);
 
 		if (at < low || last - at < bytes - 1)
@@ -146,15 +189,13 @@ static bool allowed(const struct pcilend_granules *granules, u64 start, u64 last
 	return last <= granules->end;
 }
 
-int pcilend_granules_add(struct pcilend_granules *granules, u64 start, u64 size, u64 slot)
+/* Return: 0 if [start, +size) is free; otherwise as pcilend_granules_reserve(). */
+static int check_free(const struct pcilend_granules *granules, u64 start, u64 size)
 {
 	u32 at = first_behind(granules, start);
-	struct pcilend_granule *entry;
 	u64 last;
 
-	if (!size || !page_aligned(start | size | slot))
-		return -ERANGE;
-	if (size - 1 > U64_MAX - start || size - 1 > U64_MAX - slot)
+	if (!size || !page_aligned(start | size) || size - 1 > U64_MAX - start)
 		return -ERANGE;
 	last = last_of(start, size);
 	if (!allowed(granules, start, last))
@@ -163,6 +204,45 @@ int pcilend_granules_add(struct pcilend_granules *granules, u64 start, u64 size,
 		return -EEXIST;
 	if (at < granules->count && granules->entry[at].start <= last)
 		return -EEXIST;
+	return 0;
+}
+
+int pcilend_granules_reserve(struct pcilend_granules *granules, u64 start, u64 size)
+{
+	int error = check_free(granules, start, size);
+
+	if (error)
+		return error;
+	if (granules->holes == granules->hole_capacity)
+		return -ENOSPC;
+	granules->hole[granules->holes++] = (struct pcilend_hole){ .start = start, .size = size };
+	return 0;
+}
+
+int pcilend_granules_unreserve(struct pcilend_granules *granules, u64 start, u64 size)
+{
+	u32 i;
+
+	for (i = 0; i < granules->holes; i++) {
+		if (granules->hole[i].start != start || granules->hole[i].size != size)
+			continue;
+		granules->hole[i] = granules->hole[--granules->holes];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int pcilend_granules_add(struct pcilend_granules *granules, u64 start, u64 size, u64 slot)
+{
+	u32 at = first_behind(granules, start);
+	struct pcilend_granule *entry;
+	int error;
+
+	if (!page_aligned(slot) || (size && size - 1 > U64_MAX - slot))
+		return -ERANGE;
+	error = check_free(granules, start, size);
+	if (error)
+		return error;
 	if (granules->count == granules->capacity)
 		return -ENOSPC;
 	entry = &granules->entry[at];

@@ -48,6 +48,7 @@ struct pcilend_domain {
 	struct pcilend_granules granules;
 	struct remote_range *range[GRANULES];	/* of that granule, with a reference */
 	struct pcilend_granule entry[GRANULES];
+	struct pcilend_hole hole[ARRAY_SIZE(holes)];
 };
 
 static struct pcilend_domain *to_domain(struct iommu_domain *domain)
@@ -515,8 +516,9 @@ static struct iommu_domain *alloc_domain(struct device *dev)
 		return NULL;
 	mutex_init(&domain->lock);
 	INIT_LIST_HEAD(&domain->attached);
-	pcilend_granules_init(&domain->granules, domain->entry, GRANULES, holes,
-			      ARRAY_SIZE(holes), r->last_address);
+	memcpy(domain->hole, holes, sizeof(holes));
+	pcilend_granules_init(&domain->granules, domain->entry, GRANULES, domain->hole,
+			      ARRAY_SIZE(holes), ARRAY_SIZE(domain->hole), r->last_address);
 	domain->domain.ops = &domain_ops;
 	domain->domain.pgsize_bitmap = r->link->aperture.domain->pgsize_bitmap;
 	domain->domain.geometry.aperture_end = r->last_address;

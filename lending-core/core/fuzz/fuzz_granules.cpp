@@ -18,6 +18,8 @@ using resolve_world::Bytes;
 // Wider than addresses, so that nothing in here wraps.
 using Wide = unsigned __int128;
 
+constexpr size_t kReservations = 4;
+
 void Demand(bool condition, const char* what) {
   if (condition) return;
   std::fprintf(stderr, "broken promise: %s\n", what);
@@ -34,12 +36,16 @@ class Fuzz {
     base_ = bytes.OneIn(2) ? 0 : Anything();
     for (pcilend_hole& hole : holes_) hole = {Address(), bytes.OneIn(8) ? Anything() : Size()};
     const u64 end = bytes.OneIn(2) ? ~0ULL : Address();
+    const u32 holes = static_cast<u32>(holes_.size());
+    storage_ = holes_;
+    storage_.resize(holes + kReservations);
     pcilend_granules_init(&granules_, entries_.data(), static_cast<u32>(entries_.size()),
-                          holes_.data(), static_cast<u32>(holes_.size()), end);
+                          storage_.data(), holes, holes + kReservations, end);
+    given_ = holes;
   }
 
   void Step() {
-    switch (bytes_.Below(8)) {
+    switch (bytes_.Below(10)) {
       case 0:
       case 1:
         PlanAndAdd();
@@ -58,6 +64,14 @@ class Fuzz {
         break;
       case 6:
         RemoveEmpty();
+        break;
+      case 7: {
+        const u64 start = Address();
+        Reserve(start, Size());
+        break;
+      }
+      case 8:
+        Unreserve();
         break;
       default:
         Remove(Address());
@@ -146,6 +160,37 @@ class Fuzz {
     if (expected == 0) --count_;
   }
 
+  void Reserve(u64 start, u64 size) {
+    int expected = 0;
+    if (size == 0 || (start | size) % PCILEND_PAGE != 0 || !Allowed(start, size)) {
+      expected = -ERANGE;
+    } else if (!Free(start, size)) {
+      expected = -EEXIST;
+    } else if (holes_.size() - given_ == kReservations) {
+      expected = -ENOSPC;
+    }
+    Demand(pcilend_granules_reserve(&granules_, start, size) == expected, "what is free is had");
+    if (expected == 0) holes_.push_back({start, size});
+  }
+
+  // Mostly one that was reserved; never a hole of the beginning.
+  void Unreserve() {
+    u64 start = Address(), size = Size();
+    if (holes_.size() > given_ && !bytes_.OneIn(4)) {
+      const pcilend_hole& hole = holes_[given_ + bytes_.Below(holes_.size() - given_)];
+      start = hole.start;
+      size = hole.size;
+    }
+    const auto is_it = [&](const pcilend_hole& hole) {
+      return hole.start == start && hole.size == size;
+    };
+    if (std::any_of(holes_.begin(), holes_.begin() + given_, is_it)) return;
+    const auto it = std::find_if(holes_.begin() + given_, holes_.end(), is_it);
+    const int expected = it == holes_.end() ? -ENOENT : 0;
+    Demand(pcilend_granules_unreserve(&granules_, start, size) == expected, "it is given back");
+    if (expected == 0) holes_.erase(it);
+  }
+
   void PlanAndAdd() {
     const u64 iova = Address();
     const u64 limit = bytes_.OneIn(2) ? ~0ULL : Size();
@@ -174,10 +219,14 @@ class Fuzz {
     }
     Demand(!held && iova >= start && iova - start < size, "it holds the address");
     Demand(std::has_single_bit(size) && size >= PCILEND_PAGE && size <= limit, "its size");
-    const u64 largest = std::max<u64>(PCILEND_GRANULE_FIRST, granules_.mapped);
-    const Wide twice = Wide(size) * 2;
+    const u64 largest = AmongBars(iova)
+                            ? std::max<u64>(PCILEND_GRANULE_FIRST_BAR, MappedAmongBars())
+                            : std::max<u64>(PCILEND_GRANULE_FIRST, granules_.mapped);
+    const Wide twice = Wide(size) * 2, around = iova / twice * twice;
     Demand(size <= largest, "no larger than what is mapped");
-    Demand(twice > limit || twice > largest || !Free(iova / twice * twice, twice), "the largest");
+    Demand(!CrossesEdge(start, size), "on one side of the BARs' edges");
+    Demand(twice > limit || twice > largest || CrossesEdge(around, twice) || !Free(around, twice),
+           "the largest");
     const u32 before = count_;
     Add(start, size, start);
     Demand(count_ == before + 1, "what is planned can be added");
@@ -223,6 +272,21 @@ class Fuzz {
     Remove(empty->start);
   }
 
+  static bool AmongBars(u64 iova) { return iova >= PCILEND_BARS_START && iova < PCILEND_BARS_END; }
+
+  static bool CrossesEdge(Wide start, Wide size) {
+    return (start < PCILEND_BARS_START && start + size > PCILEND_BARS_START) ||
+           (start < PCILEND_BARS_END && start + size > PCILEND_BARS_END);
+  }
+
+  u64 MappedAmongBars() const {
+    u64 mapped = 0;
+    for (u32 i = 0; i < granules_.count; ++i) {
+      if (AmongBars(entries_[i].start)) mapped += entries_[i].mapped;
+    }
+    return mapped;
+  }
+
   bool Allowed(Wide start, Wide size) const {
     return start + size <= Wide(granules_.end) + 1 &&
            std::none_of(holes_.begin(), holes_.end(), [&](const pcilend_hole& hole) {
@@ -240,6 +304,7 @@ class Fuzz {
 
   void Check() const {
     Demand(granules_.count == count_, "as many as were added and not removed");
+    Demand(granules_.holes == holes_.size(), "as many as were reserved and not given back");
     Demand(granules_.mapped == mapped_, "all that was mapped and not unmapped");
     Wide behind = 0, mapped = 0;
     for (u32 i = 0; i < granules_.count; ++i) {
@@ -261,7 +326,9 @@ class Fuzz {
 
   Bytes& bytes_;
   std::vector<pcilend_granule> entries_;
-  std::vector<pcilend_hole> holes_;
+  std::vector<pcilend_hole> holes_;    // those of the beginning, and what is reserved
+  std::vector<pcilend_hole> storage_;  // the same as the granules keep them
+  size_t given_ = 0;
   pcilend_granules granules_ = {};
   u64 base_ = 0;
   u32 count_ = 0;

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <random>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,10 @@ constexpr u64 kMiB = 1ULL << 20;
 constexpr u64 kGiB = 1ULL << 30;
 constexpr u64 kTiB = 1ULL << 40;
 constexpr u64 kFirst = PCILEND_GRANULE_FIRST;
+constexpr u64 kFirstBar = PCILEND_GRANULE_FIRST_BAR;
+constexpr u64 kBarsStart = PCILEND_BARS_START;
+constexpr u64 kBarsEnd = PCILEND_BARS_END;
+constexpr u32 kMoreHoles = 4;
 constexpr u64 kEnd = (1ULL << 48) - 1;
 constexpr u64 kUntouched = 7;
 
@@ -29,8 +35,10 @@ const std::vector<pcilend_hole> kPcHoles = {{0xfee00000, kMiB}, {0xfe000000, kMi
 struct Space {
   explicit Space(std::vector<pcilend_hole> reserved = {}, u64 end = kEnd, u32 capacity = 64)
       : entries(capacity), holes(std::move(reserved)) {
-    pcilend_granules_init(&granules, entries.data(), capacity, holes.data(),
-                          static_cast<u32>(holes.size()), end);
+    const u32 count = static_cast<u32>(holes.size());
+    holes.resize(count + kMoreHoles);
+    pcilend_granules_init(&granules, entries.data(), capacity, holes.data(), count,
+                          count + kMoreHoles, end);
   }
   int Plan(u64 iova, u64 limit, Block* block) {
     *block = {kUntouched, kUntouched};
@@ -63,6 +71,8 @@ struct Space {
   int Mapped(u64 iova, u64 size) { return pcilend_granules_mapped(&granules, iova, size); }
   int Unmapped(u64 iova, u64 size) { return pcilend_granules_unmapped(&granules, iova, size); }
   int Remove(u64 start) { return pcilend_granules_remove(&granules, start); }
+  int Reserve(u64 start, u64 size) { return pcilend_granules_reserve(&granules, start, size); }
+  int Unreserve(u64 start, u64 size) { return pcilend_granules_unreserve(&granules, start, size); }
 
   std::vector<pcilend_granule> entries;
   std::vector<pcilend_hole> holes;
@@ -192,6 +202,8 @@ TEST(Granules, HolesAreNeverCovered) {
     EXPECT_EQ(space.Refused(hole.start), -ERANGE);
     EXPECT_EQ(space.Refused(hole.start + hole.size - 1), -ERANGE);
   }
+  ASSERT_EQ(space.Add(kBarsStart, kFirst), 0);
+  ASSERT_EQ(space.Mapped(kBarsStart, kFirst), 0);
   EXPECT_EQ(space.Planned(0xfe000000 - 1), Block(0xfc000000, 32 * kMiB));
   EXPECT_EQ(space.Planned(0xfe100000), Block(0xfe100000, kMiB));
   EXPECT_EQ(space.Planned(0xfe5ff000), Block(0xfe400000, 4 * kMiB));
@@ -203,8 +215,76 @@ TEST(Granules, HolesAreNeverCovered) {
   for (u64 iova = 0xf0000000; iova < 4 * kGiB; iova += kMiB) {
     if (iova != 0xfe000000 && iova != 0xfee00000) space.Map(iova, kMiB);
   }
-  EXPECT_EQ(space.granules.mapped, kFirst - 2 * kMiB);
+  EXPECT_EQ(space.granules.mapped, 2 * kFirst - 2 * kMiB);
   ExpectAligned(space);
+}
+
+TEST(Granules, AmongBarsTheyBeginSmall) {
+  Space space;
+  EXPECT_EQ(space.Planned(kBarsStart), Block(kBarsStart, kFirstBar));
+  EXPECT_EQ(space.Planned(kBarsEnd - 1), Block(kBarsEnd - kFirstBar, kFirstBar));
+  EXPECT_EQ(space.Planned(kBarsStart - 1), Block(kBarsStart - kFirst, kFirst));
+  EXPECT_EQ(space.Planned(kBarsEnd), Block(kBarsEnd, kFirst));
+  EXPECT_EQ(space.Planned(kBarsStart, kPage), Block(kBarsStart, kPage));
+  // What is mapped elsewhere counts for nothing, and stays on its side.
+  ASSERT_EQ(space.Add(kTiB, kTiB), 0);
+  ASSERT_EQ(space.Mapped(kTiB, kTiB), 0);
+  EXPECT_EQ(space.Planned(kBarsStart), Block(kBarsStart, kFirstBar));
+  EXPECT_EQ(space.Planned(0), Block(0, 2 * kGiB));
+  EXPECT_EQ(space.Planned(kBarsStart - 1), Block(2 * kGiB, kGiB));
+  EXPECT_EQ(space.Planned(kBarsEnd), Block(kBarsEnd, 4 * kGiB));
+  // The memory of a display takes what it has and no more.
+  for (u64 offset = 0; offset < 16 * kMiB; offset += kMiB) space.Map(0xfd000000 + offset, kMiB);
+  EXPECT_EQ(space.granules.count, 1 + 4u) << "2, 2, 4 and 8 MiB";
+  EXPECT_EQ(pcilend_granules_find(&space.granules, 0xfd000000 - 1), nullptr);
+  EXPECT_EQ(pcilend_granules_find(&space.granules, 0xfe000000), nullptr);
+  EXPECT_EQ(space.Planned(kBarsStart), Block(kBarsStart, 16 * kMiB));
+  ExpectAligned(space);
+}
+
+// Of a pc that has memory up to 3.5 GiB, page by page, before and after that of a display.
+TEST(Granules, MemoryAmongBarsNeedsFew) {
+  for (const bool up : {true, false}) {
+    Space space(kPcHoles);
+    for (u64 done = 0; done < 2 * kFirst; done += kPage) {
+      space.Map(kBarsStart + (up ? done : 2 * kFirst - done - kPage), kPage);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_LE(space.granules.count, 9u) << up;
+    space.Map(0xfd000000, kPage);
+    ExpectAligned(space);
+  }
+}
+
+TEST(Granules, ReservedRangesAreHoles) {
+  Space space({{16 * kPage, kPage}}, 64 * kPage - 1);
+  EXPECT_EQ(space.Reserve(0, 0), -ERANGE);
+  EXPECT_EQ(space.Reserve(1, kPage), -ERANGE);
+  EXPECT_EQ(space.Reserve(0, kPage + 1), -ERANGE);
+  EXPECT_EQ(space.Reserve(15 * kPage, 2 * kPage), -ERANGE) << "hole";
+  EXPECT_EQ(space.Reserve(63 * kPage, 2 * kPage), -ERANGE) << "end";
+  EXPECT_EQ(space.Reserve(63 * kPage, 0 - kPage), -ERANGE) << "wraps";
+  ASSERT_EQ(space.Add(32 * kPage, 4 * kPage), 0);
+  EXPECT_EQ(space.Reserve(35 * kPage, kPage), -EEXIST);
+  EXPECT_EQ(space.Reserve(31 * kPage, 2 * kPage), -EEXIST);
+
+  ASSERT_EQ(space.Reserve(8 * kPage, 2 * kPage), 0);
+  EXPECT_EQ(space.Reserve(9 * kPage, kPage), -ERANGE);
+  EXPECT_EQ(space.Refused(9 * kPage), -ERANGE);
+  EXPECT_EQ(space.Add(9 * kPage, kPage), -ERANGE);
+  EXPECT_EQ(space.Planned(7 * kPage), Block(0, 8 * kPage));
+  EXPECT_EQ(space.Planned(10 * kPage), Block(10 * kPage, 2 * kPage));
+  for (u64 i = 1; i < kMoreHoles; ++i) ASSERT_EQ(space.Reserve(i * kPage, kPage), 0);
+  EXPECT_EQ(space.Reserve(0, kPage), -ENOSPC);
+  EXPECT_EQ(space.Reserve(9 * kPage, kPage), -ERANGE) << "said before that there are too many";
+
+  EXPECT_EQ(space.Unreserve(8 * kPage, kPage), -ENOENT);
+  EXPECT_EQ(space.Unreserve(9 * kPage, kPage), -ENOENT);
+  ASSERT_EQ(space.Unreserve(8 * kPage, 2 * kPage), 0);
+  EXPECT_EQ(space.Unreserve(8 * kPage, 2 * kPage), -ENOENT);
+  EXPECT_EQ(space.Planned(9 * kPage), Block(8 * kPage, 8 * kPage));
+  EXPECT_EQ(space.Refused(3 * kPage), -ERANGE) << "the others stay";
+  EXPECT_EQ(space.Refused(16 * kPage), -ERANGE);
 }
 
 TEST(Granules, BesideHolesTheyAreSmallDownToAPage) {
@@ -370,10 +450,13 @@ class Model {
     if (limit < kPage) return -EINVAL;
     if (At(iova) != granules_.end()) return -EEXIST;
     Wide size = 1;
-    while (size * 2 <= std::max<Wide>(kFirst, mapped())) size *= 2;
+    const Wide most = AmongBars(iova) ? std::max<Wide>(kFirstBar, MappedAmongBars())
+                                      : std::max<Wide>(kFirst, mapped());
+    while (size * 2 <= most) size *= 2;
     for (; size >= kPage; size /= 2) {
       const Wide start = iova / size * size;
       if (size > limit || !Allowed(start, size) || Overlapped(start, size)) continue;
+      if (Crosses(start, size, kBarsStart) || Crosses(start, size, kBarsEnd)) continue;
       if (granules_.size() == capacity_) return -ENOSPC;
       *block = {static_cast<u64>(start), static_cast<u64>(size)};
       return 0;
@@ -386,6 +469,21 @@ class Model {
     if (Overlapped(start, size)) return -EEXIST;
     if (granules_.size() == capacity_) return -ENOSPC;
     granules_[start] = {size, slot};
+    return 0;
+  }
+  int Reserve(u64 start, u64 size) {
+    if (size == 0 || start % kPage != 0 || size % kPage != 0 || !Allowed(start, size)) {
+      return -ERANGE;
+    }
+    if (Overlapped(start, size)) return -EEXIST;
+    if (reserved_.size() == kMoreHoles) return -ENOSPC;
+    reserved_[start] = size;
+    return 0;
+  }
+  int Unreserve(u64 start, u64 size) {
+    const auto it = reserved_.find(start);
+    if (it == reserved_.end() || it->second != size) return -ENOENT;
+    reserved_.erase(it);
     return 0;
   }
   int Remove(u64 start) {
@@ -421,11 +519,23 @@ class Model {
     }
     return std::nullopt;
   }
+  static bool AmongBars(u64 iova) { return iova >= kBarsStart && iova < kBarsEnd; }
+  static bool Crosses(Wide start, Wide size, u64 edge) {
+    return start < edge && edge < start + size;
+  }
+  Wide MappedAmongBars() const {
+    Wide sum = 0;
+    for (const auto& [start, granule] : granules_) {
+      if (AmongBars(start)) sum += granule.mapped;
+    }
+    return sum;
+  }
   Wide mapped() const {
     Wide sum = 0;
     for (const auto& [start, granule] : granules_) sum += granule.mapped;
     return sum;
   }
+  const std::map<u64, u64>& reserved() const { return reserved_; }
   const std::map<u64, Granule>& granules() const { return granules_; }
   std::map<u64, Mapping>& pages() { return pages_; }
 
@@ -442,9 +552,13 @@ class Model {
  private:
   bool Allowed(Wide start, Wide size) const {
     return start + size <= end_ &&
-           std::none_of(holes_.begin(), holes_.end(), [&](const auto& hole) {
-             return hole.size != 0 && start < hole.start + Wide(hole.size) &&
-                    hole.start < start + size;
+           std::none_of(holes_.begin(), holes_.end(),
+                        [&](const auto& hole) {
+                          return hole.size != 0 && start < hole.start + Wide(hole.size) &&
+                                 hole.start < start + size;
+                        }) &&
+           std::none_of(reserved_.begin(), reserved_.end(), [&](const auto& range) {
+             return start < range.first + Wide(range.second) && range.first < start + size;
            });
   }
   bool Overlapped(Wide start, Wide size) const {
@@ -454,6 +568,7 @@ class Model {
   }
 
   std::vector<pcilend_hole> holes_;
+  std::map<u64, u64> reserved_;  // start, size
   Wide end_;
   u32 capacity_;
   std::map<u64, Granule> granules_;
@@ -483,16 +598,18 @@ class GranulesProperty : public testing::TestWithParam<u64> {
   }
 
   std::mt19937_64 random_{GetParam()};
-  const u64 base_ = GetParam() % 3 == 0 ? 0 - 4 * kGiB : (GetParam() % 3 - 1) * 0x7fb8ff000000;
+  const u64 base_ = std::array<u64, 5>{0, 0 - 4 * kGiB, 0x7fb8ff000000, kBarsStart - 32 * kPage,
+                                       kBarsEnd - 32 * kPage}[GetParam() % 5];
 };
 
 TEST_P(GranulesProperty, EqualTheModel) {
   const u64 end = Below(2) == 0 ? ~0ULL : base_ + kGiB + Below(7 * kGiB);
   const u32 capacity = static_cast<u32>(1 + Below(24));
-  Space space(Holes(), end, capacity);
-  Model model(space.holes, end, capacity);
+  const auto holes = Holes();
+  Space space(holes, end, capacity);
+  Model model(holes, end, capacity);
   for (int step = 0; step < 2000; ++step) {
-    switch (Below(8)) {
+    switch (Below(10)) {
       case 0:
       case 1: {  // plan, and do it
         const u64 iova = Address();
@@ -555,6 +672,25 @@ TEST_P(GranulesProperty, EqualTheModel) {
         } else {
           ASSERT_EQ(space.Unmapped(start, static_cast<u64>(granule.mapped) + kPage), -ERANGE);
         }
+        break;
+      }
+      case 7: {
+        u64 start = Address();
+        if (Below(8) != 0) start -= start % kPage;
+        const u64 size = Below(8) == 0 ? random_() >> Below(64) : Size();
+        ASSERT_EQ(space.Reserve(start, size), model.Reserve(start, size));
+        break;
+      }
+      case 8: {
+        u64 start = Address(), size = Size();
+        if (Below(4) != 0 && !model.reserved().empty()) {
+          std::tie(start, size) =
+              *std::next(model.reserved().begin(), Below(model.reserved().size()));
+        }
+        const bool given = std::any_of(holes.begin(), holes.end(), [&](const auto& hole) {
+          return hole.start == start && hole.size == size;
+        });
+        if (!given) ASSERT_EQ(space.Unreserve(start, size), model.Unreserve(start, size));
         break;
       }
       default: {  // remove an empty one, any, or what is not there

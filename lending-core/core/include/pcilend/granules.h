@@ -10,6 +10,10 @@
  * that it doubles: 22 for a guest of 1 TiB, and half as much again of the aperture. Memory that is
  * mapped all over takes many more: up to one for each PCILEND_GRANULE_FIRST of it.
  *
+ * PCs have the BARs of their devices between 3 and 4 GiB. Some of these are mapped like memory, and
+ * others, of borrowed functions, can be reached only where no granule is. So the granules there
+ * begin small, and grow with what is mapped there; none reaches into that part from elsewhere.
+ *
  * Addresses and sizes are bytes. Callers serialise access. Nothing changes on failure.
  */
 #ifndef PCILEND_GRANULES_H
@@ -20,6 +24,9 @@
 __BEGIN_DECLS
 
 #define PCILEND_GRANULE_FIRST (256ULL << 20)	/* bytes: size of the first ones */
+#define PCILEND_GRANULE_FIRST_BAR (2ULL << 20)	/* where PCs have BARs: */
+#define PCILEND_BARS_START (3ULL << 30)
+#define PCILEND_BARS_END (4ULL << 30)
 
 struct pcilend_granule {
 	u64 start;	/* IOVA */
@@ -28,7 +35,10 @@ struct pcilend_granule {
 	u64 mapped;	/* bytes of it that are mapped */
 };
 
-/* What no granule may overlap: a reserved range. One that wraps ends with the 64 bits. */
+/*
+ * What no granule may overlap: a reserved range, or one in which the user has something else. One
+ * that wraps ends with the 64 bits.
+ */
 struct pcilend_hole {
 	u64 start;
 	u64 size;
@@ -38,15 +48,32 @@ struct pcilend_granules {
 	struct pcilend_granule *entry;	/* by ascending start; owned by the caller */
 	u32 capacity;
 	u32 count;
-	const struct pcilend_hole *hole;	/* owned by the caller; any order */
+	struct pcilend_hole *hole;	/* owned by the caller; any order */
+	u32 hole_capacity;
 	u32 holes;
 	u64 end;	/* last address that can be mapped */
 	u64 mapped;	/* bytes, of all */
 };
 
-/* No granules yet. @entry and @hole must stay valid as long as @granules is used. */
+/*
+ * No granules yet, and the first @holes of @hole. @entry and @hole must stay valid as long as
+ * @granules is used.
+ */
 void pcilend_granules_init(struct pcilend_granules *granules, struct pcilend_granule *entry,
-			   u32 capacity, const struct pcilend_hole *hole, u32 holes, u64 end);
+			   u32 capacity, struct pcilend_hole *hole, u32 holes, u32 hole_capacity,
+			   u64 end);
+
+/**
+ * pcilend_granules_reserve - keep granules out of a range
+ * @start, @size: page aligned
+ *
+ * Return: 0; -ERANGE if it is empty, not page aligned, overlaps a hole or passes the end; -EEXIST
+ * if it overlaps a granule; -ENOSPC if there are as many holes as there may be.
+ */
+int pcilend_granules_reserve(struct pcilend_granules *granules, u64 start, u64 size);
+
+/* Undoes that. Return: 0; -ENOENT if there is no such hole. */
+int pcilend_granules_unreserve(struct pcilend_granules *granules, u64 start, u64 size);
 
 /* The granule that holds @iova, or NULL. */
 struct pcilend_granule *pcilend_granules_find(const struct pcilend_granules *granules, u64 iova);
@@ -58,7 +85,8 @@ struct pcilend_granule *pcilend_granules_find(const struct pcilend_granules *gra
  * @start: set to where it begins; untouched on failure, as is @size
  * @size: set to its size: the largest power of two up to @limit, PCILEND_GRANULE_FIRST and what is
  *	mapped, whichever of these two is more, with which it overlaps no hole and no granule and
- *	doesn't pass the end; a page at least
+ *	doesn't pass the end; a page at least. From PCILEND_BARS_START to PCILEND_BARS_END, which it
+ *	does not cross: PCILEND_GRANULE_FIRST_BAR, and what is mapped there
  *
  * Return: 0; -EEXIST if a granule holds @iova; -ERANGE if its page overlaps a hole or passes the
  * end; -ENOSPC if all entries are in use; -EINVAL if @limit is less than a page.
