@@ -21,7 +21,7 @@ static void take_out(struct pcilend_reach_table *table, u32 i)
 {
 	struct pcilend_reach *entry = &table->entry[i];
 
-	if (!entry->guest)
+	if (!entry->guest && !entry->mapped)
 		pcilend_range_free(&table->range, entry->address, pages(entry->size));
 	*entry = table->entry[--table->count];
 }
@@ -39,7 +39,8 @@ static int add(struct pcilend_reach_table *table, const struct pcilend_reach *wa
 			continue;
 		own++;
 		if (entry->to != wanted->to || entry->bar != wanted->bar ||
-		    entry->size != wanted->size || entry->guest != wanted->guest)
+		    entry->size != wanted->size || entry->guest != wanted->guest ||
+		    entry->mapped)
 			continue;
 		if (entry->live)
 			return -EALREADY;
@@ -106,6 +107,78 @@ void pcilend_reach_place(struct pcilend_reach_table *table, u32 from, u32 to, u3
 	}
 }
 
+static struct pcilend_reach *find_mapped(struct pcilend_reach_table *table, u32 from, u32 to,
+					 u32 bar, u64 address)
+{
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		struct pcilend_reach *entry = &table->entry[i];
+
+		if (entry->mapped && entry->from == from && entry->to == to && entry->bar == bar &&
+		    entry->address == address)
+			return entry;
+	}
+	return NULL;
+}
+
+int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
+			     u64 size, u64 address)
+{
+	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+	u32 i, own = 0;
+
+	if (!entry) {
+		for (i = 0; i < table->count; i++)
+			own += table->entry[i].from == from;
+		if (own >= PCILEND_REACHES || table->count == PCILEND_REACHES_MAX)
+			return -ENOSPC;
+		entry = &table->entry[table->count++];
+	}
+	*entry = (struct pcilend_reach){
+		.from = from,
+		.to = to,
+		.bar = bar,
+		.mapped = true,
+		.phys = phys,
+		.size = size,
+		.address = address,
+	};
+	return 0;
+}
+
+bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
+			       u64 address)
+{
+	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+
+	if (!entry || !entry->phys)
+		return false;
+	entry->live = true;
+	return true;
+}
+
+void pcilend_reach_doubt_mapped(struct pcilend_reach_table *table, u32 from, u32 to)
+{
+	u32 i;
+
+	for (i = 0; i < table->count; i++) {
+		if (table->entry[i].mapped && table->entry[i].from == from &&
+		    table->entry[i].to == to)
+			table->entry[i].live = false;
+	}
+}
+
+bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
+			       u64 address)
+{
+	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+
+	if (entry)
+		take_out(table, entry - table->entry);
+	return entry;
+}
+
 bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
 {
 	bool any = false;
@@ -114,7 +187,7 @@ bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
 	for (i = 0; i < table->count; i++) {
 		struct pcilend_reach *entry = &table->entry[i];
 
-		if (entry->from == from && entry->to == to && entry->phys) {
+		if (entry->from == from && entry->to == to && entry->phys && !entry->mapped) {
 			entry->live = true;
 			any = true;
 		}
@@ -133,7 +206,8 @@ void pcilend_reach_close(struct pcilend_reach_table *table, u32 from, u32 to)
 	u32 i;
 
 	for (i = 0; i < table->count; i++) {
-		if (table->entry[i].from == from && table->entry[i].to == to)
+		if (table->entry[i].from == from && table->entry[i].to == to &&
+		    !table->entry[i].mapped)
 			close_entry(&table->entry[i]);
 	}
 }
@@ -171,8 +245,9 @@ int pcilend_reach_find(const struct pcilend_reach_table *table, u32 from, u64 ph
 	for (i = 0; i < table->count; i++) {
 		const struct pcilend_reach *entry = &table->entry[i];
 
-		if (!entry->live || entry->guest || entry->from != from || phys < entry->phys ||
-		    size > entry->size || phys - entry->phys > entry->size - size)
+		if (!entry->live || entry->guest || entry->mapped || entry->from != from ||
+		    phys < entry->phys || size > entry->size ||
+		    phys - entry->phys > entry->size - size)
 			continue;
 		*address = entry->address + (entry->phys & (PCILEND_PAGE - 1)) +
 			   (phys - entry->phys);

@@ -215,6 +215,60 @@ TEST_F(Reach, TellsWhatIsReached) {
   EXPECT_EQ(pcilend_reach_next(table_.get(), 2, 0, nullptr), nullptr);
 }
 
+TEST_F(Reach, WhatAUserMapsIsWhereHeHasIt) {
+  const auto map = [&](u32 from, u32 to, u32 bar, u64 address) {
+    return pcilend_reach_add_mapped(table_.get(), from, to, bar, kBar, kMiB, address);
+  };
+  const auto unmap = [&](u32 from, u32 to, u32 bar, u64 address) {
+    return pcilend_reach_drop_mapped(table_.get(), from, to, bar, address);
+  };
+  ASSERT_EQ(map(1, 2, 0, kMiB), 0);
+  ASSERT_EQ(map(1, 2, 0, kMiB), 0);
+  ASSERT_EQ(map(1, 2, 0, 3 * kMiB), 0) << "the same BAR twice";
+  EXPECT_EQ(table_->count, 2u);
+  EXPECT_EQ(table_->range.count, 0u) << "it takes no place of others";
+  const auto live = [&] {
+    u32 count = 0;
+    for (u32 i = 0; i < table_->count; ++i) count += table_->entry[i].live;
+    return count;
+  };
+  open(1, 2);
+  EXPECT_EQ(live(), 0u) << "each is opened by itself";
+  ASSERT_TRUE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, kMiB));
+  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, 2 * kMiB));
+  EXPECT_EQ(live(), 1u);
+  EXPECT_EQ(find(1, kBar, kPage), 0u) << "its drivers look up nothing";
+  close(1, 2);
+  EXPECT_EQ(live(), 1u) << "nobody but the user ends it";
+  pcilend_reach_doubt_mapped(table_.get(), 1, 3);
+  EXPECT_EQ(live(), 1u);
+  pcilend_reach_doubt_mapped(table_.get(), 1, 2);
+  EXPECT_EQ(live(), 0u);
+  EXPECT_TRUE(pcilend_reach_used(table_.get(), 0, 2));
+  EXPECT_EQ(add(1, 2, 0, kBar, kMiB), PCILEND_REACH_START) << "another one";
+  drop(3, 2);
+  EXPECT_FALSE(unmap(1, 2, 0, 2 * kMiB));
+  EXPECT_FALSE(unmap(1, 2, 1, kMiB));
+  EXPECT_FALSE(unmap(2, 1, 0, kMiB));
+  EXPECT_TRUE(unmap(1, 2, 0, kMiB));
+  EXPECT_FALSE(unmap(1, 2, 0, kMiB));
+  EXPECT_EQ(table_->count, 2u);
+
+  // The end of the target's lease leaves it to the user to unmap it, that of the source's does not.
+  end(2);
+  EXPECT_FALSE(pcilend_reach_used(table_.get(), 0, 2));
+  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, 3 * kMiB));
+  EXPECT_TRUE(unmap(1, 2, 0, 3 * kMiB));
+  ASSERT_EQ(map(1, 2, 0, kMiB), 0);
+  end(1);
+  EXPECT_FALSE(unmap(1, 2, 0, kMiB));
+  EXPECT_EQ(table_->count, 0u);
+  EXPECT_EQ(table_->range.count, 0u);
+  for (u64 i = 0; i < PCILEND_REACHES; ++i) ASSERT_EQ(map(1, 2, 0, i * kMiB), 0);
+  EXPECT_EQ(map(1, 3, 0, kMiB), -ENOSPC);
+  EXPECT_EQ(map(2, 3, 0, kMiB), 0);
+}
+
 // Whatever happens, no two places overlap, and what has ended is not found.
 TEST_F(Reach, ManyComeAndGo) {
   std::mt19937 random(1);

@@ -6,7 +6,8 @@
  *
  * An address is given to one BAR only as long as the source's lease lasts: whoever drives the
  * source may still use it after the target's lease has ended. In a guest it is the guest that gives
- * BARs their addresses, which are those that its functions use.
+ * BARs their addresses, which are those that its functions use, and the same goes for every user of
+ * the source's IOMMU.
  *
  * Callers serialise access.
  */
@@ -32,9 +33,10 @@ struct pcilend_reach {
 	u32 from;			/* id of the source */
 	u32 to;				/* id of the target */
 	u32 bar;
-	bool live;			/* it may be looked up; in a guest: used */
+	bool live;			/* it may be looked up; in a guest, or mapped: used */
 	bool guest;			/* both are functions of one guest */
-	u64 phys;			/* the BAR on this host; 0: closed */
+	bool mapped;			/* by the user of the source's IOMMU */
+	u64 phys;			/* the BAR on this host; 0: closed, or the lease is over */
 	u64 size;			/* of the BAR, bytes */
 	u64 address;			/* device side, of its first page; in a guest 0: nowhere */
 };
@@ -69,8 +71,23 @@ int pcilend_reach_add_guest(struct pcilend_reach_table *table, u32 from, u32 to,
 void pcilend_reach_place(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 address);
 
 /*
- * What was added from @from to @to, and not closed since, may be looked up now. Return: is there
- * anything?
+ * The user of @from's IOMMU has mapped a BAR at @address, page aligned. Return: 0, also if it is
+ * so; -ENOSPC.
+ */
+int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
+			     u64 size, u64 address);
+/* It is reached there. Return: false if one of the leases has ended meanwhile. */
+bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
+			       u64 address);
+/* No BAR of @to that was mapped for @from is reached, or may be, until it is opened again. */
+void pcilend_reach_doubt_mapped(struct pcilend_reach_table *table, u32 from, u32 to);
+/* It is unmapped. Return: was it mapped? */
+bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
+			       u64 address);
+
+/*
+ * What was added from @from to @to, and not closed since, may be looked up now; what is mapped
+ * stays as it is, as with the next. Return: is there anything?
  */
 bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to);
 /* No longer; its addresses are kept. */
