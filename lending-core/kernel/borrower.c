@@ -182,6 +182,7 @@ static void remote_work(struct work_struct *work)
 	flush_work(&r->reset_work);
 	flush_work(&r->recall_work);
 	flush_work(&r->return_work);
+	flush_delayed_work(&r->reach_work);
 	device_del(&r->pub.dev);
 	remote_event(r, PCILEND_EVENT_FUNCTION_GONE);
 
@@ -288,12 +289,14 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	mutex_init(&r->frontends);
 	mutex_init(&r->operation);
 	mutex_init(&r->lock);
+	mutex_init(&r->reaching);
 	INIT_LIST_HEAD(&r->slots);
 	INIT_WORK(&r->work, remote_work);
 	INIT_WORK(&r->lost_work, remote_lost_work);
 	INIT_WORK(&r->reset_work, remote_reset_work);
 	INIT_WORK(&r->recall_work, remote_recall_work);
 	INIT_WORK(&r->return_work, remote_return_work);
+	INIT_DELAYED_WORK(&r->reach_work, remote_reach_work);
 	mutex_lock(&r->lock);
 	remote_path_seen(r, link);
 	mutex_unlock(&r->lock);

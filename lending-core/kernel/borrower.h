@@ -56,6 +56,15 @@ struct remote_path {
 	bool offered;
 };
 
+/* The pages of a BAR of a function that this host holds, in a memory window. */
+struct remote_bar {
+	struct remote *to;		/* with a reference */
+	u32 lease;
+	u32 bar;
+	u64 phys;
+	u64 size;			/* bytes, page aligned */
+};
+
 struct remote_binding {
 	struct pcilend_frontend *frontend;	/* NULL: entry is free */
 	void *data;
@@ -69,6 +78,7 @@ struct remote {
 
 	struct mutex frontends;		/* held while they come and go */
 	struct mutex operation;		/* one borrow or return at a time */
+	struct mutex reaching;		/* what a user of VFIO has mapped for it is asked for */
 
 	struct mutex lock;		/* all below, and pub.info */
 	struct remote_binding binding[PCILEND_FRONTENDS];
@@ -101,6 +111,7 @@ struct remote {
 	enum remote_dma dma;	/* the group mutex of the IOMMU core, as the next */
 	struct pcilend_domain *domain;
 	struct list_head domain_node;	/* its lock: in its list of those attached */
+	bool late;		/* group mutex: it was refused by a domain that has BARs */
 	struct list_head slots;
 	const void *guest;	/* reach_lock, as the next: who has it open; NULL: no VM */
 	u64 guest_bar[6];	/* guest-physical; 0: nowhere */
@@ -110,6 +121,7 @@ struct remote {
 	struct work_struct reset_work;	/* as lost_work with a reference */
 	struct work_struct recall_work;
 	struct work_struct return_work;
+	struct delayed_work reach_work;
 };
 
 #define to_remote(p) container_of(p, struct remote, pub)
@@ -172,6 +184,10 @@ void remote_reach_begin(struct remote *r);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
 void remote_reach_doubt(struct remote *r);
+int remote_find_bar(u64 phys, u64 size, struct remote_bar *found);
+int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
+void remote_reach_work(struct work_struct *work);
+void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);

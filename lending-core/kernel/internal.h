@@ -19,6 +19,7 @@
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions
+ *	remote.reaching		what a user of VFIO has mapped for a function is asked for
  *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
  *
  *	trust_lock		one link becomes trusted at a time
@@ -37,7 +38,7 @@
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
- * pcilend_virtual_relay.asking and the lender's first four may be held while waiting for a peer or a
+ * remote.reaching, pcilend_virtual_relay.asking and the lender's first four may be held while waiting for a peer or a
  * device.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those

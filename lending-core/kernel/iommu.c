@@ -14,8 +14,11 @@
  * Who has no VFIO is in the identity domain, where the function sees the DMA area of the aperture
  * (pcilend_shadow.ko), or in the blocked one.
  *
+ * BARs of borrowed functions, which VFIO maps too, are not in the aperture: see iommu_bars.h.
+ *
  * Locks: the IOMMU core's group mutex, which keeps attachments of a function one by one; in it
- * struct pcilend_domain.lock, held while a lender is waited for; in it remote.lock.
+ * struct pcilend_domain.lock, held while a lender is waited for; in it remote.reaching, the same,
+ * and remote.lock.
  */
 
 #include <linux/iommu.h>
@@ -23,6 +26,7 @@
 
 #include "borrower.h"
 #include "iommu.h"
+#include "iommu_bars.h"
 #include "pcilend/granules.h"
 #include "trace.h"
 
@@ -48,7 +52,9 @@ struct pcilend_domain {
 	struct pcilend_granules granules;
 	struct remote_range *range[GRANULES];	/* of that granule, with a reference */
 	struct pcilend_granule entry[GRANULES];
-	struct pcilend_hole hole[ARRAY_SIZE(holes)];
+	struct pcilend_hole hole[ARRAY_SIZE(holes) + IOMMU_BARS];
+	struct iommu_bars bars;
+	bool late;			/* its user had BARs mapped before it was made */
 };
 
 static struct pcilend_domain *to_domain(struct iommu_domain *domain)
@@ -274,10 +280,13 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 
 	if (!gfpflags_allow_blocking(gfp))
 		return -EOPNOTSUPP;
-	/* A window of the NTB is no way from the NTB to itself. */
-	if (pcilend_reach_is_window(phys, size))
-		return -EINVAL;
 	guard(mutex)(&domain->lock);
+	/* A window of the NTB is no way from the NTB to itself. */
+	if (pcilend_reach_is_window(phys, size)) {
+		err = iommu_bars_map(&domain->bars, iova, phys, size, prot, domain->late);
+		*mapped = err ? 0 : size;
+		return err;
+	}
 	for (*mapped = 0; *mapped < size && !err; *mapped += part) {
 		part = 0;
 		err = map_part(domain, iova + *mapped, phys + *mapped, size - *mapped, prot, gfp,
@@ -305,6 +314,11 @@ static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long
 		u64 at = iova + done;
 		size_t part;
 
+		part = iommu_bars_unmap(&domain->bars, at, size - done);
+		if (part) {
+			done += part;
+			continue;
+		}
 		granule = pcilend_granules_find(&domain->granules, at);
 		if (!granule)
 			break;
@@ -324,7 +338,8 @@ static void iommu_sync(struct iommu_domain *iommu_domain, struct iommu_iotlb_gat
 	struct pcilend_domain *domain = to_domain(iommu_domain);
 
 	guard(mutex)(&domain->lock);
-	if (domain->link)
+	/* Nothing is gathered of BARs. */
+	if (domain->link && gather->end)
 		iommu_iotlb_sync(adapter_domain(domain), gather);
 }
 
@@ -332,8 +347,12 @@ static phys_addr_t iommu_iova_to_phys_of(struct iommu_domain *iommu_domain, dma_
 {
 	struct pcilend_domain *domain = to_domain(iommu_domain);
 	struct pcilend_granule *granule;
+	phys_addr_t phys;
 
 	guard(mutex)(&domain->lock);
+	phys = iommu_bars_phys(&domain->bars, iova);
+	if (phys)
+		return phys;
 	granule = pcilend_granules_find(&domain->granules, iova);
 	if (!granule)
 		return 0;
@@ -361,6 +380,7 @@ static void iommu_free(struct iommu_domain *iommu_domain)
 		iommu_wipe(domain, &domain->entry[i]);
 		remote_range_put(domain->range[i]);
 	}
+	iommu_bars_free(&domain->bars);
 	pcilend_link_put(domain->link);
 	kvfree(domain);
 }
@@ -387,6 +407,7 @@ static void iommu_leave(struct remote *r)
 	} else if (r->dma == REMOTE_DMA_DOMAIN) {
 		guard(mutex)(&domain->lock);
 		list_del(&r->domain_node);
+		iommu_bars_detach(&domain->bars, r);
 		iommu_unmirror_all(domain, r, domain->granules.count);
 	}
 	r->domain = NULL;
@@ -423,6 +444,7 @@ void remote_dma_begin(struct remote *r)
 {
 	r->domain = NULL;
 	r->dma = REMOTE_DMA_BLOCKED;
+	r->late = false;
 }
 
 static int attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
@@ -436,13 +458,17 @@ static int attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
 	if (!remote_held_lease(r))
 		return -ENODEV;
 	scoped_guard(mutex, &domain->lock) {
-		/* VFIO makes one of its own then. */
+		/* VFIO makes one of its own then, and maps there what is mapped here. */
 		if ((domain->link && domain->link != r->link) ||
-		    r->last_address < domain->granules.end)
+		    r->last_address < domain->granules.end) {
+			r->late |= domain->bars.count > 0;
 			return -EINVAL;
+		}
 	}
 	iommu_leave(r);
 	guard(mutex)(&domain->lock);
+	domain->late |= r->late;
+	r->late = false;
 	if (!domain->link)
 		domain->link = pcilend_link_get(r->link);
 	err = iommu_mirror_all(domain, r);
@@ -451,6 +477,7 @@ static int attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
 			 err);
 		return err == -ENOSPC ? err : -ENODEV;
 	}
+	iommu_bars_attach(&domain->bars, r);
 	list_add_tail(&r->domain_node, &domain->attached);
 	r->domain = domain;
 	r->dma = REMOTE_DMA_DOMAIN;
@@ -519,6 +546,7 @@ static struct iommu_domain *alloc_domain(struct device *dev)
 	memcpy(domain->hole, holes, sizeof(holes));
 	pcilend_granules_init(&domain->granules, domain->entry, GRANULES, domain->hole,
 			      ARRAY_SIZE(holes), ARRAY_SIZE(domain->hole), r->last_address);
+	iommu_bars_init(&domain->bars, &domain->lock, &domain->attached, &domain->granules);
 	domain->domain.ops = &domain_ops;
 	domain->domain.pgsize_bitmap = r->link->aperture.domain->pgsize_bitmap;
 	domain->domain.geometry.aperture_end = r->last_address;

@@ -7,9 +7,16 @@
  *
  * In a guest nothing is looked up: its drivers use the address that the guest has given the BAR, so
  * it is mapped there, and follows when the guest moves it.
+ *
+ * Whoever has the first one by VFIO asks for nothing: it is reached where he maps it
+ * (iommu_bars.c).
  */
 
+#include <linux/slab.h>
+
 #include "borrower.h"
+
+#define REACH_AGAIN_MS 5000	/* between two attempts over links that were lost */
 
 static DEFINE_SPINLOCK(reach_lock);	/* also taken in interrupts */
 static struct pcilend_reach_table table;	/* reach_lock */
@@ -189,20 +196,56 @@ void remote_reach_end(struct remote *r)
 	}
 }
 
-/* @target 0: all in other hosts. Return: was any of them not closed? */
-static bool close_reaches(u32 from, u32 target)
+/*
+ * @target 0: all in other hosts. Return: is that news? *by_hand: somebody has to ask for it again,
+ * as not for what a user of VFIO has mapped.
+ */
+static bool close_reaches(u32 from, u32 target, bool *by_hand)
 {
 	const struct pcilend_reach *reach = NULL;
-	bool any = false;
+	bool news = false;
 
+	*by_hand = false;
 	guard(spinlock_irqsave)(&reach_lock);
 	while ((reach = pcilend_reach_next(&table, from, target, reach))) {
 		if (!reach->phys || (!target && !is_elsewhere(from, reach->to)))
 			continue;
-		pcilend_reach_close(&table, from, reach->to);
-		any = true;
+		if (reach->mapped) {
+			news |= reach->live;
+			pcilend_reach_doubt_mapped(&table, from, reach->to);
+		} else {
+			news = true;
+			*by_hand = true;
+			pcilend_reach_close(&table, from, reach->to);
+		}
 	}
-	return any;
+	return news;
+}
+
+/* What is mapped for the function and not reached. Return: how many. @found: NULL, or these. */
+static u32 find_doubtful(u32 from, struct pcilend_reach *found)
+{
+	const struct pcilend_reach *reach = NULL;
+	u32 count = 0;
+
+	guard(spinlock_irqsave)(&reach_lock);
+	while ((reach = pcilend_reach_next(&table, from, 0, reach))) {
+		if (!reach->mapped || !reach->phys || reach->live)
+			continue;
+		if (found)
+			found[count] = *reach;
+		count++;
+	}
+	return count;
+}
+
+static void reach_again(struct remote *r, unsigned int ms)
+{
+	if (!find_doubtful(r->pub.id, NULL))
+		return;
+	get_device(&r->pub.dev);
+	if (!queue_delayed_work(pcilend_wq, &r->reach_work, msecs_to_jiffies(ms)))
+		put_device(&r->pub.dev);
 }
 
 /*
@@ -211,20 +254,27 @@ static bool close_reaches(u32 from, u32 target)
  */
 void remote_unreached(struct remote *r, u32 lease, u32 target)
 {
-	if (remote_held_lease(r) != lease || !close_reaches(r->pub.id, target))
+	bool by_hand;
+
+	if (remote_held_lease(r) != lease || !close_reaches(r->pub.id, target, &by_hand))
 		return;
-	pr_notice_ratelimited("%x no longer reaches the BARs of %x: the link between their lenders was lost, or the target taken back: see 'pcilend list', and repeat 'pcilend p2p'\n",
-			      r->pub.id, target);
+	pr_notice_ratelimited("%x no longer reaches the BARs of %x: the link between their lenders was lost, or the target taken back: see 'pcilend list'%s\n",
+			      r->pub.id, target, by_hand ? ", and repeat 'pcilend p2p'" : "");
+	reach_again(r, REACH_AGAIN_MS);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
 /* Its lender may have told that, and was not heard. Process context. */
 void remote_reach_doubt(struct remote *r)
 {
-	if (!close_reaches(r->pub.id, 0))
+	bool by_hand;
+
+	if (!close_reaches(r->pub.id, 0, &by_hand))
 		return;
-	pr_notice_ratelimited("%x may no longer reach what it did in other hosts, as its lender was not heard: repeat 'pcilend p2p'\n",
-			      r->pub.id);
+	if (by_hand)
+		pr_notice_ratelimited("%x may no longer reach what it did in other hosts, as its lender was not heard: repeat 'pcilend p2p'\n",
+				      r->pub.id);
+	reach_again(r, 0);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
@@ -498,6 +548,15 @@ err_close:
 	return err;
 }
 
+/* What users of VFIO map is reached: see remote_reach_bar(). */
+static int need_no_vfio(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
+{
+	if (!pcilend_remote_in_use(&from->pub) && !pcilend_remote_in_use(&to->pub))
+		return 0;
+	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "a guest, or another user of VFIO, has %x or %x by its PCI address: functions of one guest reach one another without being told to",
+				  from->pub.id, to->pub.id);
+}
+
 static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
 {
 	struct pcilend_msg_reach msg = {
@@ -570,14 +629,232 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 		return pcilend_refuse(extack, -ENODEV, "no lender offers the target to this host: see 'pcilend list'");
 
 	lock_both(to_remote(from), to_remote(to));
-	err = on ? set_up(to_remote(from), to_remote(to), extack) :
-		   take_back(to_remote(from), to_remote(to), extack);
+	err = need_no_vfio(to_remote(from), to_remote(to), extack);
+	if (!err)
+		err = on ? set_up(to_remote(from), to_remote(to), extack) :
+			   take_back(to_remote(from), to_remote(to), extack);
 	mutex_unlock(&to_remote(from)->operation);
 	mutex_unlock(&to_remote(to)->operation);
 	if (err != -EALREADY)
 		remote_event(to_remote(from), PCILEND_EVENT_FUNCTION);
 	pcilend_remote_put(to);
 	return err;
+}
+
+static bool is_in_bar(struct remote *r, u64 phys, u64 size, struct remote_bar *found)
+{
+	u32 i;
+
+	guard(mutex)(&r->lock);
+	if (r->state != REMOTE_HELD)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(r->bar); i++) {
+		u64 start = r->bar[i].address & PAGE_MASK;
+		u64 bytes = PAGE_ALIGN(r->bar[i].address + r->bar[i].size) - start;
+
+		if (!r->bar[i].size || phys < start || size > bytes || phys - start > bytes - size)
+			continue;
+		*found = (struct remote_bar) {
+			.to = r,
+			.lease = r->lease,
+			.bar = i,
+			.phys = start,
+			.size = bytes,
+		};
+		return true;
+	}
+	return false;
+}
+
+/* In which BAR [phys, +size) lies. Return: 0, with a reference on found->to; -ENOENT: in none. */
+int remote_find_bar(u64 phys, u64 size, struct remote_bar *found)
+{
+	struct remote *r = remote_next(NULL);
+
+	while (r && !is_in_bar(r, phys, size, found))
+		r = remote_next(r);
+	return r ? 0 : -ENOENT;
+}
+
+/* Why a user of VFIO does not get what he has mapped: as for 'pcilend p2p' but for what he does. */
+static int refuse_mapping(struct netlink_ext_ack *extack, int error)
+{
+	switch (error) {
+	case -ENOSPC:
+		return pcilend_refuse(extack, error, "it reaches as many BARs as it may: give it to a guest with fewer other functions");
+	case -ERANGE:
+	case -EUSERS:
+		return pcilend_refuse(extack, -ERANGE, "its lender can't map it at that address: have the guest put the BAR elsewhere, aligned to its size");
+	default:
+		return refuse(extack, error);
+	}
+}
+
+/* Unless one of the leases was lost meanwhile: whoever notes that comes to remote_reach_end(). */
+static int open_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+{
+	guard(spinlock_irqsave)(&reach_lock);
+	if (READ_ONCE(from->state) != REMOTE_HELD || READ_ONCE(bar->to->state) != REMOTE_HELD)
+		return -ESTALE;
+	return pcilend_reach_open_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
+					 address) ? 0 : -ESTALE;
+}
+
+static struct pcilend_msg_reach describe_mapped(struct remote *from, const struct remote_bar *bar)
+{
+	return (struct pcilend_msg_reach) {
+		.id = cpu_to_le32(from->pub.id),
+		.lease = cpu_to_le32(remote_held_lease(from)),
+		.target = cpu_to_le32(bar->to->pub.id),
+		.target_lease = cpu_to_le32(bar->lease),
+	};
+}
+
+/* The place is in the table already, so that nobody else ends the exposure: see unexpose(). */
+static int reach_mapped(struct remote *from, const struct remote_bar *bar, u64 address,
+			struct netlink_ext_ack *extack)
+{
+	struct pcilend_msg_reach msg = describe_mapped(from, bar);
+	u32 node = pcilend_id_node(from->pub.id);
+	int err = 0;
+
+	lockdep_assert_held(&from->reaching);
+	if (is_elsewhere(from->pub.id, bar->to->pub.id))
+		err = expose(bar->to, node, msg.target_lease, true);
+	if (err)
+		return refuse_exposure(extack, err, bar->to, node);
+	err = map_bar(from, &msg, bar->bar, address) ?: open_mapped(from, bar, address);
+	return err ? refuse_mapping(extack, err) : 0;
+}
+
+static bool drop_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+{
+	guard(spinlock_irqsave)(&reach_lock);
+	return pcilend_reach_drop_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar, address);
+}
+
+/* Return: was it in the table? */
+static bool unreach_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+{
+	struct pcilend_msg_reach msg = describe_mapped(from, bar);
+	int err = 0;
+
+	lockdep_assert_held(&from->reaching);
+	if (!drop_mapped(from, bar, address))
+		return false;
+	if (msg.lease && remote_held_lease(bar->to) == bar->lease)
+		err = remove_bar(from, &msg, bar->bar, address);
+	if (err)
+		pr_warn_ratelimited("pcilend: %x may still reach BAR %u of %x at %#llx, as its lender did not say that it doesn't (error %d): return one of them\n",
+				    from->pub.id, bar->bar, bar->to->pub.id, address, err);
+	if (is_elsewhere(from->pub.id, bar->to->pub.id))
+		unexpose(bar->to, pcilend_id_node(from->pub.id));
+	return true;
+}
+
+static void say_unreached(struct remote *from, const struct remote_bar *bar, u64 address, int err,
+			  const struct netlink_ext_ack *why)
+{
+	pr_warn_ratelimited("pcilend: %x does not reach BAR %u of %x by DMA, at %#llx, where its user has it (error %d): %s\n",
+			    from->pub.id, bar->bar, bar->to->pub.id, address, err, why->_msg);
+}
+
+/*
+ * remote_reach_bar - a user of VFIO has mapped a BAR for another function
+ * @address: IOVA of the BAR's first page
+ *
+ * Until remote_unreach_bar(), or the end of either lease, DMA of @from to @address reaches it,
+ * again after links on the way were lost. Sleeps for up to PCILEND_REQUEST_MS for each lender.
+ * Return: 0, also if the lease of @from is over, which reaches nothing; or an error, with nothing
+ * set up, and a line in the log that says why.
+ */
+int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address)
+{
+	struct netlink_ext_ack why = { };
+	int err;
+
+	guard(mutex)(&from->reaching);
+	if (!remote_held_lease(from))
+		return 0;
+	scoped_guard(spinlock_irqsave, &reach_lock)
+		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
+					       bar->phys, bar->size, address);
+	err = err ? refuse_mapping(&why, err) : reach_mapped(from, bar, address, &why);
+	if (!err) {
+		remote_event(from, PCILEND_EVENT_FUNCTION);
+		return 0;
+	}
+	unreach_mapped(from, bar, address);
+	if (!remote_held_lease(from))
+		return 0;
+	say_unreached(from, bar, address, err, &why);
+	return err;
+}
+
+/* Undoes that. Without it, or after the end of either lease, there is nothing to do. */
+void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address)
+{
+	guard(mutex)(&from->reaching);
+	if (unreach_mapped(from, bar, address))
+		remote_event(from, PCILEND_EVENT_FUNCTION);
+}
+
+/* Return: false if it is to be tried again. */
+static bool reach_doubtful(struct remote *from, struct remote *to,
+			   const struct pcilend_reach *reach)
+{
+	const struct remote_bar bar = {
+		.to = to,
+		.lease = remote_held_lease(to),
+		.bar = reach->bar,
+	};
+	struct netlink_ext_ack why = { };
+	int err;
+
+	/* Whoever notes the end of the lease comes to remote_reach_end(). */
+	if (!bar.lease || !remote_held_lease(from))
+		return true;
+	err = reach_mapped(from, &bar, reach->address, &why);
+	if (err == -EHOSTUNREACH || err == -ETIMEDOUT || err == -ENETDOWN)
+		return false;
+	if (err && err != -ESTALE)
+		say_unreached(from, &bar, reach->address, err, &why);
+	return true;
+}
+
+static bool reach_all_doubtful(struct remote *r, const struct pcilend_reach *reach, u32 count)
+{
+	bool done = true;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		struct pcilend_remote *to = pcilend_remote_get(reach[i].to);
+
+		if (!to)
+			continue;
+		done &= reach_doubtful(r, to_remote(to), &reach[i]);
+		pcilend_remote_put(to);
+	}
+	return done;
+}
+
+/* What is mapped is reached again, after a link on the way was lost. */
+void remote_reach_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, reach_work.work);
+	struct pcilend_reach *reach = kcalloc(PCILEND_REACHES, sizeof(*reach), GFP_KERNEL);
+	bool done = false;
+
+	/* The user unmaps nothing meanwhile. */
+	mutex_lock(&r->reaching);
+	if (reach)
+		done = reach_all_doubtful(r, reach, find_doubtful(r->pub.id, reach));
+	mutex_unlock(&r->reaching);
+	kfree(reach);
+	remote_event(r, PCILEND_EVENT_FUNCTION);
+	if (!done)
+		reach_again(r, REACH_AGAIN_MS);
+	put_device(&r->pub.dev);
 }
 
 /* The guest has moved BARs of @to, which @from reaches. */
