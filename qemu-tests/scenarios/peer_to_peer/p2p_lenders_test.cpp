@@ -35,6 +35,10 @@ class P2pLenders : public PeerToPeer {
     EXPECT_OK(
         lab::eventually("host2 exposes nothing", lab::kPatience, [] { return exposed() == 0; }));
   }
+  [[nodiscard]] Result<> await_reached() const {
+    return lab::eventually("edu reaches the drive", lab::kPatience,
+                           [&] { return reached() == json::array({target_}); });
+  }
   static void await_link(const std::string& state) {
     for (const auto* host : {&lender(), &target_lender()}) {
       const int peer = host == &lender() ? target_lender().node() : lender().node();
@@ -93,6 +97,66 @@ TEST_F(P2pLenders, InAGuestAFunctionReachesOneOfAnotherLender) {
   ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
   ASSERT_OK(await_nothing_reached());
   expect_nothing_exposed();
+}
+
+/*
+ *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
+ *                     host3 ── guest, which has both by PCI address
+ *
+ * Nobody asks for it. Where the guest has the CMB, and where it moves it to.
+ */
+TEST_F(P2pLenders, InAGuestByPciAddressNothingIsAskedFor) {
+  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  ASSERT_OK(await_reached());
+  EXPECT_GT(exposed(), 0u);
+  ASSERT_NO_FATAL_FAILURE(expect_copied_directly_in_guest());
+  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
+  ASSERT_OK(await_nothing_reached());
+  expect_nothing_exposed();
+}
+
+/*
+ *   host1: edu ═══════════ ✂ ════════ CMB, host2
+ *     ✂               host3 ── guest, which has both by PCI address
+ *
+ * Nobody repeats anything.
+ */
+TEST_F(P2pLenders, InAGuestByPciAddressItOutlivesLostLinks) {
+  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  ASSERT_OK(await_reached());
+  lab::Counters counters;
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(await_nothing_reached());
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(await_reached());
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
+  ASSERT_OK(lab_->fabric().link_down(1, 3));
+  ASSERT_OK(lab_->fabric().link_up(1, 3));
+  ASSERT_OK(await_reached());
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
+}
+
+/*
+ *   host1: edu ─── ✂ ─────────────── CMB, host2
+ *                     host3 ── guest, which has both by PCI address
+ *
+ * Neither lender offers its function to the other one. The log says so, and the drive can be
+ * plugged in all the same, though edu's BAR is mapped before.
+ */
+TEST_F(P2pLenders, InAGuestByPciAddressWhatCannotBeReachedIsRefused) {
+  ASSERT_OK(target_lender().run(fmt::format("pcilend allow {} {}", target_, borrower().node())));
+  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_}));
+  ASSERT_NO_FATAL_FAILURE(plug_in_by_address(target_));
+  const auto expect_said = [](const std::string& from, const std::string& to, int node) {
+    EXPECT_OK(borrower().until(fmt::format(
+        "dmesg | grep -q '{0} does not reach BAR . of {1} .* does not offer {1} to node {2}'", from,
+        to, node)));
+  };
+  expect_said(target_, edu_, target_lender().node());
+  expect_guest_refused();  // whose guest turns the drive on
+  expect_said(edu_, target_, lender().node());
+  EXPECT_EQ(reached(), json::array());
+  EXPECT_EQ(exposed(), 0u);
 }
 
 /*

@@ -78,6 +78,43 @@ TEST_F(P2p, InAGuestAFunctionReachesAnotherOfItsLender) {
 }
 
 /*
+ *   host1                                       host2 ── guest, which has both by PCI address
+ *   edu ══ IOMMU ══ CMB                         nobody asks for it
+ *
+ * Where the guest has the CMB, and where it moves it to.
+ */
+TEST_F(P2p, InAGuestByPciAddressNothingIsAskedFor) {
+  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  ASSERT_NO_FATAL_FAILURE(await_both_reached());
+  ASSERT_NO_FATAL_FAILURE(expect_copied_directly_in_guest());
+  lab::Counters counters;
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
+  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+  expect_failure(p2p(), "without being told to");
+  expect_failure(p2p("--end"), "without being told to");
+  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
+  ASSERT_OK(await_nothing_reached());
+}
+
+/*
+ *   host1                                       host2 ── guest
+ *   edu ══ IOMMU ══ CMB                         one leaves it, and comes back; then the other
+ */
+TEST_F(P2p, InAGuestByPciAddressOneIsPluggedInLater) {
+  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  lab::Counters counters;
+  for (const std::string& id : {target_, edu_}) {
+    ASSERT_NO_FATAL_FAILURE(await_both_reached());
+    ASSERT_NO_FATAL_FAILURE(unplug_by_address(id));
+    for (const std::string& other : {edu_, target_})
+      EXPECT_EQ(function(borrower(), other).at("reaches"), json::array());
+    ASSERT_NO_FATAL_FAILURE(plug_in_by_address(id));
+    ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
+  }
+  EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
+}
+
+/*
  *   host1: edu ══ CMB                           host2: --end; return; the lease is taken
  *
  * What is over is refused on host2, and nothing is left of it on host1.
