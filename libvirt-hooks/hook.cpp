@@ -11,8 +11,7 @@
 namespace pcilend {
 namespace {
 
-constexpr std::string_view kMdev = "mdev";
-constexpr std::string_view kPci = "vfio";
+constexpr std::string_view kFrontend = "vfio";
 
 // Advice for steps that do not end.
 constexpr std::string_view kSeeKernelLog = "see dmesg";
@@ -22,6 +21,9 @@ constexpr std::string_view kSeeLink = "see 'pcilend link' and dmesg";
 constexpr std::chrono::milliseconds kSettleLimit{10000};
 constexpr std::chrono::milliseconds kPollLeast{100};
 constexpr std::chrono::milliseconds kPollMost{2000};
+
+// A mediated device that waits for its function finds out by itself that it is borrowed.
+constexpr std::chrono::milliseconds kNameLimit{5000};
 
 // So many are told of functions that can't be chosen.
 constexpr size_t kReasons = 8;
@@ -35,18 +37,47 @@ bool in_transition(const Function& f) {
   return f.state == PCILEND_FUNCTION_FENCING || f.state == PCILEND_FUNCTION_RESETTING;
 }
 
-// Who has it on this host: a domain by name if the hook gave it to one.
-std::string holder(const HookContext& context, const std::string& owner) {
-  if (const auto domain = parse_uuid(owner)) {
-    const auto record = load_record(context.environment, *domain);
-    if (record && *record) return fmt::format("domain '{}'", (*record)->name);
-  }
-  return owner.empty() ? "another user" : fmt::format("'{}'", owner);
+constexpr std::string_view kDeviceOwner = "mdev:";
+
+// Has the mediated device borrowed it, on this host?
+bool is_held_by(const Function& f, const Uuid& mdev) {
+  return f.owner == fmt::format("{}{}", kDeviceOwner, to_string(mdev));
 }
 
+// Who has it on this host, and the cure: a domain by name if the hook gave it to one.
+std::string holder(const HookContext& context, const std::string& owner) {
+  if (owner.starts_with(kDeviceOwner)) {
+    const std::string mdev = owner.substr(kDeviceOwner.size());
+    return fmt::format("mediated device {0}: stop it ('mdevctl stop -u {0}')", mdev);
+  }
+  if (const auto domain = parse_uuid(owner)) {
+    const auto record = load_record(context.environment, *domain);
+    if (record && *record) return fmt::format("domain '{}': end that first", (*record)->name);
+  }
+  return owner.empty() ? "another user: end that first"
+                       : fmt::format("'{}': end that first", owner);
+}
+
+// A device of the domain that is to be a borrowed function: a PCI device at the place of one; or a
+// mediated device: of the function with its UUID, or of any that matches its choice.
+struct Wanted {
+  std::optional<FunctionId> function;  // of a PCI device
+  Uuid mdev;
+  const Choice* choice = nullptr;  // of the domain, or null
+
+  [[nodiscard]] std::string name() const {
+    return function ? to_string(*function) : to_string(mdev);
+  }
+  [[nodiscard]] bool is(const FunctionRecord& record) const {
+    return function ? !record.mdev && record.id == *function : record.mdev == mdev;
+  }
+  // Does the domain's mediated device have it, since before the domain?
+  [[nodiscard]] bool has(const Function& f) const { return !function && is_held_by(f, mdev); }
+};
+
 // Refuses a function this domain can't have now, with the reason and the cure.
-Result<> check_free(const HookContext& context, const Function& f, uint32_t this_node,
-                    const std::string& owner) {
+Result<> check_free(const HookContext& context, const Function& f, const Wanted& wanted,
+                    uint32_t this_node, const std::string& owner) {
   const std::string name = described(context, f);
   if (f.lender == this_node)
     return fail(ErrorClass::Usage,
@@ -56,9 +87,9 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
     case PCILEND_FUNCTION_AVAILABLE:
       return {};
     case PCILEND_FUNCTION_BORROWED:
-      if (f.borrower == this_node && f.owner == owner) return {};
+      if (f.borrower == this_node && (f.owner == owner || wanted.has(f))) return {};
       if (f.borrower == this_node)
-        return fail(ErrorClass::State, "{} is in use on this host by {}: end that first", name,
+        return fail(ErrorClass::State, "{} is in use on this host by {}", name,
                     holder(context, f.owner));
       return fail(ErrorClass::State, "{} is borrowed by node {}: end its use there first", name,
                   f.borrower.value_or(0));
@@ -76,21 +107,6 @@ Result<> check_free(const HookContext& context, const Function& f, uint32_t this
                   function_state_name(f.state), f.lender);
   }
 }
-
-// A device of the domain that is to be a borrowed function: a PCI device at the place of one; or a
-// mediated device: of the function with its UUID, or of any that matches its choice.
-struct Wanted {
-  std::optional<FunctionId> function;  // of a PCI device
-  Uuid mdev;
-  const Choice* choice = nullptr;  // of the domain, or null
-
-  [[nodiscard]] std::string name() const {
-    return function ? to_string(*function) : to_string(mdev);
-  }
-  [[nodiscard]] bool is(const FunctionRecord& record) const {
-    return function ? !record.mdev && record.id == *function : record.mdev == mdev;
-  }
-};
 
 std::vector<Wanted> wanted_by(const Domain& domain) {
   std::vector<Wanted> wanted;
@@ -114,12 +130,13 @@ std::vector<Function> candidates(const HookContext& context, const std::vector<F
       if (f.id == *wanted.function) found.push_back(f);
     return found;
   }
-  // One that is there already is of one function, or of something else.
+  // One that is there already is of one function, or of something else. Below an adapter, only who
+  // has borrowed it tells.
   const bool there = mdev_exists(context.environment, wanted.mdev);
   const auto parent = function_of_mdev(context.environment, wanted.mdev);
   for (const Function& f : functions) {
-    if (wanted.choice ? wanted.choice->matches(f) && (!there || (parent && *parent == f.id))
-                      : f.uuid == wanted.mdev)
+    const bool is_its = (parent && *parent == f.id) || wanted.has(f);
+    if (wanted.choice ? wanted.choice->matches(f) && (!there || is_its) : f.uuid == wanted.mdev)
       found.push_back(f);
   }
   return found;
@@ -146,7 +163,7 @@ Result<std::vector<Function>> free_ones(const HookContext& context,
   std::vector<Function> free;
   std::vector<std::string> reasons;
   for (const Function& f : all) {
-    const auto is_free = check_free(context, f, this_node, owner);
+    const auto is_free = check_free(context, f, wanted, this_node, owner);
     if (!is_free && !wanted.choice) return tl::unexpected(is_free.error());
     if (is_free)
       free.push_back(f);
@@ -180,29 +197,56 @@ Result<std::vector<Function>> free_ones(const HookContext& context,
   return free;
 }
 
-Result<> take(HookContext& context, Client& client, const Function& f, const Wanted& wanted,
-              Record* record) {
-  const Environment& environment = context.environment;
-  const Uuid& mdev = wanted.mdev;
-  record->functions.push_back({f.id, wanted.function ? std::nullopt : std::optional(mdev)});
-  PCILEND_TRY(save_record(environment, *record));
+Result<> borrow(HookContext& context, Client& client, const Function& f, const Wanted& wanted,
+                const Uuid& domain) {
   context.steps.begin(fmt::format("borrowing {} from node {}", to_string(f.id), f.lender),
                       kSeeLink);
-  auto borrowed = client.borrow(f.id, wanted.function ? kPci : kMdev, to_string(record->domain));
-  if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
-  if (wanted.function || mdev_exists(environment, mdev)) return {};
+  auto borrowed = client.borrow(f.id, kFrontend, to_string(domain));
+  if (borrowed) return {};
+  // A device that waits for it may have been faster.
+  const auto now = client.function(f.id);
+  if (now && wanted.has(*now)) return {};
+  return tl::unexpected(std::move(borrowed).error().in(described(context, f)));
+}
 
-  record->functions.back().created = true;
-  PCILEND_TRY(save_record(environment, *record));
-  context.steps.begin(fmt::format("creating the mediated device of {}", to_string(f.id)),
+// Makes the mediated device, as a name of what the domain has borrowed.
+Result<> make_mdev(HookContext& context, const Uuid& mdev, Record* record) {
+  FunctionRecord& made = record->functions.back();
+  made.created = true;
+  PCILEND_TRY(save_record(context.environment, *record));
+  context.steps.begin(fmt::format("creating the mediated device of {}", to_string(made.id)),
                       kSeeKernelLog);
-  auto created = create_mdev(environment, f.id, mdev);
+  auto created = create_mdev(context.environment, made.id, mdev);
   if (created) return {};
   // Not made by us: not ours to remove.
-  record->functions.back().created = false;
-  PCILEND_TRY(save_record(environment, *record));
-  if (mdev_exists(environment, mdev)) return {};
-  return created;
+  made.created = false;
+  PCILEND_TRY(save_record(context.environment, *record));
+  return mdev_exists(context.environment, mdev) ? Result<>() : created;
+}
+
+// One that somebody else has made is a name of the function, or is about to be.
+Result<> await_mdev(HookContext& context, const Function& f, const Uuid& mdev) {
+  const auto begin = context.now();
+  while (!mdev_is_ready(context.environment, mdev)) {
+    if (context.now() - begin >= kNameLimit)
+      return fail(ErrorClass::State,
+                  "mediated device {0} is there, but is not {1}: dmesg may say why; stop it "
+                  "('mdevctl stop -u {0}')",
+                  to_string(mdev), described(context, f));
+    context.sleep(kPollLeast);
+  }
+  return {};
+}
+
+Result<> take(HookContext& context, Client& client, const Function& f, const Wanted& wanted,
+              Record* record) {
+  const Uuid& mdev = wanted.mdev;
+  record->functions.push_back({f.id, wanted.function ? std::nullopt : std::optional(mdev)});
+  PCILEND_TRY(save_record(context.environment, *record));
+  if (!wanted.has(f)) PCILEND_TRY(borrow(context, client, f, wanted, record->domain));
+  if (wanted.function) return {};
+  if (!mdev_exists(context.environment, mdev)) PCILEND_TRY(make_mdev(context, mdev, record));
+  return record->functions.back().created ? Result<>() : await_mdev(context, f, mdev);
 }
 
 Result<> undo(HookContext& context, Client& client, const FunctionRecord& f,
@@ -216,7 +260,7 @@ Result<> undo(HookContext& context, Client& client, const FunctionRecord& f,
   const auto function = client.function(f.id);
   if (!function && function.error().kind == ErrorClass::NotFound) return {};  // withdrawn
   if (!function) return tl::unexpected(function.error());
-  // The lease may be over already, and the function somebody else's.
+  // The lease may be over already, and the function somebody else's, such as its device's.
   if (function->owner != owner) return {};
   return client.give_back(f.id, owner);
 }
@@ -244,6 +288,20 @@ struct Pick {
   Wanted wanted;
   std::vector<Function> free;
 };
+
+// A function is one device of a guest.
+Result<> check_twice(const HookContext& context, const std::vector<Function>& functions,
+                     const Domain& domain) {
+  for (const Function& f : functions) {
+    if (std::find(domain.functions.begin(), domain.functions.end(), f.id) !=
+            domain.functions.end() &&
+        std::find(domain.mdevs.begin(), domain.mdevs.end(), f.uuid) != domain.mdevs.end())
+      return fail(ErrorClass::Usage,
+                  "the domain has {} twice, as a PCI device and as mediated device {}: leave one",
+                  described(context, f), to_string(f.uuid));
+  }
+  return {};
+}
 
 // What each can become. An error if one can become nothing.
 Result<std::vector<Pick>> pick(const HookContext& context, const std::vector<Function>& functions,
@@ -333,6 +391,7 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
     context.steps.begin("looking for functions", kSeeKernelLog);
     const auto functions = (*client)->functions();
     if (!functions) return tl::unexpected(functions.error());
+    PCILEND_TRY(check_twice(context, *functions, domain));
     const auto picks = pick(context, *functions, wanted, node->id, to_string(domain.uuid));
     const Result<> taken =
         picks ? take_all(context, **client, *picks, Record{domain.name, domain.uuid, {}})

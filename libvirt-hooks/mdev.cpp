@@ -14,6 +14,10 @@ bool mdev_exists(const Environment& environment, const Uuid& uuid) {
   return environment.exists(device(uuid));
 }
 
+bool mdev_is_ready(const Environment& environment, const Uuid& uuid) {
+  return environment.exists(device(uuid) + "/iommu_group");
+}
+
 Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& uuid) {
   const auto place = environment.resolve(device(uuid));
   if (!place) return tl::unexpected(place.error());

@@ -9,13 +9,17 @@ namespace pcilend {
 
 bool mdev_exists(const Environment& environment, const Uuid& uuid);
 
-// The function whose mediated device it is.
+// VMMs find the IOMMU group of its function.
+bool mdev_is_ready(const Environment& environment, const Uuid& uuid);
+
+// The function that it was made of; an error if it was made of an adapter.
 Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& uuid);
 
-// Makes the mediated device of a remote function.
+// Makes a mediated device of a remote function, which borrows that unless it is borrowed for VFIO.
 Result<> create_mdev(const Environment& environment, FunctionId function, const Uuid& uuid);
 
-// Blocks while somebody has the device open. Succeeds if there is none.
+// Returns what the device has borrowed, and blocks while somebody has that open. Succeeds if there
+// is no device.
 Result<> remove_mdev(const Environment& environment, const Uuid& uuid);
 
 }  // namespace pcilend

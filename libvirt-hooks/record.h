@@ -15,7 +15,7 @@ namespace pcilend {
 struct FunctionRecord {
   FunctionId id;
   std::optional<Uuid> mdev;  // its mediated device; nothing: the guest has it as a PCI device
-  bool created = false;      // the mediated device is ours to remove
+  bool created = false;      // the mediated device is ours to remove; else it may hold the lease
 };
 
 struct Record {

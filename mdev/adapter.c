@@ -3,17 +3,16 @@
  * The adapter as a parent of mediated devices. libvirt looks for types below PCI devices only, and
  * a function of another host is none here before it is borrowed; the NTB that leads to it is one.
  *
- * Its types tell how many functions of each class can be borrowed over it. A device of such a type
- * has the UUID of the function that it is to be: it may be made before that is offered, so that
- * those which are started with the host come up, and is that function whenever it is opened.
- *
- * Try it with a drive (`pcilend list -o id,uuid`):
+ * Its types tell how many functions of each class can be borrowed over it. A device with the UUID
+ * of a function is that one; with any other UUID, one of its type (handle.c). Try it with a drive:
  *
  *	# cd /sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-storage
- *	# echo <UUID> >create
+ *	# uuidgen >create
  */
 
+#include <linux/module.h>
 #include <linux/slab.h>
+#include <linux/vfio.h>
 
 #include "pcilend_mdev.h"
 
@@ -68,36 +67,42 @@ static struct adapter_type *to_adapter_type(struct mdev_type *type)
 	return container_of(type, struct adapter_type, type);
 }
 
+const char *mdev_class_name(u8 base_class)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(classes); i++) {
+		if (classes[i].base_class == base_class)
+			return classes[i].name;
+	}
+	return "Borrowed device";
+}
+
 static unsigned int type_available(struct mdev_type *type)
 {
 	struct adapter_type *of = to_adapter_type(type);
+	struct pcilend_remote *remote;
+	unsigned int count = 0;
+	u32 id = 0;
 
-	return pcilend_count_available(of->adapter, of->class->base_class);
+	while ((remote = pcilend_next_available(of->adapter, of->class->base_class, id))) {
+		id = remote->id;
+		put_device(&remote->dev);
+		count += !mdev_handle_exists(id);
+	}
+	return count;
 }
 
 static ssize_t type_description(struct mdev_type *type, char *buffer)
 {
-	return sysfs_emit(buffer, "a function of class %02x.. over this adapter; its UUID says which\n",
+	return sysfs_emit(buffer, "a function of class %02x.. over this adapter: the one with the device's UUID, or any\n",
 			  to_adapter_type(type)->class->base_class);
-}
-
-static int adapter_device_probe(struct mdev_device *mdev)
-{
-	uuid_t uuid;
-
-	mdev_function_uuid(mdev, &uuid);
-	if (!pcilend_names_function(&uuid)) {
-		dev_err(mdev->dev.parent, "pcilend: %pUb is not the UUID of a function: 'pcilend list -o id,uuid' has them\n",
-			&uuid);
-		return -EINVAL;
-	}
-	return mdev_device_probe(mdev);
 }
 
 struct mdev_driver mdev_adapter_driver = {
 	.device_api = VFIO_DEVICE_API_PCI_STRING,
-	.probe = adapter_device_probe,
-	.remove = mdev_device_remove,
+	.probe = mdev_handle_probe,
+	.remove = mdev_handle_remove,
 	.get_available = type_available,
 	.show_description = type_description,
 	.driver = {
@@ -145,7 +150,7 @@ int mdev_adapter_added(struct pci_dev *pdev)
 	return 0;
 }
 
-/* Waits until nobody has one of its devices open; the holders are asked to let go. */
+/* Removes its mediated devices. */
 void mdev_adapter_removed(struct pci_dev *pdev)
 {
 	struct adapter *adapter;

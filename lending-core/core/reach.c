@@ -21,90 +21,46 @@ static void take_out(struct pcilend_reach_table *table, u32 i)
 {
 	struct pcilend_reach *entry = &table->entry[i];
 
-	if (!entry->guest && !entry->mapped)
+	if (!entry->mapped)
 		pcilend_range_free(&table->range, entry->address, pages(entry->size));
 	*entry = table->entry[--table->count];
-}
-
-/* One that was closed is taken up again, on bare metal with its address. */
-static int add(struct pcilend_reach_table *table, const struct pcilend_reach *wanted, u64 *address)
-{
-	struct pcilend_reach *entry;
-	u32 i, own = 0;
-	int err = 0;
-
-	for (i = 0; i < table->count; i++) {
-		entry = &table->entry[i];
-		if (entry->from != wanted->from)
-			continue;
-		own++;
-		if (entry->to != wanted->to || entry->bar != wanted->bar ||
-		    entry->size != wanted->size || entry->guest != wanted->guest ||
-		    entry->mapped)
-			continue;
-		if (entry->live)
-			return -EALREADY;
-		/* In a guest it may be elsewhere by now. */
-		if (entry->guest)
-			entry->address = 0;
-		entry->phys = wanted->phys;
-		*address = entry->address;
-		return 0;
-	}
-	if (own >= PCILEND_REACHES || table->count == PCILEND_REACHES_MAX)
-		return -ENOSPC;
-	*address = 0;
-	if (!wanted->guest)
-		err = pcilend_range_alloc(&table->range, pages(wanted->size), pages(wanted->size),
-					  address);
-	if (err)
-		return err;
-	entry = &table->entry[table->count++];
-	*entry = *wanted;
-	entry->address = *address;
-	return 0;
 }
 
 int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
 		      u64 size, u64 *address)
 {
-	const struct pcilend_reach wanted = {
-		.from = from,
-		.to = to,
-		.bar = bar,
-		.phys = phys,
-		.size = size,
-	};
-
-	return add(table, &wanted, address);
-}
-
-int pcilend_reach_add_guest(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
-			    u64 size)
-{
-	const struct pcilend_reach wanted = {
-		.from = from,
-		.to = to,
-		.bar = bar,
-		.guest = true,
-		.phys = phys,
-		.size = size,
-	};
-	u64 address;
-
-	return add(table, &wanted, &address);
-}
-
-void pcilend_reach_place(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 address)
-{
-	u32 i;
+	struct pcilend_reach *entry;
+	u32 i, own = 0;
+	int err;
 
 	for (i = 0; i < table->count; i++) {
-		struct pcilend_reach *entry = &table->entry[i];
-
-		if (entry->guest && entry->from == from && entry->to == to && entry->bar == bar)
-			entry->address = address;
+		entry = &table->entry[i];
+		if (entry->from != from)
+			continue;
+		own++;
+		if (entry->to != to || entry->bar != bar || entry->size != size || entry->mapped)
+			continue;
+		if (entry->live)
+			return -EALREADY;
+		/* One that was closed is taken up again. */
+		entry->phys = phys;
+		*address = entry->address;
+		return 0;
 	}
+	if (own >= PCILEND_REACHES || table->count == PCILEND_REACHES_MAX)
+		return -ENOSPC;
+	err = pcilend_range_alloc(&table->range, pages(size), pages(size), address);
+	if (err)
+		return err;
+	table->entry[table->count++] = (struct pcilend_reach) {
+		.from = from,
+		.to = to,
+		.bar = bar,
+		.phys = phys,
+		.size = size,
+		.address = *address,
+	};
+	return 0;
 }
 
 static struct pcilend_reach *find_mapped(struct pcilend_reach_table *table, u32 from, u32 to,
@@ -245,7 +201,7 @@ int pcilend_reach_find(const struct pcilend_reach_table *table, u32 from, u64 ph
 	for (i = 0; i < table->count; i++) {
 		const struct pcilend_reach *entry = &table->entry[i];
 
-		if (!entry->live || entry->guest || entry->mapped || entry->from != from ||
+		if (!entry->live || entry->mapped || entry->from != from ||
 		    phys < entry->phys || size > entry->size ||
 		    phys - entry->phys > entry->size - size)
 			continue;

@@ -452,8 +452,7 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 		r->state = REMOTE_BORROWING;
 		r->lost_early = 0;
 		r->recalled = 0;
-		r->guest_bytes = 0;
-		r->guest_map_us = 0;
+		WRITE_ONCE(r->guest_bytes, 0);
 		r->frontend = frontend;
 		strscpy(r->owner, owner, sizeof(r->owner));
 	}
@@ -494,7 +493,6 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 /* Where the function has this host: at addresses of its own, or at those of a window. */
 static void place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
 {
-	remote_reach_begin(r);
 	remote_dma_begin(r);
 	r->last_address = le64_to_cpu(granted->last_address);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */

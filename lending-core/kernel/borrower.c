@@ -99,8 +99,7 @@ void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report 
 	report->lease = r->lease;
 	if (r->state == REMOTE_HELD && r->recalled == r->lease)
 		report->recall_ms = r->recall_at - min(r->recall_at, pcilend_now());
-	report->guest_bytes = r->guest_bytes;
-	report->guest_map_us = r->guest_map_us;
+	report->guest_bytes = READ_ONCE(r->guest_bytes);
 	if (r->frontend)
 		strscpy(report->frontend, r->frontend->name, sizeof(report->frontend));
 	strscpy(report->owner, r->owner, sizeof(report->owner));
@@ -129,11 +128,21 @@ bool pcilend_remote_next(u32 after, struct pcilend_report *report)
 	return true;
 }
 
+static void queue_offer(struct remote *r)
+{
+	if (!pcilend_is_available(&r->pub))
+		return;
+	get_device(&r->pub.dev);
+	if (!queue_work(pcilend_frontend_wq, &r->offer_work))
+		put_device(&r->pub.dev);
+}
+
 void remote_event(struct remote *r, enum pcilend_event event)
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 
 	pcilend_changed();
+	queue_offer(r);
 	if (!report)
 		return;
 	pcilend_remote_report(&r->pub, report);
@@ -178,6 +187,7 @@ static void remote_work(struct work_struct *work)
 	}
 	r->gone = true;
 	remote_detach_frontends(r);
+	flush_work(&r->offer_work);
 	flush_work(&r->lost_work);
 	flush_work(&r->reset_work);
 	flush_work(&r->recall_work);
@@ -292,6 +302,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	mutex_init(&r->reaching);
 	INIT_LIST_HEAD(&r->slots);
 	INIT_WORK(&r->work, remote_work);
+	INIT_WORK(&r->offer_work, remote_offer_work);
 	INIT_WORK(&r->lost_work, remote_lost_work);
 	INIT_WORK(&r->reset_work, remote_reset_work);
 	INIT_WORK(&r->recall_work, remote_recall_work);

@@ -113,10 +113,8 @@ struct remote {
 	struct list_head domain_node;	/* its lock: in its list of those attached */
 	bool late;		/* group mutex: it was refused by a domain that has BARs */
 	struct list_head slots;
-	const void *guest;	/* reach_lock, as the next: who has it open; NULL: no VM */
-	u64 guest_bar[6];	/* guest-physical; 0: nowhere */
-	u64 guest_bytes;
-	u64 guest_map_us;
+	u64 guest_bytes;	/* written and read at once: what its user of VFIO has mapped */
+	struct work_struct offer_work;	/* frontends are told that it can be borrowed */
 	struct work_struct lost_work;
 	struct work_struct reset_work;	/* as lost_work with a reference */
 	struct work_struct recall_work;
@@ -180,7 +178,6 @@ void remote_put_paths(struct remote *r);
 
 /* reach.c */
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
-void remote_reach_begin(struct remote *r);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
 void remote_reach_doubt(struct remote *r);
@@ -191,6 +188,7 @@ void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 a
 
 /* frontend.c */
 void remote_attach_frontends(struct remote *r);
+void remote_offer_work(struct work_struct *work);
 void remote_detach_frontends(struct remote *r);
 
 #endif /* PCILEND_BORROWER_H */

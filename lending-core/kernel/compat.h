@@ -9,11 +9,8 @@
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
 #include <linux/iommu.h>
-#include <linux/irqbypass.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
-#include <linux/uaccess.h>
-#include <linux/vfio.h>
 
 #ifdef PCILEND_HAVE_DEVICE_OVERRIDE
 
@@ -44,83 +41,16 @@ static inline char *pcilend_driver_override(struct pci_dev *pdev)
 #endif
 
 /*
- * Since 6.19 the VFIO core copies the argument of VFIO_DEVICE_GET_REGION_INFO and its capability
- * chain, and asks the driver for the contents only (struct vfio_device_ops.get_region_info_caps).
- * PCILEND_VFIO_REGION_INFO() sets that operation where there is one; the driver's ioctl calls
- * pcilend_vfio_region_info(), which is never reached there.
+ * Since 6.19 vfio_pci_core is asked for a region's contents and for a token by operations of their
+ * own; before, vfio_pci_core_ioctl() and vfio_pci_core_match() do all of it.
  */
-typedef int (*pcilend_region_info_fn)(struct vfio_device *vdev, struct vfio_region_info *info,
-				      struct vfio_info_cap *caps);
-
 #ifdef PCILEND_HAVE_REGION_INFO_CAPS
-
-#define PCILEND_VFIO_REGION_INFO(function) .get_region_info_caps = (function),
-
-static inline long pcilend_vfio_region_info(struct vfio_device *vdev, void __user *arg,
-					    pcilend_region_info_fn fill)
-{
-	return -ENOTTY;
-}
-
+#define PCILEND_VFIO_PCI_CORE_OPS							\
+	.get_region_info_caps = vfio_pci_ioctl_get_region_info,			\
+	.match_token_uuid = vfio_pci_core_match_token_uuid,
 #else
-
-#define PCILEND_VFIO_REGION_INFO(...)
-
-static inline long pcilend_vfio_region_info(struct vfio_device *vdev, void __user *arg,
-					    pcilend_region_info_fn fill)
-{
-	size_t size = offsetofend(struct vfio_region_info, offset);
-	struct vfio_region_info info = {};
-	struct vfio_info_cap caps = {};
-	long ret;
-
-	if (copy_from_user(&info, arg, size))
-		return -EFAULT;
-	if (info.argsz < size)
-		return -EINVAL;
-	ret = fill(vdev, &info, &caps);
-	if (ret)
-		goto out;
-	info.cap_offset = 0;
-	if (caps.size) {
-		info.flags |= VFIO_REGION_INFO_FLAG_CAPS;
-		if (info.argsz < sizeof(info) + caps.size) {
-			info.argsz = sizeof(info) + caps.size;
-		} else {
-			vfio_info_cap_shift(&caps, sizeof(info));
-			if (copy_to_user(arg + sizeof(info), caps.buf, caps.size)) {
-				ret = -EFAULT;
-				goto out;
-			}
-			info.cap_offset = sizeof(info);
-		}
-	}
-	if (copy_to_user(arg, &info, size))
-		ret = -EFAULT;
-out:
-	kfree(caps.buf);
-	return ret;
-}
-
+#define PCILEND_VFIO_PCI_CORE_OPS
 #endif
-
-/* Since 6.17 irq_bypass_register_producer() takes what its users had to fill in before. */
-static inline int pcilend_bypass_register(struct irq_bypass_producer *producer,
-					  struct eventfd_ctx *eventfd, int irq)
-{
-#ifdef PCILEND_HAVE_BYPASS_EVENTFD
-	return irq_bypass_register_producer(producer, eventfd, irq);
-#else
-	int err;
-
-	producer->token = eventfd;
-	producer->irq = irq;
-	err = irq_bypass_register_producer(producer);
-	if (err)
-		producer->token = NULL;
-	return err;
-#endif
-}
 
 /*
  * Since 6.19 struct iommu_domain_ops.attach_dev is given the domain that it was in before.

@@ -156,6 +156,24 @@ void remote_detach_frontends(struct remote *r)
 	}
 }
 
+void remote_offer_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, offer_work);
+	struct pcilend_frontend *frontend;
+	unsigned int i;
+	bool knows;
+
+	for (i = 0; (frontend = nth_frontend(i)); i++) {
+		mutex_lock(&r->lock);
+		knows = binding_of(r, frontend);
+		mutex_unlock(&r->lock);
+		if (knows && frontend->offered)
+			frontend->offered(&r->pub);
+		pcilend_frontend_put(frontend);
+	}
+	put_device(&r->pub.dev);
+}
+
 static void show_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
 {
 	int err;
@@ -252,6 +270,7 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		detach(r, frontend);
+		flush_work(&r->offer_work);
 		flush_work(&r->lost_work);
 		flush_work(&r->reset_work);
 		flush_work(&r->recall_work);

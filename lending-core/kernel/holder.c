@@ -27,7 +27,6 @@ int pcilend_reset(struct pcilend_remote *remote)
 	return msg.lease ? ask(r, PCILEND_MSG_RESET, &msg, NULL) :
 			   -ESTALE;
 }
-EXPORT_SYMBOL_GPL(pcilend_reset);
 
 int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 {
@@ -41,7 +40,6 @@ int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 	return msg.lease ? ask(r, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
 			   -ESTALE;
 }
-EXPORT_SYMBOL_GPL(pcilend_bus_master);
 
 int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state)
 {
@@ -127,7 +125,6 @@ int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, s
 	}
 	return 0;
 }
-EXPORT_SYMBOL_GPL(pcilend_config_read);
 
 int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length)
 {
@@ -146,7 +143,6 @@ int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, s
 	return msg.lease ? ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
 			   -ESTALE;
 }
-EXPORT_SYMBOL_GPL(pcilend_config_write);
 
 int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size)
 {
@@ -173,7 +169,6 @@ int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64
 	msg.offset = cpu_to_le64(offset);
 	return ask(r, PCILEND_MSG_MAP, &msg, NULL);
 }
-EXPORT_SYMBOL_GPL(pcilend_map);
 
 int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size)
 {
@@ -188,22 +183,6 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size)
 	return msg.lease ? ask(r, PCILEND_MSG_UNMAP, &msg, NULL) :
 			   -ESTALE;
 }
-EXPORT_SYMBOL_GPL(pcilend_unmap);
-
-int pcilend_config_init(struct pcilend_remote *remote, struct pcilend_vconfig *config)
-{
-	struct remote *r = to_remote(remote);
-	int err = -ESTALE;
-
-	mutex_lock(&r->lock);
-	if (r->config) {
-		*config = *r->config;
-		err = 0;
-	}
-	mutex_unlock(&r->lock);
-	return err;
-}
-EXPORT_SYMBOL_GPL(pcilend_config_init);
 
 struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote)
 {
@@ -217,44 +196,6 @@ struct pci_dev *pcilend_remote_virtual(struct pcilend_remote *remote)
 	return pdev;
 }
 EXPORT_SYMBOL_GPL(pcilend_remote_virtual);
-
-u32 pcilend_remote_lease(struct pcilend_remote *remote, char *owner)
-{
-	struct remote *r = to_remote(remote);
-	u32 lease;
-
-	mutex_lock(&r->lock);
-	lease = r->state == REMOTE_HELD ? r->lease : 0;
-	if (owner)
-		strscpy(owner, r->owner, PCILEND_OWNER_BYTES);
-	mutex_unlock(&r->lock);
-	return lease;
-}
-EXPORT_SYMBOL_GPL(pcilend_remote_lease);
-
-int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *address,
-		resource_size_t *size)
-{
-	struct remote *r = to_remote(remote);
-	const struct pcilend_virtual_bar *place;
-	int err = 0;
-
-	if (bar >= PCILEND_BARS)
-		return -ENOENT;
-	place = bar < ARRAY_SIZE(r->bar) ? &r->bar[bar] : &r->rom;
-	mutex_lock(&r->lock);
-	if (r->state != REMOTE_HELD) {
-		err = -ESTALE;
-	} else if (!place->size) {
-		err = -ENOENT;
-	} else {
-		*address = place->address;
-		*size = place->size;
-	}
-	mutex_unlock(&r->lock);
-	return err;
-}
-EXPORT_SYMBOL_GPL(pcilend_bar);
 
 /* @range: a reference is taken over, also on failure. */
 int remote_add_slot(struct remote *r, struct remote_range *range)
@@ -296,67 +237,6 @@ struct remote_range *remote_range_get(struct pcilend_link *link, u64 size)
 	return range;
 }
 
-int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova)
-{
-	struct remote *r = to_remote(remote);
-	struct pcilend_link *link = remote_link(r);
-	struct remote_range *range = remote_range_get(link, size);
-
-	pcilend_link_put(link);
-	if (IS_ERR(range))
-		return PTR_ERR(range);
-	*iova = range->iova;
-	return remote_add_slot(r, range);
-}
-EXPORT_SYMBOL_GPL(pcilend_slot_get);
-
-static struct remote_slot *find_slot(struct remote *r, u64 iova, u64 size)
-{
-	struct remote_slot *slot;
-
-	lockdep_assert_held(&r->lock);
-	list_for_each_entry(slot, &r->slots, node) {
-		if (slot->range->iova == iova && slot->range->size == size && !slot->free)
-			return slot;
-	}
-	return NULL;
-}
-
-int pcilend_slot_share(struct pcilend_remote *remote, struct pcilend_remote *from, u64 iova,
-		       u64 size)
-{
-	struct remote *other = to_remote(from);
-	struct remote_range *range = NULL;
-	struct remote_slot *slot;
-
-	mutex_lock(&other->lock);
-	slot = find_slot(other, iova, size);
-	if (slot) {
-		range = slot->range;
-		kref_get(&range->ref);
-	}
-	mutex_unlock(&other->lock);
-	return range ? remote_add_slot(to_remote(remote), range) : -ENOENT;
-}
-EXPORT_SYMBOL_GPL(pcilend_slot_share);
-
-/* A range that the function may still write to is kept until the lender has stopped it. */
-void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size)
-{
-	struct remote *r = to_remote(remote);
-	struct remote_slot *slot;
-
-	mutex_lock(&r->lock);
-	slot = find_slot(r, iova, size);
-	if (slot)
-		slot->free = true;
-	if (r->state != REMOTE_RETURNING && !(r->state == REMOTE_LOST && !r->fenced))
-		remote_drop_slots(r, false);
-	mutex_unlock(&r->lock);
-	WARN_ON(!slot);
-}
-EXPORT_SYMBOL_GPL(pcilend_slot_put);
-
 /*
  * The function has no use for its part of the range any more. It keeps it until the lease is over
  * unless it is @stopped: the lender has confirmed that it can't write there. No-op without a part.
@@ -381,18 +261,6 @@ void remote_free_slot(struct remote *r, struct remote_range *range, bool stopped
 	}
 }
 
-u32 pcilend_set(struct pcilend_remote *remote)
-{
-	struct remote *r = to_remote(remote);
-	u32 set;
-
-	mutex_lock(&r->lock);
-	set = le32_to_cpu(remote->info.set);
-	mutex_unlock(&r->lock);
-	return set;
-}
-EXPORT_SYMBOL_GPL(pcilend_set);
-
 void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size)
 {
 	*iova = 0;
@@ -405,30 +273,3 @@ u64 pcilend_dma_base(struct pcilend_remote *remote)
 	return READ_ONCE(to_remote(remote)->dma_base);
 }
 EXPORT_SYMBOL_GPL(pcilend_dma_base);
-
-struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote)
-{
-	struct remote *r = to_remote(remote);
-	struct iommu_domain *domain;
-
-	mutex_lock(&r->lock);
-	domain = r->link->aperture.domain;
-	mutex_unlock(&r->lock);
-	return domain;
-}
-EXPORT_SYMBOL_GPL(pcilend_aperture);
-
-void pcilend_report_guest_memory(struct pcilend_remote *remote, u64 bytes, u64 microseconds)
-{
-	struct remote *r = to_remote(remote);
-	bool changed;
-
-	mutex_lock(&r->lock);
-	changed = r->guest_bytes != bytes || r->guest_map_us != microseconds;
-	r->guest_bytes = bytes;
-	r->guest_map_us = microseconds;
-	mutex_unlock(&r->lock);
-	if (changed)
-		remote_event(r, PCILEND_EVENT_GUEST_MEMORY);
-}
-EXPORT_SYMBOL_GPL(pcilend_report_guest_memory);

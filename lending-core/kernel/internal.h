@@ -430,7 +430,6 @@ struct pcilend_report {
 	char virtual[24];
 	char driver[32];
 	u64 guest_bytes;
-	u64 guest_map_us;
 	u32 resets;
 	u64 faults;
 	bool relayed;			/* MSI, by the lender */
@@ -548,7 +547,18 @@ void pcilend_remote_changed(struct pcilend_remote *remote);
 struct pcilend_virtual_intx;
 struct pcilend_virtual_relay;
 
-/* As those of pcilend.h that ask the lender: what it shall do with the legacy interrupt. */
+/*
+ * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
+ * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
+ */
+int pcilend_reset(struct pcilend_remote *remote);
+int pcilend_bus_master(struct pcilend_remote *remote, bool on);
+int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
+int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
+int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
+int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+/* What it shall do with the legacy interrupt. */
 int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
 /* What the lender tells of the legacy interrupt goes there; with NULL: nowhere, on return. */
 void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);

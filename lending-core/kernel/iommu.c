@@ -55,6 +55,7 @@ struct pcilend_domain {
 	struct pcilend_hole hole[ARRAY_SIZE(holes) + IOMMU_BARS];
 	struct iommu_bars bars;
 	bool late;			/* its user had BARs mapped before it was made */
+	u64 mapped;			/* bytes of memory */
 };
 
 static struct pcilend_domain *to_domain(struct iommu_domain *domain)
@@ -65,6 +66,16 @@ static struct pcilend_domain *to_domain(struct iommu_domain *domain)
 static struct remote *remote_of(struct device *dev)
 {
 	return to_remote(pcilend_virtual_remote(to_pci_dev(dev)));
+}
+
+/* For listings. */
+static void iommu_tell(struct pcilend_domain *domain)
+{
+	struct remote *r;
+
+	lockdep_assert_held(&domain->lock);
+	list_for_each_entry(r, &domain->attached, domain_node)
+		WRITE_ONCE(r->guest_bytes, domain->mapped);
 }
 
 /* The function has a part in the range, until it is known not to write there. */
@@ -266,6 +277,7 @@ static int map_part(struct pcilend_domain *domain, u64 iova, phys_addr_t phys, u
 	if (err)
 		return err;
 	WARN_ON(pcilend_granules_mapped(&domain->granules, iova, size));
+	domain->mapped += size;
 	*mapped = size;
 	return 0;
 }
@@ -292,6 +304,7 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 		err = map_part(domain, iova + *mapped, phys + *mapped, size - *mapped, prot, gfp,
 			       &part);
 	}
+	iommu_tell(domain);
 	if (err && err != -ENOMEM)
 		pr_warn_ratelimited("pcilend: %#lx bytes at IOVA %#lx can't be mapped for a borrowed function (error %d)%s\n",
 				    (unsigned long)size, iova, err,
@@ -328,8 +341,10 @@ static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long
 		if (!part)
 			break;
 		WARN_ON(pcilend_granules_unmapped(&domain->granules, at, part));
+		domain->mapped -= part;
 		done += part;
 	}
+	iommu_tell(domain);
 	return done;
 }
 
@@ -410,6 +425,7 @@ static void iommu_leave(struct remote *r)
 		iommu_bars_detach(&domain->bars, r);
 		iommu_unmirror_all(domain, r, domain->granules.count);
 	}
+	WRITE_ONCE(r->guest_bytes, 0);
 	r->domain = NULL;
 	r->dma = REMOTE_DMA_BLOCKED;
 }
@@ -481,6 +497,7 @@ static int attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
 	list_add_tail(&r->domain_node, &domain->attached);
 	r->domain = domain;
 	r->dma = REMOTE_DMA_DOMAIN;
+	iommu_tell(domain);
 	return 0;
 }
 

@@ -136,7 +136,7 @@ static int borrow(struct request *rq)
 	int err;
 
 	if (!attrs[PCILEND_A_FRONTEND] || !attrs[PCILEND_A_OWNER]) {
-		NL_SET_ERR_MSG(rq->extack, "give the frontend (shadow or mdev) and an owner to borrow for");
+		NL_SET_ERR_MSG(rq->extack, "give the frontend (shadow or vfio) and an owner to borrow for");
 		return -EINVAL;
 	}
 	err = pcilend_get_remote(rq->info, &remote);
@@ -144,7 +144,7 @@ static int borrow(struct request *rq)
 		return err;
 	frontend = pcilend_frontend_get(nla_data(attrs[PCILEND_A_FRONTEND]));
 	if (!frontend) {
-		NL_SET_ERR_MSG(rq->extack, "no such frontend is loaded: run 'modprobe pcilend_shadow' for shadow, 'modprobe pcilend_mdev' for mdev");
+		NL_SET_ERR_MSG(rq->extack, "no such frontend is loaded: run 'modprobe pcilend_shadow' for shadow, 'modprobe pcilend_mdev' for vfio");
 		err = -EOPNOTSUPP;
 		goto out;
 	}

@@ -5,9 +5,6 @@
  * lender first, to expose them (PCILEND_MSG_EXPOSE). What was set up is looked up when the driver
  * of the first maps such a BAR, which may be in any context.
  *
- * In a guest nothing is looked up: its drivers use the address that the guest has given the BAR, so
- * it is mapped there, and follows when the guest moves it.
- *
  * Whoever has the first one by VFIO asks for nothing: it is reached where he maps it
  * (iommu_bars.c).
  */
@@ -147,14 +144,6 @@ static void unexpose(struct remote *to, u32 node)
 		expose(to, node, lease, false);
 }
 
-/* A new lease, of which no guest has said anything. */
-void remote_reach_begin(struct remote *r)
-{
-	guard(spinlock_irqsave)(&reach_lock);
-	r->guest = NULL;
-	memset(r->guest_bar, 0, sizeof(r->guest_bar));
-}
-
 /* Takes it out of the table. Return: how many targets in other hosts it had, in @target. */
 static u32 take_out(struct remote *r, u32 target[PCILEND_REACHES])
 {
@@ -182,7 +171,6 @@ void remote_reach_end(struct remote *r)
 	struct pcilend_remote *to;
 	struct remote *other;
 
-	remote_reach_begin(r);
 	while (targets--) {
 		to = pcilend_remote_get(target[targets]);
 		if (!to)
@@ -287,39 +275,29 @@ static void lock_both(struct remote *a, struct remote *b)
 	mutex_lock_nested(&b->operation, SINGLE_DEPTH_NESTING);
 }
 
-/* The lease in force; 0: none. *bare: it is borrowed on bare metal. */
-static u32 lease_of(struct remote *r, bool *bare)
+/* What users of VFIO map is reached: see remote_reach_bar(). */
+static int need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
 {
-	u32 lease;
+	bool vfio;
 
 	mutex_lock(&r->lock);
-	lease = r->state == REMOTE_HELD ? r->lease : 0;
-	*bare = r->frontend && !r->frontend->guests;
+	vfio = r->frontend && r->frontend->guests;
 	mutex_unlock(&r->lock);
-	return lease;
+	if (!vfio)
+		return 0;
+	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow",
+				  r->pub.id);
 }
 
-static int need_lease(struct remote *r, __le32 *lease, bool *bare, struct netlink_ext_ack *extack)
+static int need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *extack)
 {
 	u32 id = r->pub.id;
 
-	*lease = cpu_to_le32(lease_of(r, bare));
+	*lease = cpu_to_le32(remote_held_lease(r));
 	if (!*lease)
-		return pcilend_refuse_fmt(extack, -ENOTCONN, "%x is not borrowed by this host: run 'pcilend borrow %x', or start the guest that has it",
+		return pcilend_refuse_fmt(extack, -ENOTCONN, "%x is not borrowed by this host: run 'pcilend borrow %x'",
 					  id, id);
 	return 0;
-}
-
-static int need_one_guest(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
-{
-	bool same;
-
-	scoped_guard(spinlock_irqsave, &reach_lock)
-		same = from->guest && from->guest == to->guest;
-	if (same)
-		return 0;
-	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x and %x are not in one guest that runs: give both to one, and start it, or return both, and borrow them with --frontend shadow",
-				  from->pub.id, to->pub.id);
 }
 
 static int refuse(struct netlink_ext_ack *extack, int error)
@@ -334,7 +312,7 @@ static int refuse(struct netlink_ext_ack *extack, int error)
 		return pcilend_refuse(extack, error, "it reaches as many BARs as it may: take some back with 'pcilend p2p --end'");
 	case -ERANGE:
 	case -EUSERS:
-		return pcilend_refuse(extack, -ENOSPC, "the lender can't map a BAR at the address that is free here, or that the guest has given it: return both, borrow them again, then repeat this");
+		return pcilend_refuse(extack, -ENOSPC, "the lender can't map a BAR at the address that is free here: return both, borrow them again, then repeat this");
 	case -ENETDOWN:
 		return pcilend_refuse(extack, error, "the link to a lender is down: see 'pcilend link'");
 	case -ETIMEDOUT:
@@ -381,24 +359,17 @@ static int ask(struct remote *from, const struct pcilend_msg_reach *msg)
 	return err;
 }
 
-/*
- * Places for all BARs of @to that can be reached, in a guest none yet. Guests may have several BARs
- * in one page, where they are not on their lender. Return: 0; -ENOSPC; -ENXIO: it has none.
- */
-static int place_bars(struct remote *from, struct remote *to, bool bare, u64 address[6])
+/* Places for all BARs of @to that can be reached. Return: 0; -ENOSPC; -ENXIO: it has none. */
+static int place_bars(struct remote *from, struct remote *to, u64 address[6])
 {
 	int i, err = -ENXIO;
 
 	guard(spinlock_irqsave)(&reach_lock);
 	for (i = 0; i < ARRAY_SIZE(to->bar); i++) {
-		if (!to->bar[i].size || (!bare && to->bar[i].size < PAGE_SIZE))
+		if (!to->bar[i].size)
 			continue;
-		if (bare)
-			err = pcilend_reach_add(&table, from->pub.id, to->pub.id, i,
-						to->bar[i].address, to->bar[i].size, &address[i]);
-		else
-			err = pcilend_reach_add_guest(&table, from->pub.id, to->pub.id, i,
-						      to->bar[i].address, to->bar[i].size);
+		err = pcilend_reach_add(&table, from->pub.id, to->pub.id, i, to->bar[i].address,
+					to->bar[i].size, &address[i]);
 		if (err)
 			break;
 	}
@@ -445,52 +416,6 @@ static int remove_bars(struct remote *from, struct remote *to, struct pcilend_ms
 	return err;
 }
 
-static void set_place(struct remote *from, struct remote *to, int bar, u64 address)
-{
-	guard(spinlock_irqsave)(&reach_lock);
-	pcilend_reach_place(&table, from->pub.id, to->pub.id, bar, address);
-}
-
-/*
- * Has the BARs of @to mapped where their guest has them. They may have changed places, so all go
- * from the old ones first. Return: 0, or why one could not be mapped, which is nowhere then.
- */
-static int follow_guest(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg)
-{
-	u64 was[ARRAY_SIZE(to->bar)] = { }, now[ARRAY_SIZE(to->bar)] = { };
-	const struct pcilend_reach *reach = NULL;
-	int i, last, err = 0;
-
-	scoped_guard(spinlock_irqsave, &reach_lock) {
-		while ((reach = pcilend_reach_next(&table, from->pub.id, to->pub.id, reach))) {
-			if (!reach->guest || !reach->phys)
-				continue;
-			was[reach->bar] = reach->address;
-			now[reach->bar] = to->guest_bar[reach->bar];
-		}
-	}
-	for (i = 0; i < ARRAY_SIZE(now); i++) {
-		if (!was[i] || !now[i] || now[i] == was[i])
-			continue;
-		last = remove_bar(from, msg, i, was[i]);
-		if (last) {
-			now[i] = was[i];
-			err = err ?: last;
-		} else {
-			set_place(from, to, i, 0);
-		}
-	}
-	for (i = 0; i < ARRAY_SIZE(now); i++) {
-		if (!now[i] || now[i] == was[i])
-			continue;
-		last = map_bar(from, msg, i, now[i]);
-		err = err ?: last;
-		if (!last)
-			set_place(from, to, i, now[i]);
-	}
-	return err;
-}
-
 /* Unless one of the leases was lost meanwhile: whoever notes that comes to remote_reach_end(). */
 static int open_bars(struct remote *from, struct remote *to)
 {
@@ -512,15 +437,15 @@ static int map_bars(struct remote *from, const u64 address[6], struct pcilend_ms
 }
 
 /* All BARs of @to that can be reached, or none. */
-static int add_bars(struct remote *from, struct remote *to, bool bare,
-		    struct pcilend_msg_reach *msg, struct netlink_ext_ack *extack)
+static int add_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg,
+		    struct netlink_ext_ack *extack)
 {
 	u32 node = pcilend_id_node(from->pub.id);
 	bool elsewhere = is_elsewhere(from->pub.id, to->pub.id);
 	u64 address[ARRAY_SIZE(to->bar)] = { };
 	int err;
 
-	err = place_bars(from, to, bare, address);
+	err = place_bars(from, to, address);
 	if (err == -ENXIO)
 		return pcilend_refuse_fmt(extack, err, "%x has no BAR that this host reaches: name another one as the target",
 					  to->pub.id);
@@ -534,8 +459,7 @@ static int add_bars(struct remote *from, struct remote *to, bool bare,
 		err = refuse_exposure(extack, err, to, node);
 		goto err_close;
 	}
-	err = (bare ? map_bars(from, address, msg) : follow_guest(from, to, msg)) ?:
-	      open_bars(from, to);
+	err = map_bars(from, address, msg) ?: open_bars(from, to);
 	if (!err)
 		return 0;
 	err = refuse(extack, err);
@@ -548,28 +472,15 @@ err_close:
 	return err;
 }
 
-/* What users of VFIO map is reached: see remote_reach_bar(). */
-static int need_no_vfio(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
-{
-	if (!pcilend_remote_in_use(&from->pub) && !pcilend_remote_in_use(&to->pub))
-		return 0;
-	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "a guest, or another user of VFIO, has %x or %x by its PCI address: functions of one guest reach one another without being told to",
-				  from->pub.id, to->pub.id);
-}
-
 static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
 {
 	struct pcilend_msg_reach msg = {
 		.id = cpu_to_le32(from->pub.id),
 		.target = cpu_to_le32(to->pub.id),
 	};
-	bool bare, target_bare;
 	int err;
 
-	err = need_lease(from, &msg.lease, &bare, extack) ?:
-	      need_lease(to, &msg.target_lease, &target_bare, extack);
-	if (!err && !(bare && target_bare))
-		err = need_one_guest(from, to, extack);
+	err = need_lease(from, &msg.lease, extack) ?: need_lease(to, &msg.target_lease, extack);
 	if (!err && pcilend_dma_base(&from->pub))
 		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is lent without an IOMMU (direct), so nothing can be mapped for it: make it available without --direct on its lender",
 					 from->pub.id);
@@ -577,7 +488,7 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 		return err;
 	if (is_open(from->pub.id, to->pub.id))
 		return -EALREADY;
-	return add_bars(from, to, bare, &msg, extack);
+	return add_bars(from, to, &msg, extack);
 }
 
 static int take_back(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
@@ -587,15 +498,14 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
 		.target = cpu_to_le32(to->pub.id),
 	};
 	int err = 0;
-	bool bare;
 
 	if (!is_known(from->pub.id, to->pub.id))
 		return -EALREADY;
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		pcilend_reach_close(&table, from->pub.id, to->pub.id);
 	/* The end of either lease was the end of it on the lender, too. */
-	msg.lease = cpu_to_le32(lease_of(from, &bare));
-	msg.target_lease = cpu_to_le32(lease_of(to, &bare));
+	msg.lease = cpu_to_le32(remote_held_lease(from));
+	msg.target_lease = cpu_to_le32(remote_held_lease(to));
 	if (msg.lease && msg.target_lease)
 		err = remove_bars(from, to, &msg);
 	if (err)
@@ -629,7 +539,7 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 		return pcilend_refuse(extack, -ENODEV, "no lender offers the target to this host: see 'pcilend list'");
 
 	lock_both(to_remote(from), to_remote(to));
-	err = need_no_vfio(to_remote(from), to_remote(to), extack);
+	err = need_no_vfio(to_remote(from), extack) ?: need_no_vfio(to_remote(to), extack);
 	if (!err)
 		err = on ? set_up(to_remote(from), to_remote(to), extack) :
 			   take_back(to_remote(from), to_remote(to), extack);
@@ -856,44 +766,3 @@ void remote_reach_work(struct work_struct *work)
 		reach_again(r, REACH_AGAIN_MS);
 	put_device(&r->pub.dev);
 }
-
-/* The guest has moved BARs of @to, which @from reaches. */
-static void follow(struct remote *from, struct remote *to)
-{
-	struct pcilend_msg_reach msg = {
-		.id = cpu_to_le32(from->pub.id),
-		.target = cpu_to_le32(to->pub.id),
-	};
-	int err = 0;
-	bool bare;
-
-	lock_both(from, to);
-	msg.lease = cpu_to_le32(lease_of(from, &bare));
-	msg.target_lease = cpu_to_le32(lease_of(to, &bare));
-	if (msg.lease && msg.target_lease)
-		err = follow_guest(from, to, &msg);
-	mutex_unlock(&from->operation);
-	mutex_unlock(&to->operation);
-	if (err)
-		pr_notice_ratelimited("%x does not reach all BARs of %x where their guest has put them now (error %d): run 'pcilend p2p --end', and repeat 'pcilend p2p'\n",
-				      from->pub.id, to->pub.id, err);
-}
-
-void pcilend_guest_bars(struct pcilend_remote *remote, const void *guest, const u64 address[6])
-{
-	struct remote *to = to_remote(remote), *from;
-	int i;
-
-	scoped_guard(spinlock_irqsave, &reach_lock) {
-		if (READ_ONCE(to->state) != REMOTE_HELD)
-			return;
-		to->guest = guest;
-		for (i = 0; i < ARRAY_SIZE(to->guest_bar); i++)
-			to->guest_bar[i] = address[i] ?: to->guest_bar[i];
-	}
-	for (from = remote_next(NULL); from; from = remote_next(from)) {
-		if (is_known(from->pub.id, remote->id))
-			follow(from, to);
-	}
-}
-EXPORT_SYMBOL_GPL(pcilend_guest_bars);

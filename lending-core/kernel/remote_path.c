@@ -130,13 +130,20 @@ struct pcilend_link *remote_any_link(struct remote *r)
 	return pcilend_link_to(lender, 0);
 }
 
+/* 0: it is lent by itself. */
+static u32 remote_set(struct remote *r)
+{
+	guard(mutex)(&r->lock);
+	return le32_to_cpu(r->pub.info.set);
+}
+
 /*
  * The link that others of its set are borrowed over, which is the only one it may go over, with a
  * reference; or NULL.
  */
 struct pcilend_link *remote_link_of_set(struct remote *r)
 {
-	u32 lender = pcilend_id_node(r->pub.id), set = pcilend_set(&r->pub);
+	u32 lender = pcilend_id_node(r->pub.id), set = remote_set(r);
 	struct pcilend_link *link = NULL;
 	struct remote *other;
 
@@ -196,30 +203,46 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter)
 	return best < 0 ? NULL : r->path[best].link;
 }
 
-unsigned int pcilend_count_available(struct pci_dev *adapter, u8 base_class)
+/* Over @adapter; NULL: any. */
+static bool is_available(struct remote *r, struct pci_dev *adapter)
 {
-	unsigned int count = 0;
-	struct remote *r;
 	int i;
+
+	lockdep_assert_held(&r->lock);
+	if (r->dying || r->state != REMOTE_IDLE ||
+	    r->pub.info.state != PCILEND_FUNCTION_AVAILABLE)
+		return false;
+	for (i = 0; i < PCILEND_PATHS; i++) {
+		struct pcilend_link *link = r->path[i].link;
+
+		if (link && (!adapter || link->pdev == adapter) && works(r, link))
+			return true;
+	}
+	return false;
+}
+
+bool pcilend_is_available(struct pcilend_remote *remote)
+{
+	struct remote *r = to_remote(remote);
+
+	guard(mutex)(&r->lock);
+	return is_available(r, NULL);
+}
+EXPORT_SYMBOL_GPL(pcilend_is_available);
+
+struct pcilend_remote *pcilend_next_available(struct pci_dev *adapter, u8 base_class, u32 id)
+{
+	struct remote *r;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		guard(mutex)(&r->lock);
-		if (r->dying || r->state != REMOTE_IDLE ||
-		    r->pub.info.state != PCILEND_FUNCTION_AVAILABLE ||
-		    le32_to_cpu(r->pub.info.class_revision) >> 24 != base_class)
-			continue;
-		for (i = 0; i < PCILEND_PATHS; i++) {
-			struct pcilend_link *link = r->path[i].link;
-
-			if (link && link->pdev == adapter && works(r, link)) {
-				count++;
-				break;
-			}
-		}
+		if (r->pub.id > id && is_available(r, adapter) &&
+		    le32_to_cpu(r->pub.info.class_revision) >> 24 == base_class)
+			return &r->pub;
 	}
-	return count;
+	return NULL;
 }
-EXPORT_SYMBOL_GPL(pcilend_count_available);
+EXPORT_SYMBOL_GPL(pcilend_next_available);
 
 static int by_name(const void *a, const void *b)
 {

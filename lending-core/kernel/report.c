@@ -289,8 +289,6 @@ static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report
 	return nla_put_string(skb, PCILEND_FUNCTION_A_FRONTEND, report->frontend) ?:
 	       nla_put_string(skb, PCILEND_FUNCTION_A_OWNER, report->owner) ?:
 	       nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_GUEST_BYTES, report->guest_bytes,
-				 PCILEND_FUNCTION_A_PAD) ?:
-	       nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_GUEST_MAP_US, report->guest_map_us,
 				 PCILEND_FUNCTION_A_PAD);
 }
 

@@ -462,6 +462,8 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 	}
 	/* Intel's IOMMU sets that of all devices whose domain has 16 bits, to none for ours. */
 	dev_set_msi_domain(&pdev->dev, virtual->msi);
+	/* Nothing here shows that its pin is asserted: VFIO has it for itself, and disables it. */
+	pdev->broken_intx_masking = true;
 	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
 	/* Else the PCI core asks the firmware where its pin leads, and warns. */
 	pdev->pin = 0;
@@ -802,3 +804,16 @@ int pcilend_virtual_settle(struct pci_dev *pdev)
 	return xchg(&virtual->error, 0);
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_settle);
+
+int pcilend_virtual_hardware(struct pci_dev *pdev, u32 offset, u8 *value)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+	int err;
+
+	/* Constant from the beginning. */
+	if (!pcilend_vconfig_forwards(&virtual->config, offset, 1))
+		return 0;
+	err = pcilend_config_read(virtual->remote, offset, value, 1);
+	return err ?: 1;
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_hardware);

@@ -64,8 +64,15 @@ class HookTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   // As the kernel would have after a write to create.
-  void add_mdev(const std::string& uuid) {
+  void add_mdev(const std::string& uuid, bool ready = true) {
     touch(fmt::format("sys/bus/mdev/devices/{}/remove", uuid));
+    if (ready) touch(fmt::format("sys/bus/mdev/devices/{}/iommu_group", uuid));
+  }
+  // As if a mediated device had borrowed it for itself.
+  static void hold(Function& f, const std::string& owner) {
+    f.state = PCILEND_FUNCTION_BORROWED;
+    f.borrower = 8;
+    f.owner = owner;
   }
   std::string created(uint32_t id) {
     return text(fmt::format(
@@ -99,6 +106,7 @@ class HookTest : public testing::Test {
             [this](std::chrono::milliseconds time) {
               ++sleeps_;
               now_ += time;
+              on_sleep_();
             },
             [this] { return now_; },
             steps_};
@@ -123,6 +131,7 @@ class HookTest : public testing::Test {
   test::FakeKernel kernel_;
   QuietSteps steps_;
   int sleeps_ = 0;
+  std::function<void()> on_sleep_ = [] {};
   std::chrono::steady_clock::time_point now_;
 };
 
@@ -144,7 +153,7 @@ TEST(Phases, FollowLibvirtsTable) {
 
 TEST_F(HookTest, PrepareBorrowsAndCreates) {
   ASSERT_TRUE(prepare(domain(kDomain, {kFirst})));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40001 mdev {}", kDomain)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40001 vfio {}", kDomain)));
   EXPECT_EQ(created(0x40001), kFirst);
   const auto record = load_record(environment_, parse_uuid(kDomain).value());
   ASSERT_TRUE(record && *record);
@@ -153,7 +162,7 @@ TEST_F(HookTest, PrepareBorrowsAndCreates) {
   EXPECT_TRUE((*record)->functions[0].created);
 }
 
-// libvirt finds the function at its address, bound to vfio-pci.
+// libvirt finds the function at its address, bound to VFIO's driver.
 TEST_F(HookTest, APciDeviceIsBorrowedAndReturned) {
   Domain d = domain(kDomain, {});
   d.functions = {FunctionId{0x40001}};
@@ -219,6 +228,111 @@ TEST_F(HookTest, AnMdevThatIsThereIsNeitherMadeNorRemoved) {
   ASSERT_TRUE(release(d));
   EXPECT_EQ(removed(kFirst), "");
   EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+}
+
+// It borrowed the function when it was made, such as by 'nodedev-start'.
+TEST_F(HookTest, AnMdevThatHasItsFunctionKeepsIt) {
+  add_mdev(kFirst);
+  hold(kernel_.functions[0], fmt::format("mdev:{}", kFirst));
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  EXPECT_TRUE(reconcile(d));
+  fs::remove(record_path(kDomain));
+  EXPECT_TRUE(reconcile(d));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+  ASSERT_TRUE(prepare(d));
+  ASSERT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  EXPECT_EQ(created(0x40001), "");
+  EXPECT_EQ(removed(kFirst), "");
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, WhatAnotherMdevHasIsRefused) {
+  const std::string message = fmt::format(
+      "40001 (Red Hat, Inc. QEMU NVM Express Controller) is in use on this host by mediated device "
+      "{0}: stop it ('mdevctl stop -u {0}')",
+      kAny);
+  hold(kernel_.functions[0], fmt::format("mdev:{}", kAny));
+  auto refused = prepare(domain(kDomain, {kFirst}));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::State);
+  EXPECT_EQ(refused.error().message, message);
+  Domain d = domain(kDomain, {});
+  d.functions = {FunctionId{0x40001}};
+  refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, message);
+  EXPECT_THAT(kernel_.log, IsEmpty());
+}
+
+// It was made before its lender offered the function.
+TEST_F(HookTest, AnMdevThatWaitsGetsWhatTheDomainBorrows) {
+  add_mdev(kFirst, false);
+  on_sleep_ = [this] {
+    if (sleeps_ == 3) add_mdev(kFirst);
+  };
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  EXPECT_EQ(sleeps_, 3);
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40001 vfio {}", kDomain)));
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+  EXPECT_EQ(removed(kFirst), "");
+}
+
+TEST_F(HookTest, AnMdevThatGetsNothingIsToldAndTheFunctionReturned) {
+  add_mdev(kFirst, false);
+  const auto refused = prepare(domain(kDomain, {kFirst}));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr(fmt::format("mediated device {} is there, but is not 40001", kFirst)));
+  EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+}
+
+TEST_F(HookTest, AnMdevThatIsFasterThanTheHookIsUsed) {
+  add_mdev(kFirst);
+  kernel_.refuse = [this](const std::string& entry) -> Result<> {
+    if (!entry.starts_with("borrow ")) return {};
+    hold(kernel_.functions[0], fmt::format("mdev:{}", kFirst));
+    return fail(ErrorClass::State, "it is borrowed");
+  };
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  ASSERT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+}
+
+TEST_F(HookTest, TheNameGoesBeforeWhatItNames) {
+  std::string removed_by_then;
+  kernel_.refuse = [&](const std::string& entry) -> Result<> {
+    if (entry.starts_with("return ")) removed_by_then = removed(kFirst);
+    return {};
+  };
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  add_mdev(kFirst);
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(removed_by_then, "1");
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+}
+
+TEST_F(HookTest, OneFunctionIsOneDeviceOfADomain) {
+  Domain d = domain(kDomain, {kFirst});
+  d.functions = {FunctionId{0x40001}};
+  d.options->wait = std::chrono::seconds(60);
+  const auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::Usage);
+  EXPECT_EQ(refused.error().message,
+            fmt::format("the domain has 40001 (Red Hat, Inc. QEMU NVM Express Controller) twice, "
+                        "as a PCI device and as mediated device {}: leave one",
+                        kFirst));
+  EXPECT_EQ(sleeps_, 0);
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  d.functions = {FunctionId{0x40002}};
+  EXPECT_TRUE(prepare(d));
 }
 
 TEST_F(HookTest, ASecondDomainIsRefusedAndLeavesTheFirstAlone) {
@@ -349,7 +463,7 @@ TEST_F(HookTest, AChoiceIsMadeRecordedAndGivenBack) {
   kernel_.functions[1].class_revision = 0x01080202;
   const Domain d = choosing({{}, "0108", {}, {}, ""});
   ASSERT_TRUE(prepare(d));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
   EXPECT_EQ(created(0x40002), kAny);
   const auto record = load_record(environment_, parse_uuid(kDomain).value());
   ASSERT_TRUE(record && *record);
@@ -391,7 +505,7 @@ TEST_F(HookTest, OfEqualOnesTheLeastUsedLinkIsTaken) {
   kernel_.functions[0].paths = {"0000:00:04.0"};
   kernel_.functions[1].paths = {"0000:00:04.0", "0000:00:05.0"};
   ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
 }
 
 TEST_F(HookTest, TheNextIsTriedWhereALenderRefuses) {
@@ -401,7 +515,7 @@ TEST_F(HookTest, TheNextIsTriedWhereALenderRefuses) {
     return {};
   };
   ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
   const auto record = load_record(environment_, parse_uuid(kDomain).value());
   ASSERT_TRUE(record && *record);
   EXPECT_EQ((*record)->functions.size(), 1u);
@@ -469,15 +583,30 @@ TEST_F(HookTest, AForeignMdevIsNotTakenForAChoice) {
 TEST_F(HookTest, AnMdevThatIsThereFixesTheChoice) {
   const fs::path place = fs::path("sys/devices/pcilend/40002") / kAny;
   touch(place / "remove");
+  touch(place / "iommu_group");
   fs::create_directory_symlink(root_ / place, root_ / "sys/bus/mdev/devices" / kAny);
   const Domain d = choosing({{}, "", 0x1b36, {}, ""});
   ASSERT_TRUE(prepare(d));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 mdev {}", kDomain)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
   // It also tells a lost record's function.
   fs::remove(record_path(kDomain));
   ASSERT_TRUE(reconcile(d));
   ASSERT_TRUE(release(d));
   EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
+}
+
+// Below an adapter: what it has borrowed tells which one it is.
+TEST_F(HookTest, WhatAnMdevHasBorrowedFixesTheChoice) {
+  add_mdev(kAny);
+  hold(kernel_.functions[1], fmt::format("mdev:{}", kAny));
+  const Domain d = choosing({{}, "", 0x1b36, {}, ""});
+  ASSERT_TRUE(prepare(d));
+  const auto record = load_record(environment_, parse_uuid(kDomain).value());
+  ASSERT_TRUE(record && *record);
+  ASSERT_EQ((*record)->functions.size(), 1u);
+  EXPECT_EQ(to_string((*record)->functions[0].id), "40002");
+  ASSERT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty());
 }
 
 TEST_F(HookTest, AFailedBorrowRollsTheFirstOneBack) {
@@ -574,7 +703,7 @@ TEST_F(HookTest, APrepareAfterACrashStartsClean) {
   ASSERT_TRUE(prepare(domain(kDomain, {kSecond})));
   EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("return 40002 {}", kDomain),
                                        fmt::format("return 40001 {}", kDomain),
-                                       fmt::format("borrow 40002 mdev {}", kDomain)));
+                                       fmt::format("borrow 40002 vfio {}", kDomain)));
 }
 
 TEST_F(HookTest, ALostOrDamagedRecordIsMadeAnewWhenLibvirtdIsBack) {

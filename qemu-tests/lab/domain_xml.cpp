@@ -2,10 +2,34 @@
 #include "lab/domain_xml.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <optional>
 
 #include "lab/options.h"
 
 namespace pcilend::lab {
+
+namespace {
+
+struct Place {
+  unsigned domain = 0;
+  unsigned bus = 0;
+  unsigned slot = 0;
+  unsigned function = 0;
+};
+
+// Of "8004:01:00.0".
+std::optional<Place> parse_place(const std::string& text) {
+  Place place;
+  int end = 0;
+  if (std::sscanf(text.c_str(), "%4x:%2x:%2x.%1x%n", &place.domain, &place.bus, &place.slot,
+                  &place.function, &end) != 4 ||
+      static_cast<size_t>(end) != text.size())
+    return {};
+  return place;
+}
+
+}  // namespace
 
 Result<> GuestSpec::check() const {
   if (auto valid = check_lab_name(name); !valid)
@@ -25,6 +49,8 @@ Result<> GuestSpec::check() const {
   for (const std::string& uuid : uuids)
     if (uuid.empty() || uuid.find_first_not_of("0123456789abcdefABCDEF-") != std::string::npos)
       return fail(ErrorClass::Failure, "'{}' is not a UUID", uuid);
+  for (const std::string& place : places)
+    if (!parse_place(place)) return fail(ErrorClass::Failure, "'{}' is not a PCI address", place);
   return {};
 }
 
@@ -105,6 +131,16 @@ std::string domain_xml(const GuestSpec& spec) {
   for (int slot = 0; slot < spec.free_slots; ++slot)
     devices +=
         fmt::format("    <controller type='pci' index='{}' model='pcie-root-port'/>\n", 20 + slot);
+  for (const std::string& text : spec.places) {
+    const Place place = parse_place(text).value_or(Place());
+    devices += fmt::format(
+        "    <hostdev mode='subsystem' type='pci' managed='no'>\n"
+        "      <source>\n"
+        "        <address domain='{:#06x}' bus='{:#04x}' slot='{:#04x}' function='{:#x}'/>\n"
+        "      </source>\n"
+        "    </hostdev>\n",
+        place.domain, place.bus, place.slot, place.function);
+  }
   for (const std::string& uuid : spec.uuids)
     devices += fmt::format(
         "    <hostdev mode='subsystem' type='mdev' model='vfio-pci'>\n"

@@ -19,7 +19,8 @@ struct GuestSpec {
   std::string name;                  // letters, digits, '.', '_', '-'; at most 32
   int memory = kDefaultGuestMemory;  // MiB
   std::string machine = "q35";       // or "pc"
-  std::vector<std::string> uuids;    // of the functions it gets
+  std::vector<std::string> places;   // PCI addresses of the functions it gets
+  std::vector<std::string> uuids;    // of the mediated devices it gets
   std::string kernel_arguments;      // more words for its kernel's command line
   int free_slots = 0;                // PCIe slots that devices can be plugged into; q35
   bool uefi = false;                 // instead of SeaBIOS

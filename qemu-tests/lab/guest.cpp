@@ -27,11 +27,11 @@ std::vector<std::string> guest_call(const std::string& guest, bool input, bool t
   return call;
 }
 
-Result<std::vector<std::string>> uuids_of(const nlohmann::json& list,
-                                          const std::vector<std::string>& ids) {
-  std::vector<std::string> uuids;
+Result<std::vector<std::string>> column_of(const nlohmann::json& list, const std::string& column,
+                                           const std::vector<std::string>& ids) {
+  std::vector<std::string> texts;
   for (const std::string& id : ids) {
-    std::string uuid;
+    std::string text;
     std::vector<std::string> known;
     const nlohmann::json functions = list.is_object()
                                          ? list.value("functions", nlohmann::json::array())
@@ -41,15 +41,15 @@ Result<std::vector<std::string>> uuids_of(const nlohmann::json& list,
         continue;
       const std::string name = function["id"];
       known.push_back(name);
-      if (name == id && function.contains("uuid") && function["uuid"].is_string())
-        uuid = function["uuid"];
+      if (name == id && function.contains(column) && function[column].is_string())
+        text = function[column];
     }
-    if (uuid.empty())
+    if (text.empty())
       return fail(ErrorClass::NotFound, "no function {}: 'pcilend list' shows {}", id,
                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
-    uuids.push_back(std::move(uuid));
+    texts.push_back(std::move(text));
   }
-  return uuids;
+  return texts;
 }
 
 std::string Guest::who() const {

@@ -392,7 +392,7 @@ Result<std::vector<LogFinding>> Host::ask_checkers(const char* script) const {
 }
 
 Result<GuestSpec> Host::guest_spec(const std::string& guest_name,
-                                   const std::vector<std::string>& ids) const {
+                                   const std::vector<std::string>& ids, Hostdev kind) const {
   GuestSpec spec;
   spec.name = guest_name;
   // Its kernel waits as long as everybody: 21 s for RCU and twice 10 s for a CPU on a stock host;
@@ -404,9 +404,9 @@ Result<GuestSpec> Host::guest_spec(const std::string& guest_name,
   if (ids.empty()) return spec;
   const auto list = json("pcilend list --json");
   if (!list) return tl::unexpected(list.error());
-  auto uuids = uuids_of(*list, ids);
-  if (!uuids) return tl::unexpected(std::move(uuids).error().in(name()));
-  spec.uuids = std::move(*uuids);
+  auto names = column_of(*list, kind == Hostdev::Pci ? "address" : "uuid", ids);
+  if (!names) return tl::unexpected(std::move(names).error().in(name()));
+  (kind == Hostdev::Pci ? spec.places : spec.uuids) = std::move(*names);
   return spec;
 }
 

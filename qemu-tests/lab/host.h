@@ -84,6 +84,9 @@ class Running {
 
 class Guest;
 
+// How a guest gets a function.
+enum class Hostdev { Pci, Mdev };
+
 class Host {
  public:
   // The transcript must outlive the host.
@@ -139,9 +142,11 @@ class Host {
   // half a minute to find out; nothing of a host that does not run.
   [[nodiscard]] Result<> check_leaks() const;
 
-  // A guest of the lab's image on this host, with the functions of these ids.
+  // A guest of the lab's image on this host, with the functions of these ids as PCI devices, or as
+  // mediated ones.
   [[nodiscard]] Result<GuestSpec> guest_spec(const std::string& name,
-                                             const std::vector<std::string>& ids) const;
+                                             const std::vector<std::string>& ids,
+                                             Hostdev kind = Hostdev::Pci) const;
   [[nodiscard]] Guest guest(GuestSpec spec) const;
 
  private:
@@ -203,8 +208,9 @@ class Guest {
 inline constexpr const char* kAgentInHost = "/usr/lib/pcilend-lab/agent";
 std::vector<std::string> guest_call(const std::string& guest, bool input, bool terminal);
 
-// The UUIDs that `pcilend list --json` gives for these ids. NotFound names the ids that there are.
-Result<std::vector<std::string>> uuids_of(const nlohmann::json& list,
-                                          const std::vector<std::string>& ids);
+// What `pcilend list --json` gives in that column for these ids. NotFound names the ids that there
+// are.
+Result<std::vector<std::string>> column_of(const nlohmann::json& list, const std::string& column,
+                                           const std::vector<std::string>& ids);
 
 }  // namespace pcilend::lab

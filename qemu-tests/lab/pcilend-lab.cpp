@@ -226,7 +226,7 @@ int guest(const Arguments& arguments) {
   return with_host(arguments, [&](Lab&, const Host& host) {
     const auto functions = host.guest_spec(arguments.name, arguments.ids);
     if (!functions) return say(functions.error());
-    asked.uuids = functions->uuids;
+    asked.places = functions->places;
     fmt::print("{}", domain_xml(asked));
     return 0;
   });

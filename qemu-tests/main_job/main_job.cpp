@@ -90,8 +90,8 @@ Result<> MainJob::borrow_and_use() const {
   return {};
 }
 
-Result<> MainJob::start_guest() {
-  auto spec = borrower_.guest_spec(guest_name_, {id_});
+Result<> MainJob::start_guest(lab::Hostdev kind) {
+  auto spec = borrower_.guest_spec(guest_name_, {id_}, kind);
   if (!spec) return tl::unexpected(spec.error());
   guest_.emplace(borrower_.guest(*spec));
   PCILEND_TRY(guest_->define());
@@ -177,7 +177,8 @@ Result<> MainJob::clean_up() {
   PCILEND_TRY(lender_.exec(fmt::format("mountpoint -q {0} && umount {0}", kLenderMount)));
   if (!id_.empty()) {
     const auto borrowed = function_on(borrower_);
-    if (borrowed && borrowed->at("frontend") == "shadow")
+    // What a guest had, the hook has returned.
+    if (borrowed && (borrowed->at("frontend") == "shadow" || borrowed->at("owner") == "user root"))
       PCILEND_TRY(borrower_.exec("pcilend return --force " + id_));
     const auto function = function_on(lender_);
     if (function && function->at("state") != "added" && function->at("state") != "local") {

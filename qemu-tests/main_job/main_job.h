@@ -47,7 +47,7 @@ class MainJob {
   // The same; reads from it, and returns it.
   [[nodiscard]] Result<> borrow_and_use() const;
   // define and start: returns when virsh does.
-  Result<> start_guest();
+  Result<> start_guest(lab::Hostdev kind = lab::Hostdev::Pci);
   // Waits for the drive in the guest; checks all files.
   Result<> read_in_guest();
   Result<> write_in_guest();

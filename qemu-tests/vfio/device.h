@@ -102,7 +102,7 @@ class Device {
   [[nodiscard]] Result<std::vector<std::byte>> config() const;
   [[nodiscard]] Result<uint16_t> config_word(uint32_t offset) const;
   [[nodiscard]] Result<> set_config_word(uint32_t offset, uint16_t value) const;
-  // Memory space and bus mastering on. What is mapped for DMA by now can be reached on return.
+  // Memory space and bus mastering on.
   [[nodiscard]] Result<> enable() const;
 
   [[nodiscard]] Result<DmaMemory> map_dma(uint64_t iova, size_t size) const;

@@ -84,7 +84,7 @@ Result<> show_rom(const Device& device) {
   return {};
 }
 
-// Memory in both areas where pcilend looks for it, see docs/operating.md.
+// Where a PC has memory.
 constexpr uint64_t kLow = 1ULL << 20;  // the drive's queues
 constexpr uint64_t kHigh = 1ULL << 32;
 constexpr size_t kPage = 4096;
@@ -101,7 +101,6 @@ Result<> use_nvme(const Device& device) {
     if (!nvme) return tl::unexpected(nvme.error());
     const auto late = device.map_dma(kHigh + (1ULL << 30), kPage);
     if (!late) return tl::unexpected(late.error());
-    PCILEND_TRY(device.enable());
     for (int command = 0; command < 6; ++command) {
       const auto serial = nvme->identify(command % 2 ? *late : *early);
       if (!serial) return tl::unexpected(serial.error());

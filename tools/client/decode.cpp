@@ -100,8 +100,6 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return a.read(&function->driver);
     case PCILEND_FUNCTION_A_GUEST_BYTES:
       return read_optional(a, &function->guest_bytes);
-    case PCILEND_FUNCTION_A_GUEST_MAP_US:
-      return read_optional(a, &function->guest_map_us);
     case PCILEND_FUNCTION_A_RESETS:
       return read_optional(a, &function->resets);
     case PCILEND_FUNCTION_A_FAULTS:
@@ -416,8 +414,7 @@ Result<Event> decode_event(std::span<const std::byte> attributes) {
     case PCILEND_EVENT_FUNCTION_GONE:
     case PCILEND_EVENT_LEASE_LOST:
     case PCILEND_EVENT_RECALL:
-    case PCILEND_EVENT_WAS_RESET:
-    case PCILEND_EVENT_GUEST_MEMORY: {
+    case PCILEND_EVENT_WAS_RESET: {
       auto function = decode_function(attributes);
       if (!function) return tl::unexpected(std::move(function).error());
       event.function = std::move(*function);

@@ -75,8 +75,6 @@ std::string_view event_name(uint32_t kind) {
       return "audit";
     case PCILEND_EVENT_WAS_RESET:
       return "was-reset";
-    case PCILEND_EVENT_GUEST_MEMORY:
-      return "guest-memory";
     default:
       return "unknown";
   }

@@ -33,10 +33,10 @@ struct LinksAnswer {
   Detail detail = Detail::Line;
 };
 
-// Functions to be passed to a VM: as mediated devices, or as PCI devices at their places.
+// Functions to be passed to a VM: as PCI devices at their places, or as mediated devices.
 struct HostdevsAnswer {
   std::vector<Function> functions;
-  bool pci = false;
+  bool mdev = false;
 };
 
 // Configuration spaces, 256 or 4096 bytes each.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kOwnerBytes = 63;  // PCILEND_A_OWNER
 constexpr std::string_view kShadow = "shadow";
+constexpr std::string_view kDeviceOwner = "mdev:";  // and its UUID
 constexpr uint32_t kWaitSeconds = 30;
 constexpr uint32_t kWaitSecondsMax = 3600;
 constexpr std::chrono::milliseconds kLookStep{100};
@@ -30,6 +31,10 @@ Result<std::string> owner_of(const Options& options) {
   if (options.owner.size() > kOwnerBytes)
     return fail(ErrorClass::Usage, "--owner: at most {} bytes", kOwnerBytes);
   return options.owner;
+}
+
+std::string module_of(std::string_view frontend) {
+  return frontend == kShadow ? "pcilend_shadow" : "pcilend_mdev";
 }
 
 // A function of another host: own ones are not borrowed.
@@ -134,13 +139,13 @@ Result<Answer> command_borrow(Session& session, const Options& options) {
     events = std::move(*opened);
   }
   auto borrowed = session.client.borrow(function->id, options.frontend, *owner, *adapter);
+  const std::string module = module_of(options.frontend);
   if (!borrowed && borrowed.error().kind == ErrorClass::Unsupported &&
-      !session.environment.exists("/sys/module/pcilend_" + options.frontend))
-    return fail(
-        ErrorClass::Unsupported,
-        "{}: frontend '{}' is not loaded: run 'modprobe pcilend_{}', or choose another with "
-        "--frontend",
-        to_string(function->id), options.frontend, options.frontend);
+      !session.environment.exists("/sys/module/" + module))
+    return fail(ErrorClass::Unsupported,
+                "{}: frontend '{}' is not loaded: run 'modprobe {}', or choose another with "
+                "--frontend",
+                to_string(function->id), options.frontend, module);
   if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(to_string(function->id)));
   if (options.wait)
     return wait_for_driver(session, *events, {std::move(*borrowed), this_node, {}},
@@ -155,6 +160,10 @@ Result<Answer> command_return(Session& session, const Options& options) {
   const auto function = find_remote_function(session, options.targets.front(), &this_node);
   if (!function) return tl::unexpected(function.error());
   if (function->borrower != this_node) return NothingAnswer{};
+  if (function->owner.starts_with(kDeviceOwner) && function->owner != *owner && !options.force)
+    return fail(ErrorClass::State,
+                "{0} is borrowed by mediated device {1}: stop it ('mdevctl stop -u {1}')",
+                to_string(function->id), function->owner.substr(kDeviceOwner.size()));
   if (function->owner != *owner && !options.force)
     return fail(ErrorClass::State,
                 "{} is borrowed by '{}' ({}): end that use first, or use --force to take it away",
@@ -181,15 +190,15 @@ Result<Answer> command_p2p(Session& session, const Options& options) {
 }
 
 Result<Answer> command_vm_xml(Session& session, const Options& options) {
-  HostdevsAnswer answer{{}, options.pci};
+  HostdevsAnswer answer{{}, options.mdev};
   for (const auto& target : options.targets) {
     uint32_t this_node = 0;
     auto function = find_remote_function(session, target, &this_node);
     if (!function) return tl::unexpected(std::move(function).error());
-    if (options.pci && !place_of(function->id))
+    if (!options.mdev && !place_of(function->id))
       return fail(ErrorClass::State,
                   "{} has no PCI address of 16 bits: add it with an index up to ff on its lender, "
-                  "and give that a node id up to 32767",
+                  "and give that a node id up to 32767; or use --mdev",
                   to_string(function->id));
     answer.functions.push_back(std::move(*function));
   }

@@ -118,7 +118,6 @@ const std::vector<Column<Function>>& function_columns() {
       {"address", [](F f, N) { return or_null(place_of(f.id)); }},
       {"reason", [](F f, N) { return or_null(f.reason); }},
       {"guest_bytes", [](F f, N) { return or_null(f.guest_bytes); }},
-      {"guest_map_us", [](F f, N) { return or_null(f.guest_map_us); }},
       {"resets", [](F f, N) { return or_null(f.resets); }},
       {"faults", [](F f, N) { return or_null(f.faults); }},
       {"label", [](F f, N) { return or_null(f.label); }},

@@ -24,11 +24,11 @@ const CommandOption kNoHeadings{"-n,--noheadings", "", "print no heading line",
                                 &Options::no_headings};
 const CommandOption kFrontend{"--frontend",
                               "NAME",
-                              "shadow (a device of this host; default), mdev (for a VM), or vfio "
-                              "(a PCI device for vfio-pci)",
+                              "shadow (a device of this host; default), or vfio (for VMs and "
+                              "other users of VFIO)",
                               &Options::frontend,
-                              {"shadow", "mdev", "vfio"}};
-const CommandOption kPci{"--pci", "", "as PCI devices, not mediated ones", &Options::pci};
+                              {"shadow", "vfio"}};
+const CommandOption kMdev{"--mdev", "", "as mediated devices, by UUID", &Options::mdev};
 const CommandOption kOwner{"--owner", "NAME", "who borrows; default: the calling user",
                            &Options::owner};
 
@@ -218,7 +218,7 @@ const std::vector<Command>& commands() {
        "vm-xml",
        "print the libvirt <hostdev> elements for functions",
        {kIds},
-       {kPci},
+       {kMdev},
        command_vm_xml},
   };
   return table;

@@ -182,10 +182,10 @@ std::vector<Finding> check_frontends(const Environment& environment, bool offere
                         "modprobe pcilend_shadow"});
   }
   if (environment.exists("/sys/module/pcilend_mdev")) {
-    findings.push_back({Level::Ok, "VMs", "frontend mdev is loaded", ""});
+    findings.push_back({Level::Ok, "VMs", "pcilend_mdev.ko is loaded", ""});
   } else {
     findings.push_back({offered ? Level::Wrong : Level::Note, "VMs",
-                        "frontend mdev is not loaded: VMs of this host can't borrow",
+                        "pcilend_mdev.ko is not loaded: VMs of this host can't borrow",
                         "modprobe pcilend_mdev"});
   }
   if (environment.exists(kHook)) {

@@ -63,9 +63,6 @@ std::string what_happened(const EventAnswer& answer, const PciNames& names) {
     case PCILEND_EVENT_WAS_RESET:
       return fmt::format("{}: was reset, because its link was lost during DMA",
                          to_string(function.id));
-    case PCILEND_EVENT_GUEST_MEMORY:
-      return fmt::format("{}: reaches {} of its guest's memory", to_string(function.id),
-                         size_text(function.guest_bytes.value_or(0)));
     default:
       return function_line(function, names, answer.this_node);
   }

@@ -132,12 +132,7 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
     const size_t colon = text.find(": ");
     row(text.substr(0, colon), text.substr(colon + 2));
   }
-  if (f.guest_bytes.value_or(0) > 0)
-    row("guest memory",
-        size_text(*f.guest_bytes) +
-            (f.guest_map_us
-                 ? fmt::format(", mapped in {:.1f} ms", static_cast<double>(*f.guest_map_us) / 1000)
-                 : ""));
+  if (f.guest_bytes.value_or(0) > 0) row("guest memory", size_text(*f.guest_bytes) + " mapped");
   if (f.resets) row("resets", std::to_string(*f.resets));
   if (f.faults) row("DMA faults", std::to_string(*f.faults));
   return function_title(f, names) + "\n" + align(rows);
@@ -258,7 +253,7 @@ struct TextPrinter {
     std::string text;
     for (const auto& function : answer.functions) {
       const std::string title = comment(function_title(function, names));
-      const auto place = answer.pci ? place_of(function.id) : std::nullopt;
+      const auto place = answer.mdev ? std::nullopt : place_of(function.id);
       text += fmt::format(
           "<hostdev mode='subsystem' {}>\n"
           "  <!-- {} -->\n"

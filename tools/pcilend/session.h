@@ -27,7 +27,7 @@ struct Options {
   bool force = false;
   bool cancel = false;
   bool end = false;
-  bool pci = false;
+  bool mdev = false;
   bool direct = false;
   bool wait = false;
   bool emulated = false;

@@ -156,29 +156,6 @@ TEST_F(Reach, TheSourcesEndAndADropFreeTheAddress) {
   EXPECT_EQ(table_->count, 1u);
 }
 
-TEST_F(Reach, InAGuestItIsWhereItIsPlacedAndNotLookedUp) {
-  const auto address = [&] { return pcilend_reach_next(table_.get(), 1, 2, nullptr)->address; };
-  ASSERT_EQ(pcilend_reach_add_guest(table_.get(), 1, 2, 0, kBar, kMiB), 0);
-  EXPECT_EQ(address(), 0u);
-  pcilend_reach_place(table_.get(), 1, 2, 0, 0xc0000000);
-  pcilend_reach_place(table_.get(), 1, 2, 2, 0xd0000000);
-  pcilend_reach_place(table_.get(), 2, 1, 0, 0xe0000000);
-  EXPECT_EQ(address(), 0xc0000000u);
-  open(1, 2);
-  EXPECT_EQ(pcilend_reach_add_guest(table_.get(), 1, 2, 0, kBar, kMiB), -EALREADY);
-  EXPECT_EQ(find(1, kBar, kPage), 0u);
-
-  // Added again, its place is to be found anew.
-  close(1, 2);
-  ASSERT_EQ(pcilend_reach_add_guest(table_.get(), 1, 2, 0, kBar, kMiB), 0);
-  EXPECT_EQ(address(), 0u);
-  EXPECT_EQ(table_->range.count, 0u) << "no address was taken from those on bare metal";
-  pcilend_reach_place(table_.get(), 1, 2, 0, PCILEND_REACH_START);
-  drop(1, 2);
-  EXPECT_EQ(table_->count, 0u);
-  EXPECT_EQ(add(1, 3, 0, kBar, kMiB), PCILEND_REACH_START);
-}
-
 TEST_F(Reach, AFunctionHasItsLimit) {
   for (u32 i = 0; i < PCILEND_REACHES; i++) EXPECT_NE(add(1, 2 + i, 0, kBar, kPage), 0u);
   EXPECT_EQ(add(1, 99, 0, kBar, kPage), 0u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What pcilend.ko gives its frontends (pcilend_mdev.ko, pcilend_shadow.ko): remote functions,
- * leases, virtual functions, guest slots. Frontends use nothing else of it.
+ * leases, virtual functions. Frontends use nothing else of it.
  */
 #ifndef PCILEND_PCILEND_H
 #define PCILEND_PCILEND_H
@@ -38,10 +38,10 @@ struct pcilend_remote {
 
 /**
  * struct pcilend_frontend - one way to use a borrowed function
- * @name: as given to BORROW: "mdev", "shadow"
+ * @name: as given to BORROW: "vfio", "shadow"
  * @driver_override: name of the pci_driver that alone may bind the virtual function, or NULL to
  *	let its ordinary driver bind
- * @guests: uses guest slots and pcilend_aperture(), which there are with an IOMMU only
+ * @guests: its users map what they like, for which there must be an IOMMU on both hosts
  * @adapter_added: an NTB can carry leases from now on, whether it has a peer or not. May sleep. May
  *	be NULL. An error is logged, nothing more.
  * @adapter_removed: it goes, and no lease is over it any more; after the return it may not be used.
@@ -50,6 +50,8 @@ struct pcilend_remote {
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
+ * @offered: as far as its lender has said, the function can be borrowed; may be called again without
+ *	a change. May sleep; called from a work item without locks. May be NULL.
  * @prepare: a lease was granted, the virtual function is not made yet: map what its driver needs
  *	from the start. May sleep. May be NULL. An error ends the lease, and the borrow.
  * @found: the PCI core has made a struct pci_dev for the virtual function, at borrow or when
@@ -75,6 +77,7 @@ struct pcilend_frontend {
 	void (*adapter_removed)(struct pci_dev *adapter);
 	int (*added)(struct pcilend_remote *remote);
 	void (*removed)(struct pcilend_remote *remote);
+	void (*offered)(struct pcilend_remote *remote);
 	int (*prepare)(struct pcilend_remote *remote);
 	void (*found)(struct pcilend_remote *remote, struct pci_dev *virtual);
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
@@ -102,8 +105,13 @@ int pcilend_remote_set_data(struct pcilend_remote *remote, struct pcilend_fronte
 /* Whether the UUID is one that pcilend gives to functions, offered to this host or not. */
 bool pcilend_names_function(const uuid_t *uuid);
 
-/* How many functions of that base class could be borrowed over the NTB @adapter now. May sleep. */
-unsigned int pcilend_count_available(struct pci_dev *adapter, u8 base_class);
+/* Can the function be borrowed now, as far as its lender has said? May sleep. */
+bool pcilend_is_available(struct pcilend_remote *remote);
+/*
+ * The one with the lowest id above @id that can be borrowed over the NTB @adapter, and is of that
+ * PCI base class; with a reference (put_device()), or NULL. May sleep.
+ */
+struct pcilend_remote *pcilend_next_available(struct pci_dev *adapter, u8 base_class, u32 id);
 
 /**
  * pcilend_borrow - get a lease on a remote function and make its virtual function
@@ -154,38 +162,11 @@ int pcilend_virtual_restart(struct pci_dev *virtual);
  * a driver is bound.
  */
 int pcilend_virtual_settle(struct pci_dev *virtual);
-
-/**
- * pcilend_remote_lease - the lease in force
- * @owner: buffer of PCILEND_OWNER_BYTES for the owner, or NULL
- * Return: lease number, 0 if not borrowed by this host.
- */
-u32 pcilend_remote_lease(struct pcilend_remote *remote, char *owner);
-
-/**
- * pcilend_bar - where a borrowed BAR is on this host
- * @bar: 0 to 5; or 6: the expansion ROM, of which there is a copy that can only be read
- * @address: set to the CPU-physical address inside the memory window
- * @size: set to the BAR's size in bytes
- * Return: 0, -ENOENT if the BAR is not there or not reachable, -ESTALE without a lease.
- */
-int pcilend_bar(struct pcilend_remote *remote, unsigned int bar, phys_addr_t *address,
-		resource_size_t *size);
-
 /*
- * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
- * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
+ * The byte of configuration space at @offset, if its truth is in the hardware. Return: 1; 0 if it is
+ * not, so that the virtual function's own is right; negative if the lender does not say. May sleep.
  */
-int pcilend_reset(struct pcilend_remote *remote);
-int pcilend_bus_master(struct pcilend_remote *remote, bool on);
-int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
-int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
-/* A fresh copy of the snapshot that was taken at borrow, to make a virtual config space of. */
-int pcilend_config_init(struct pcilend_remote *remote, struct pcilend_vconfig *config);
-
-/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
-int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
-int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+int pcilend_virtual_hardware(struct pci_dev *virtual, u32 offset, u8 *value);
 
 /**
  * pcilend_reach_lookup - the address by which the function's DMA reaches another device
@@ -199,41 +180,6 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
  */
 int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t size,
 			 dma_addr_t *address);
-
-/**
- * pcilend_guest_bars - where a guest has the function's BARs
- * @guest: to compare only; of one guest, functions may reach the BARs of others by DMA
- * @address: guest-physical; 0: nowhere for now, and what it was stays in force
- *
- * Functions that reach them by DMA are told to follow. May sleep for PCILEND_REQUEST_MS for each of
- * their BARs; the caller holds no lock that its frontend's callbacks take, and the lease.
- */
-void pcilend_guest_bars(struct pcilend_remote *remote, const void *guest, const u64 address[6]);
-
-/**
- * pcilend_slot_get - IOVA range of this host's aperture for guest memory
- * @size: bytes, page aligned
- * @iova: set to its start
- *
- * The pages are mapped into pcilend_aperture() by the caller, and unmapped by it before
- * pcilend_slot_put(), which must come after pcilend_bus_master(false) or pcilend_return()
- * was acknowledged. Return: 0 or -ENOSPC.
- */
-int pcilend_slot_get(struct pcilend_remote *remote, u64 size, u64 *iova);
-void pcilend_slot_put(struct pcilend_remote *remote, u64 iova, u64 size);
-/*
- * For functions that are mapped alike, over one link: @remote uses a slot that @from has, too.
- * Each of them puts it; the last one frees it. Return: 0, -ENOENT, -ENOMEM, or -EXDEV: not over
- * one link.
- */
-int pcilend_slot_share(struct pcilend_remote *remote, struct pcilend_remote *from, u64 iova,
-		       u64 size);
-
-/*
- * Number of the set that the function is lent in: functions of that lender with the same number
- * must be mapped alike (pcilend_map() is refused with -EUSERS otherwise). 0: it is lent by itself.
- */
-u32 pcilend_set(struct pcilend_remote *remote);
 
 /*
  * Where the DMA API of the NTB maps: [@iova, +@size) of this host's aperture. The whole of it is
@@ -253,12 +199,6 @@ int pcilend_map_dma_area(struct pcilend_remote *remote);
  * borrowed.
  */
 u64 pcilend_dma_base(struct pcilend_remote *remote);
-
-/* IOMMU domain of the NTB towards this function's lender; valid while the lease is held. */
-struct iommu_domain *pcilend_aperture(struct pcilend_remote *remote);
-
-/* Counters shown by FUNCTION_GET. */
-void pcilend_report_guest_memory(struct pcilend_remote *remote, u64 bytes, u64 microseconds);
 
 /* The reset state of the interrupt alias: device-side address of the borrower's 0xfee00000. */
 #define PCILEND_INTERRUPT_ALIAS 0xfe000000ULL

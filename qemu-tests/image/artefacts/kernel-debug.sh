@@ -21,8 +21,8 @@ build() {
 		-e '/^void nvme_unfreeze/,/^}/s/blk_mq_unfreeze_queue(/blk_mq_unfreeze_queue_non_owner(/' \
 		"$work/linux/drivers/nvme/host/core.c"
 	# type1 takes these two locks in one order when a device is opened, and has drivers take them in the
-	# other when memory is unmapped that they have pinned (docs/decisions/0003). Else lockdep reports
-	# that once, and is off from then on.
+	# other when memory is unmapped that they have pinned. Lockdep would report that once, and be off
+	# from then on. No driver of ours pins memory any more (docs/decisions/0025).
 	sed -i 's/mutex_init(&iommu->device_list_lock);/&\n\tlockdep_set_novalidate_class(\&iommu->device_list_lock);/' \
 		"$work/linux/drivers/vfio/vfio_iommu_type1.c"
 	grep -q lockdep_set_novalidate_class "$work/linux/drivers/vfio/vfio_iommu_type1.c"

@@ -136,7 +136,8 @@ TEST(AdapterSlots, FollowThePeers) {
 TEST(DomainXml, OfAQ35GuestWithTwoFunctions) {
   GuestSpec spec;
   spec.name = "demo";
-  spec.uuids = {"6f1b2f1e-0d1c-5c55-9a52-4f0c2e1a7b01", "6f1b2f1e-0d1c-5c55-9a52-4f0c2e1a7b02"};
+  spec.places = {"8004:01:00.0"};
+  spec.uuids = {"6f1b2f1e-0d1c-5c55-9a52-4f0c2e1a7b02"};
   ASSERT_TRUE(spec.check());
   expect_golden("guest-q35.xml", domain_xml(spec));
 }
@@ -177,17 +178,20 @@ TEST(DomainXml, WhatCannotBeIsRefused) {
             "--memory 64: the guest needs 128 MiB or more");
   EXPECT_EQ(error([](GuestSpec& s) { s.machine = "virt"; }), "--machine 'virt': it is q35 or pc");
   EXPECT_EQ(error([](GuestSpec& s) { s.uuids = {"'/>"}; }), "''/>' is not a UUID");
+  EXPECT_EQ(error([](GuestSpec& s) { s.places = {"8004:01:00.0'"}; }),
+            "'8004:01:00.0'' is not a PCI address");
 }
 
-TEST(Uuids, AreThoseThatTheToolLists) {
+TEST(Columns, AreThoseThatTheToolLists) {
   const auto list = nlohmann::json::parse(
-      R"({"functions": [{"id": "40001", "uuid": "aa"}, {"id": "40002", "uuid": "bb"}, {"x": 1}, 7]})");
-  EXPECT_THAT(*uuids_of(list, {"40002", "40001"}), ElementsAre("bb", "aa"));
-  EXPECT_EQ(uuids_of(list, {"80001"}).error().message,
+      R"({"functions": [{"id": "40001", "uuid": "aa", "address": null}, {"id": "40002", "uuid": "bb"}, {"x": 1}, 7]})");
+  EXPECT_THAT(*column_of(list, "uuid", {"40002", "40001"}), ElementsAre("bb", "aa"));
+  EXPECT_EQ(column_of(list, "uuid", {"80001"}).error().message,
             "no function 80001: 'pcilend list' shows 40001, 40002");
-  EXPECT_EQ(uuids_of(nlohmann::json::object(), {"80001"}).error().message,
+  EXPECT_FALSE(column_of(list, "address", {"40001"}));
+  EXPECT_EQ(column_of(nlohmann::json::object(), "uuid", {"80001"}).error().message,
             "no function 80001: 'pcilend list' shows none");
-  EXPECT_FALSE(uuids_of(nlohmann::json::array(), {"80001"}));
+  EXPECT_FALSE(column_of(nlohmann::json::array(), "uuid", {"80001"}));
 }
 
 TEST(Commands, AreLinesForTheShellOrWords) {

@@ -79,10 +79,10 @@ Result<> end(const lab::Guest& guest) {
   return guest.undefine();
 }
 
-// In milliseconds: what type 1 takes to map the memory of a guest with that function. That is done
+// In milliseconds: what type 1 takes to map the memory of a guest with that device. That is done
 // before the guest runs, which need not get along with it.
-Result<double> type1_time(const MainJob& job, const std::string& function, Pages pages) {
-  const auto guest = guest_with(job, "peer", pci_hostdev(function), pages, kMemoryOnly);
+Result<double> type1_time(const MainJob& job, const std::string& hostdev, Pages pages) {
+  const auto guest = guest_with(job, "peer", hostdev, pages, kMemoryOnly);
   if (!guest) return tl::unexpected(guest.error());
   PCILEND_TRY(job.borrower().run(kTraceOn));
   PCILEND_TRY(guest->start());
@@ -94,22 +94,19 @@ Result<double> type1_time(const MainJob& job, const std::string& function, Pages
 
 Result<> measure_start(const MainJob& job, const Peers& peers, Pages pages) {
   const lab::Host& host = job.borrower();
-  const auto mdev = host.run("pcilend vm-xml " + job.id());
-  if (!mdev) return tl::unexpected(mdev.error());
+  const auto hostdev = host.run("pcilend vm-xml " + job.id());
+  if (!hostdev) return tl::unexpected(hostdev.error());
   std::vector<double> borrowed;
   std::vector<double> passed;
   std::vector<double> mapped;
   std::vector<double> type1;
   std::vector<double> type1_adapter;
   for (int i = 0; i < kStarts; ++i) {
-    const auto theirs = guest_with(job, "borrowed", *mdev, pages);
+    const auto theirs = guest_with(job, "borrowed", *hostdev, pages);
     if (!theirs) return tl::unexpected(theirs.error());
     const auto time = start(*theirs);
     if (!time) return tl::unexpected(time.error());
     borrowed.push_back(*time);
-    const auto function = job.function_on(host);
-    if (!function) return tl::unexpected(function.error());
-    mapped.push_back(function->at("guest_map_us").get<double>() / 1e3);
     PCILEND_TRY(end(*theirs));
 
     const auto its = guest_with(job, "own", pci_hostdev(peers.drive), pages);
@@ -119,9 +116,10 @@ Result<> measure_start(const MainJob& job, const Peers& peers, Pages pages) {
     passed.push_back(*its_time);
     PCILEND_TRY(end(*its));
 
-    for (const auto& [peer, times] :
-         {std::pair{&peers.drive, &type1}, {&peers.adapter, &type1_adapter}}) {
-      const auto mapping = type1_time(job, *peer, pages);
+    for (const auto& [device, times] : {std::pair{*hostdev, &mapped},
+                                        {pci_hostdev(peers.drive), &type1},
+                                        {pci_hostdev(peers.adapter), &type1_adapter}}) {
+      const auto mapping = type1_time(job, device, pages);
       if (!mapping) return tl::unexpected(mapping.error());
       times->push_back(*mapping);
     }
@@ -168,16 +166,12 @@ Result<> measure_plugging(const MainJob& job, const std::string& own) {
   if (!guest) return tl::unexpected(guest.error());
   PCILEND_TRY(guest->start());
   PCILEND_TRY(guest->await_answer());
-  const auto function = job.function_on(host);
-  if (!function) return tl::unexpected(function.error());
-  const std::string uuid = function->at("uuid");
   const auto xml = host.run("pcilend vm-xml " + job.id());
   if (!xml) return tl::unexpected(xml.error());
-  PCILEND_TRY(
-      host.run(fmt::format("mdevctl start -u {} -p {} -t pcilend-function", uuid, job.id())));
+  PCILEND_TRY(host.run("pcilend borrow --frontend vfio " + job.id()));
   const auto borrowed = plug(host, *guest, *xml);
   if (!borrowed) return tl::unexpected(borrowed.error());
-  PCILEND_TRY(host.run("mdevctl stop -u " + uuid));
+  PCILEND_TRY(host.run("pcilend return " + job.id()));
   const auto passed = plug(host, *guest, pci_hostdev(own));
   if (!passed) return tl::unexpected(passed.error());
   PCILEND_TRY(end(*guest));

@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr const char* kHigh = "100000000";  // 4 GiB
+constexpr uint64_t kRomMiB = 8;             // of firmware, at most
 
 std::string up_to(int mib) {
   return fmt::format("100000-{:x}", mib * kMiB);
@@ -107,8 +108,8 @@ class GuestMemory : public TwoHosts {
     return fmt::format("reach /dev/nvme{}n1 {} {}", drive, mib, ranges);
   }
 
-  // The borrower shows that this much of a guest is mapped: all but holes and ROMs below 1 MiB, and
-  // what firmware keeps for itself.
+  // The borrower shows that this much of a guest is mapped: all but holes below 1 MiB, and
+  // firmware's ROMs.
   void expect_mapped(const MainJob& drive, uint64_t mib) {
     const auto bytes = [&]() -> uint64_t {
       const auto function = drive.function_on(borrower());
@@ -117,40 +118,29 @@ class GuestMemory : public TwoHosts {
                  : 0;
     };
     const auto mapped = lab::eventually("all memory is mapped", lab::kPatience, [&] {
-      return bytes() > (mib - 1) * kMiB && bytes() <= mib * kMiB;
+      return bytes() > (mib - 1) * kMiB && bytes() <= (mib + kRomMiB) * kMiB;
     });
     EXPECT_TRUE(mapped) << bytes() << " bytes of " << mib << " MiB are mapped";
-    const auto function = drive.function_on(borrower());
-    ASSERT_OK(function);
-    const std::chrono::microseconds spent(function->at("guest_map_us").get<uint64_t>());
-    EXPECT_GT(spent, 0us);
-    EXPECT_LT(spent, std::chrono::steady_clock::now() - begin_);
-    EXPECT_OK(borrower().run(fmt::format(
-        "pcilend show {} | grep -E 'guest memory: .*, mapped in [0-9.]+ ms'", drive.id())));
+    EXPECT_OK(borrower().run(
+        fmt::format("pcilend show {} | grep 'guest memory: .* mapped'", drive.id())));
   }
 
-  // Bytes of what is RAM for the guest, whose QEMU says so, maybe for several views of the same:
-  // "ADDRESS-LAST (prio 0, ram): NAME". Without what is under a PC's display: no guest uses that.
+  // Bytes of what is RAM or ROM for the guest, whose QEMU says so, maybe for several views of the
+  // same: "ADDRESS-LAST (prio 0, ram): NAME".
   uint64_t ram_of(const lab::Guest& guest) {
     const auto text = borrower().run(fmt::format(
         "virsh qemu-monitor-command {} --hmp 'info mtree -f' | "
         "sed -n '/ AS \"memory\", root: system/,/^FlatView/s/^ *\\([0-9a-f]*\\)-\\([0-9a-f]*\\) "
-        "(prio [0-9]*, ram):.*/\\1 \\2/p'",
+        "(prio [0-9]*, r[ao]m):.*/\\1 \\2/p'",
         guest.name()));
     EXPECT_OK(text);
     if (!text) return 0;
-    constexpr uint64_t kDisplay = 0xa0000;
-    constexpr uint64_t kDisplayEnd = 0xc0000;
     std::istringstream lines(*text);
     std::map<uint64_t, uint64_t> ranges;
     for (uint64_t first = 0, last = 0; lines >> std::hex >> first >> last;)
       ranges[first] = last + 1;
     uint64_t bytes = 0;
-    for (const auto& [first, end] : ranges) {
-      const uint64_t hidden_end = std::min(end, kDisplayEnd);
-      const uint64_t hidden = std::max(first, kDisplay);
-      bytes += end - first - (hidden < hidden_end ? hidden_end - hidden : 0);
-    }
+    for (const auto& [first, end] : ranges) bytes += end - first;
     return bytes;
   }
 
@@ -186,7 +176,6 @@ class GuestMemory : public TwoHosts {
   }
 
  private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::optional<MainJob> second_;
   std::list<lab::Guest> guests_;
 };
@@ -331,9 +320,8 @@ TEST_F(GuestMemory, ComesAndGoes) {
     spec.memory = spec.hole = 384;
     spec.balloon = true;
     spec.pluggable = 256;
-    // Nothing tells the borrower of memory that is plugged in: it is found after a second, and used
-    // from then on.
-    spec.kernel_arguments = " memhp_default_state=offline";
+    // The guest uses it at once, and can give it back.
+    spec.kernel_arguments = " memhp_default_state=online_movable";
   });
   ASSERT_TRUE(guest);
   expect_mapped(job(), 384);
@@ -360,9 +348,9 @@ TEST_F(GuestMemory, ComesAndGoes) {
   ASSERT_OK(borrower().write("/tmp/module.xml", lab::memory_module_xml(256)));
   ASSERT_OK(borrower().run("virsh attach-device guest /tmp/module.xml --live"));
   expect_mapped(job(), 640);
-  ASSERT_OK(
-      guest->run("for block in $(grep -l offline /sys/devices/system/memory/memory*/state); "
-                 "do echo online_movable >$block || exit; done"));
+  ASSERT_OK(await_inside(*guest,
+                         "[ -e /sys/devices/system/memory/memory33 ] && "
+                         "! grep -q offline /sys/devices/system/memory/memory*/state"));
   EXPECT_OK(guest->run(reach(320, up_to(384) + " " + from_4_gib(256))));
 
   expect_sweeps();

@@ -55,8 +55,8 @@ class Migration : public OnThreeHosts {
   }
 
   // Guest `kGuest` on a host, whether it is defined there or not.
-  [[nodiscard]] lab::Guest guest_on(int number) const {
-    auto spec = host(number).guest_spec(kGuest, ids_);
+  [[nodiscard]] lab::Guest guest_on(int number, lab::Hostdev kind = lab::Hostdev::Pci) const {
+    auto spec = host(number).guest_spec(kGuest, ids_, kind);
     EXPECT_OK(spec);
     return host(number).guest(spec ? *spec : lab::GuestSpec());
   }
@@ -178,10 +178,10 @@ TEST_F(Migration, ByLibvirt) {
 }
 
 /*
- *   host2: reserve, shutdown, undefine ── host3: define, start
+ *   host2: reserve, shutdown, undefine ── host3: define, start; with mediated devices
  */
 TEST_F(Migration, ByHand) {
-  const lab::Guest here = guest_on(2), there = guest_on(3);
+  const lab::Guest here = guest_on(2, lab::Hostdev::Mdev), there = guest_on(3, lab::Hostdev::Mdev);
   ASSERT_NO_FATAL_FAILURE(begin(here));
   const std::string domain = domain_uuid(2), before = xml(2);
   reserve(2, domain);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Borrowed functions as PCI devices of guests: by their addresses, with vfio-pci, as functions of
-// the host itself. VFIO tells the function's own IOMMU what the guest maps.
+// Borrowed functions as PCI devices of guests: by their addresses, as functions of the host itself.
+// VFIO tells the function's own IOMMU what the guest maps.
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -17,11 +17,11 @@ class PciGuest : public TwoHosts {
     TwoHosts::TearDown();
   }
 
-  // Host1 lends the drive; *xml: what `pcilend vm-xml --pci` prints of it on host2.
+  // Host1 lends the drive; *xml: what `pcilend vm-xml` prints of it on host2.
   void lend(std::string* xml) {
     ASSERT_OK(job().lend());
     ASSERT_OK(job().see_available());
-    const auto hostdev = borrower().run("pcilend vm-xml --pci " + job().id());
+    const auto hostdev = borrower().run("pcilend vm-xml " + job().id());
     ASSERT_OK(hostdev);
     *xml = *hostdev;
   }
@@ -31,7 +31,7 @@ class PciGuest : public TwoHosts {
     ASSERT_OK(function);
     EXPECT_EQ(function->at("frontend"), frontend);
     EXPECT_EQ(function->at("virtual"), function->at("address"));
-    EXPECT_EQ(function->at("driver"), "vfio-pci");
+    EXPECT_EQ(function->at("driver"), "pcilend_vfio");
   }
 
   std::optional<lab::Guest> guest_;

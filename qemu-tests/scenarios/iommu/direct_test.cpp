@@ -81,7 +81,7 @@ class Direct : public TwoHosts {
     EXPECT_NE(shown->find("no IOMMU: it reaches all memory and all interrupts of its lender"),
               std::string::npos)
         << *shown;
-    const auto refused = job.borrower().exec("pcilend borrow --frontend mdev " + job.id());
+    const auto refused = job.borrower().exec("pcilend borrow --frontend vfio " + job.id());
     ASSERT_OK(refused);
     EXPECT_NE(refused->code, 0);
     EXPECT_NE(refused->err.find("it is lent without an IOMMU (direct)"), std::string::npos)
@@ -114,7 +114,7 @@ TEST_F(Direct, ABorrowerWithoutIommu) {
 
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
-  const auto refused = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  const auto refused = borrower().exec("pcilend borrow --frontend vfio " + job().id());
   ASSERT_OK(refused);
   EXPECT_NE(refused->code, 0);
   EXPECT_NE(refused->err.find("VMs can't borrow over an adapter without an IOMMU"),

@@ -127,7 +127,7 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   EXPECT_EQ(first->at("set").at(0).at("bdf"), address_[1]);
   EXPECT_EQ(first->at("set").at(0).at("state"), "added");
   ASSERT_OK(await(2, 0, "state", "available"));
-  expect_refused(host(2), "pcilend borrow --frontend mdev " + ids_[0], "are not available");
+  expect_refused(host(2), "pcilend borrow --frontend vfio " + ids_[0], "are not available");
   expect_refused(host(1), "pcilend remove " + address_[0], "unavailable");
   ASSERT_OK(host(1).run("pcilend available " + address_[1]));
   const auto second = function(1, 1);
@@ -136,15 +136,15 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   for (const int number : {2, 3}) ASSERT_OK(await(number, 1, "state", "available"));
 
   // Who has one, has them all.
-  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + ids_[0]));
-  expect_refused(host(3), "pcilend borrow --frontend mdev " + ids_[1], "another function");
+  ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + ids_[0]));
+  expect_refused(host(3), "pcilend borrow --frontend vfio " + ids_[1], "another function");
   ASSERT_OK(host(2).run("pcilend return " + ids_[0]));
-  ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + ids_[1]));
-  expect_refused(host(2), "pcilend borrow --frontend mdev " + ids_[0], "another function");
+  ASSERT_OK(host(3).run("pcilend borrow --frontend vfio " + ids_[1]));
+  expect_refused(host(2), "pcilend borrow --frontend vfio " + ids_[0], "another function");
   ASSERT_OK(host(3).run("pcilend return " + ids_[1]));
 
   // And all of them to the other node.
-  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id));
+  for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend borrow --frontend vfio " + id));
   for (const auto& id : ids_) ASSERT_OK(host(3).run("pcilend return " + id));
   for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));
   for (int i = 0; i < kDrives; ++i) EXPECT_OK(await(1, i, "driver", "nvme"));
@@ -159,7 +159,7 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   ASSERT_OK(a);
   ASSERT_OK(b);
   EXPECT_OK(use(*guest, {*a, *b}));
-  expect_refused(host(3), "pcilend borrow --frontend mdev " + ids_[0], ids_[0]);
+  expect_refused(host(3), "pcilend borrow --frontend vfio " + ids_[0], ids_[0]);
   ASSERT_OK(guest->shut_down());
   for (int i = 0; i < kDrives; ++i) ASSERT_OK(await(1, i, "state", "available"));
   for (const auto& address : address_) ASSERT_OK(host(1).run("pcilend unavailable " + address));

@@ -51,7 +51,7 @@ TEST_F(TwoHosts, ForcedRevocationUnderARunningGuest) {
   EXPECT_EQ(function->at("driver"), "nvme") << "when it answers, its driver has it";
   ASSERT_OK(job().await_state(borrower(), "added"));
   EXPECT_OK(job().guest().run("true"));  // it lives
-  const auto again = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  const auto again = borrower().exec("pcilend borrow --frontend vfio " + job().id());
   ASSERT_OK(again);
   EXPECT_NE(again->code, 0) << "nobody gets it back by asking";
 
@@ -145,7 +145,7 @@ TEST_F(TwoHosts, QuarantineAndTheWayOut) {
   ASSERT_OK(address);
   const std::string methods = "/sys/bus/pci/devices/" + *address + "/reset_method";
 
-  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
   ASSERT_OK(lender().run("echo >" + methods));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
   ASSERT_OK(job().await_state(lender(), "quarantined"));
@@ -153,7 +153,7 @@ TEST_F(TwoHosts, QuarantineAndTheWayOut) {
   ASSERT_OK(function);
   EXPECT_NE(function->at("reason").get<std::string>().find("reset failed"), std::string::npos);
   ASSERT_OK(job().await_state(borrower(), "quarantined"));
-  const auto borrow = borrower().exec("pcilend borrow --frontend mdev " + job().id());
+  const auto borrow = borrower().exec("pcilend borrow --frontend vfio " + job().id());
   ASSERT_OK(borrow);
   EXPECT_EQ(borrow->code, static_cast<int>(ErrorClass::State)) << borrow->err;
 
@@ -164,7 +164,7 @@ TEST_F(TwoHosts, QuarantineAndTheWayOut) {
   ASSERT_OK(lender().run("echo default >" + methods));
   ASSERT_OK(lender().run("pcilend release-quarantine " + *address));
   ASSERT_OK(job().await_state(borrower(), "available"));
-  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
 }
 
@@ -176,7 +176,7 @@ TEST_F(TwoHosts, TheAuditTellsWhoDidWhat) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const std::string function = " function=" + job().id();
-  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev " + job().id()));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
   const auto busy = lender().exec("pcilend unavailable " + *lender().address(0));
   ASSERT_OK(busy);
   EXPECT_NE(busy->code, 0);
@@ -244,7 +244,7 @@ TEST_F(ThreeHosts, WhoIsNotAllowedSeesNothing) {
   ASSERT_OK(host(1).run("pcilend allow " + address_ + " 8"));
   ASSERT_OK(await_seen(3, false));
   ASSERT_OK(await_seen(2, true));
-  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), id());
+  expect_refused(host(3), "pcilend borrow --frontend vfio " + id(), id());
   // Not after another handshake either, which tells everything anew.
   ASSERT_OK(lab_->fabric().link_down(1, 3));
   ASSERT_OK(lab_->fabric().link_up(1, 3));
@@ -257,7 +257,7 @@ TEST_F(ThreeHosts, WhoIsNotAllowedSeesNothing) {
   }));
   ASSERT_OK(await_seen(3, false));
 
-  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + id()));
+  ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id()));
   expect_refused(host(1), "pcilend allow " + address_ + " 12", "node 8");
   expect_refused(host(1), "pcilend allow " + address_ + " none", "node 8");
   ASSERT_OK(host(2).run("pcilend return " + id()));
@@ -276,20 +276,20 @@ TEST_F(ThreeHosts, WhoIsNotAllowedSeesNothing) {
 TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   const std::string domain = "6f0d2c9e-52c1-4f0b-9d5e-0c6d0b7a1e11";
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for 12 --ttl 3600"));
-  expect_refused(host(2), "pcilend borrow --frontend mdev " + id(), "reserved");
+  expect_refused(host(2), "pcilend borrow --frontend vfio " + id(), "reserved");
   expect_refused(host(2), "pcilend reserve " + id() + " --for 8 --ttl 60", "reserved");
-  ASSERT_OK(host(3).run("pcilend borrow --frontend mdev " + id()));
+  ASSERT_OK(host(3).run("pcilend borrow --frontend vfio " + id()));
   ASSERT_OK(host(3).run("pcilend return " + id()));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
 
   ASSERT_OK(host(2).run("pcilend reserve " + id() + " --for 8 --ttl 4"));
-  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "reserved");
-  ASSERT_OK(host(3).until("pcilend borrow --frontend mdev " + id()));
+  expect_refused(host(3), "pcilend borrow --frontend vfio " + id(), "reserved");
+  ASSERT_OK(host(3).until("pcilend borrow --frontend vfio " + id()));
   ASSERT_OK(host(3).run("pcilend return " + id()));
 
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
-  expect_refused(host(2), "pcilend borrow --frontend mdev " + id(), "reserved");
-  ASSERT_OK(host(2).run("pcilend borrow --frontend mdev " + id() + " --owner " + domain));
+  expect_refused(host(2), "pcilend borrow --frontend vfio " + id(), "reserved");
+  ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id() + " --owner " + domain));
   ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
 
@@ -319,7 +319,7 @@ TEST_F(ThreeHosts, AnotherHostBorrowsAfterADeath) {
   ASSERT_OK(load);
 
   ASSERT_OK(host(2).power_off());
-  expect_refused(host(3), "pcilend borrow --frontend mdev " + id(), "it is borrowed");
+  expect_refused(host(3), "pcilend borrow --frontend vfio " + id(), "it is borrowed");
   ASSERT_OK(job_->await_state(host(1), "available"));
   ASSERT_OK(job_->await_state(host(3), "available"));
 

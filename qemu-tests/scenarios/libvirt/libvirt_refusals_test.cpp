@@ -65,8 +65,6 @@ class LibvirtRefusals : public TwoHosts {
  *   nvme: anything but free ══════ virsh start: the reason, and what to do
  */
 TEST_F(LibvirtRefusals, AFunctionThatCannotBeHad) {
-  const std::string uuid = (*job().function_on(borrower())).at("uuid");
-
   ASSERT_OK(lender().run("pcilend unavailable " + address_));
   expect_state("added");
   expect_refusal(ErrorClass::State, fmt::format("{} is not available: on node 4 run 'pcilend "
@@ -75,11 +73,10 @@ TEST_F(LibvirtRefusals, AFunctionThatCannotBeHad) {
   ASSERT_OK(lender().run("pcilend allow " + address_ + " none"));
   ASSERT_OK(borrower().until(
       "pcilend list", [](const auto& o) { return o.out.find("40001:") == std::string::npos; }));
-  expect_refusal(
-      ErrorClass::NotFound,
-      fmt::format("no host offers function {} to this one: on its lender run 'pcilend connect 8' "
-                  "and 'pcilend add' with its address; 'pcilend link' shows the hosts in reach",
-                  uuid));
+  expect_refusal(ErrorClass::NotFound,
+                 "no host offers function 40001 to this one: on its lender run 'pcilend connect 8' "
+                 "and 'pcilend "
+                 "add' with its address; 'pcilend link' shows the hosts in reach");
   ASSERT_OK(lender().run("pcilend allow " + address_ + " all"));
   ASSERT_OK(lender().run("pcilend available " + address_));
   expect_state("available");
@@ -91,12 +88,25 @@ TEST_F(LibvirtRefusals, AFunctionThatCannotBeHad) {
                              kDrive));
   ASSERT_OK(lender().run("pcilend reserve 40001 --cancel"));
 
-  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev 40001"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio 40001"));
   expect_refusal(ErrorClass::State,
                  fmt::format("{} is in use on this host by 'user root': end that first", kDrive));
+  ASSERT_OK(borrower().run("pcilend return 40001"));
+  expect_state("available");
+
+  ASSERT_OK(borrower().run(fmt::format(
+      "echo {} >/sys/bus/pcilend/devices/40001/mdev_supported_types/pcilend-function/create",
+      kAny)));
+  const auto held = borrower().exec("virsh start refused");
+  ASSERT_OK(held);
+  EXPECT_EQ(held->err,
+            refusal(ErrorClass::State,
+                    fmt::format("{0} is in use on this host by mediated device {1}: stop it "
+                                "('mdevctl stop -u {1}')",
+                                kDrive, kAny)));
   const std::string methods = "/sys/bus/pci/devices/" + address_ + "/reset_method";
   ASSERT_OK(lender().run("echo >" + methods));
-  ASSERT_OK(borrower().run("pcilend return 40001"));
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", kAny)));
   expect_state("quarantined");
   expect_refusal(ErrorClass::State,
                  fmt::format("{} is quarantined: on node 4 see to it ('pcilend show 40001'), then "
@@ -119,7 +129,6 @@ TEST_F(LibvirtRefusals, WhatADomainHasStaysThere) {
       refusal(ErrorClass::State,
               fmt::format("{} is in use on this host by domain 'guest': end that first", kDrive)));
   // libvirt's own: it can't save what is in a device.
-  const std::string uuid = (*job().function_on(borrower())).at("uuid");
   for (const auto& [command, failed] :
        {std::pair{"virsh managedsave guest", "save domain 'guest' state"},
         {"virsh save guest /tmp/saved", "save domain 'guest' to /tmp/saved"}}) {
@@ -128,8 +137,9 @@ TEST_F(LibvirtRefusals, WhatADomainHasStaysThere) {
     EXPECT_NE(saved->code, 0);
     EXPECT_EQ(saved->err,
               fmt::format("error: Failed to {}\nerror: Requested operation is not valid: cannot "
-                          "migrate domain: {}: VFIO migration is not supported in kernel\n",
-                          failed, uuid));
+                          "migrate domain: 8004:01:00.0: VFIO migration is not supported in "
+                          "kernel\n",
+                          failed));
   }
   ASSERT_OK(job().guest().destroy());
 }
@@ -165,7 +175,7 @@ TEST_F(LibvirtRefusals, AHostOrADomainThatIsNotReady) {
   ASSERT_OK(borrower().run("rmmod pcilend_mdev"));
   expect_refusal(ErrorClass::Unsupported,
                  fmt::format("{}: no such frontend is loaded: run 'modprobe pcilend_shadow' for "
-                             "shadow, 'modprobe pcilend_mdev' for mdev",
+                             "shadow, 'modprobe pcilend_mdev' for vfio",
                              kDrive));
   ASSERT_OK(borrower().run("modprobe pcilend_mdev"));
 }

@@ -19,6 +19,14 @@ class Libvirt : public TwoHosts {
   }
   void use() { EXPECT_OK(job().guest().run(MainJob::kUseDisk)); }
 
+  // Who has borrowed it on host2.
+  void expect_owner(const std::string& owner) {
+    const auto function = job().function_on(borrower());
+    ASSERT_OK(function);
+    EXPECT_EQ(function->at("state"), "borrowed");
+    EXPECT_EQ(function->at("owner"), owner);
+  }
+
   void kill_libvirtd() {
     ASSERT_OK(borrower().run("pkill -KILL -x libvirtd"));
     ASSERT_OK(borrower().until("! pgrep -x libvirtd"));
@@ -83,7 +91,8 @@ TEST_F(Libvirt, AGuestDiesBehindItsBack) {
 
 /*
  *   host1 (lender)                 host2 (borrower)
- *   nvme ═════════════════════════ running guest: virsh attach-device, detach-device, twice
+ *   nvme ═════════════════════════ running guest: virsh attach-device, detach-device: as a PCI
+ *                                  device, borrowed by hand; as a mediated one, which borrows
  */
 TEST_F(Libvirt, AFunctionIsPluggedIntoARunningGuest) {
   ASSERT_OK(job().lend());
@@ -98,18 +107,32 @@ TEST_F(Libvirt, AFunctionIsPluggedIntoARunningGuest) {
   ASSERT_OK(guest.define());
   ASSERT_OK(guest.start());
   ASSERT_OK(guest.await_answer());
-  ASSERT_OK(borrower().run(
-      fmt::format("mdevctl start -u {} -p {} -t pcilend-function", uuid, job().id())));
-  ASSERT_OK(borrower().run(fmt::format("pcilend vm-xml {} >/tmp/function.xml", job().id())));
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(borrower().run("virsh attach-device empty /tmp/function.xml"));
-    ASSERT_OK(MainJob::await_disk(guest));
-    EXPECT_OK(guest.run(MainJob::kUseDisk));
+  struct Way {
+    const char* option;
+    std::string begin;
+    std::string end;
+  };
+  const Way ways[] = {
+      {"", "pcilend borrow --frontend vfio " + job().id(), "pcilend return " + job().id()},
+      {"--mdev", fmt::format("mdevctl start -u {} -p {} -t pcilend-function", uuid, job().id()),
+       "mdevctl stop -u " + uuid}};
+  for (const Way& way : ways) {
+    SCOPED_TRACE(way.begin);
+    ASSERT_OK(borrower().run(way.begin));
     EXPECT_OK(job().await_state(lender(), "borrowed"));
-    ASSERT_OK(borrower().run("virsh detach-device empty /tmp/function.xml"));
+    ASSERT_OK(borrower().run(
+        fmt::format("pcilend vm-xml {} {} >/tmp/function.xml", way.option, job().id())));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_OK(borrower().run("virsh attach-device empty /tmp/function.xml"));
+      ASSERT_OK(MainJob::await_disk(guest));
+      EXPECT_OK(guest.run(MainJob::kUseDisk));
+      ASSERT_OK(borrower().run("virsh detach-device empty /tmp/function.xml"));
+      ASSERT_OK(borrower().until("! virsh dumpxml empty | grep -q '<hostdev'"));
+      EXPECT_OK(job().await_state(lender(), "borrowed"));
+    }
+    ASSERT_OK(borrower().run(way.end));
     EXPECT_OK(job().await_state(borrower(), "available"));
   }
-  ASSERT_OK(borrower().run("mdevctl stop -u " + uuid));
   ASSERT_OK(guest.destroy());
   ASSERT_OK(guest.undefine());
 }
@@ -117,7 +140,8 @@ TEST_F(Libvirt, AFunctionIsPluggedIntoARunningGuest) {
 /*
  *   host2: mdevctl define; virsh nodedev-start, -autostart, -destroy, -undefine
  *
- * What is defined is the admin's: the hook uses it, and leaves it; and a domain starts without it.
+ * What is defined is the admin's: it has its function from its start to its end. The hook uses it,
+ * and leaves it; and a domain starts without it.
  */
 TEST_F(Libvirt, VirshManagesADefinedDevice) {
   ASSERT_OK(job().lend());
@@ -132,16 +156,18 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
   ASSERT_NO_FATAL_FAILURE(find_defined(&device));
   ASSERT_OK(borrower().run("virsh nodedev-start " + device));
   EXPECT_OK(borrower().run(is_active));
+  expect_owner("mdev:" + uuid);
   ASSERT_OK(borrower().run("virsh nodedev-autostart " + device));
 
-  ASSERT_OK(job().start_guest());
+  ASSERT_OK(job().start_guest(lab::Hostdev::Mdev));
   ASSERT_OK(job().await_guest_disk());
   use();
   ASSERT_OK(job().guest().destroy());
-  EXPECT_OK(job().await_state(borrower(), "available"));
   EXPECT_OK(borrower().run(is_active));
+  expect_owner("mdev:" + uuid);
 
   ASSERT_OK(borrower().run("virsh nodedev-destroy " + device));
+  EXPECT_OK(job().await_state(borrower(), "available"));
   ASSERT_OK(job().guest().start());
   ASSERT_OK(job().await_guest_disk());
   ASSERT_OK(job().guest().destroy());
@@ -183,15 +209,18 @@ TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
   EXPECT_OK(borrower().run(
       fmt::format("readlink -f /sys/bus/mdev/devices/{} | grep /0000:00:04.0/", uuid)));
 
-  ASSERT_OK(job().start_guest());
-  EXPECT_OK(job().await_state(lender(), "borrowed"));
+  expect_owner("mdev:" + uuid);
   ASSERT_OK(count(0));
+
+  ASSERT_OK(job().start_guest(lab::Hostdev::Mdev));
+  ASSERT_OK(job().await_guest_disk());
+  use();
   ASSERT_OK(job().guest().destroy());
-  EXPECT_OK(job().await_state(borrower(), "available"));
-  ASSERT_OK(count(1));
+  expect_owner("mdev:" + uuid);
 
   ASSERT_OK(borrower().run("virsh nodedev-destroy " + device));
   expect_returned();
+  ASSERT_OK(count(1));
   ASSERT_OK(borrower().run("virsh nodedev-undefine " + device));
 }
 

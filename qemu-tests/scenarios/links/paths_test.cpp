@@ -244,12 +244,12 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
 
   // As the administrator says, not as it would be best.
   const std::string id = jobs_[0].id();
-  ASSERT_OK(borrower().run("pcilend borrow --frontend mdev --adapter " + std::string(kSecond) +
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio --adapter " + std::string(kSecond) +
                            " " + id));
   EXPECT_EQ(function(0).at("adapter"), kSecond);
   ASSERT_OK(borrower().run("pcilend return " + id));
   const auto elsewhere =
-      borrower().exec("pcilend borrow --frontend mdev --adapter 0000:00:06.0 " + id);
+      borrower().exec("pcilend borrow --frontend vfio --adapter 0000:00:06.0 " + id);
   ASSERT_OK(elsewhere);
   EXPECT_NE(elsewhere->code, 0);
   EXPECT_THAT(elsewhere->err, HasSubstr("does not offer it over that adapter"));
@@ -271,7 +271,7 @@ TEST_F(Paths, ASetGoesOverOneLink) {
       return function.value("state", "") == "available" && function.at("paths").size() == 2;
     }));
   const std::string a = function_at(addresses[0]).at("id"), b = function_at(addresses[1]).at("id");
-  const std::string borrow = "pcilend borrow --frontend mdev ";
+  const std::string borrow = "pcilend borrow --frontend vfio ";
 
   ASSERT_OK(borrower().run(borrow + "--adapter " + kSecond + " " + a));
   ASSERT_OK(borrower().run(borrow + b));

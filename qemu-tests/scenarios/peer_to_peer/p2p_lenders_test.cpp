@@ -84,29 +84,12 @@ TEST_F(P2pLenders, AFunctionReachesOneOfAnotherLender) {
 
 /*
  *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
- *                     host3 ── guest, without nvme's driver
- *
- * Where the guest has the CMB, and where it moves it to.
- */
-TEST_F(P2pLenders, InAGuestAFunctionReachesOneOfAnotherLender) {
-  ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
-  ASSERT_OK(borrower().run(p2p()));
-  EXPECT_EQ(reached(), json::array({target_}));
-  ASSERT_NO_FATAL_FAILURE(expect_copied_directly_in_guest());
-  // Whatever the guest does, what it was lent is taken back as ever.
-  ASSERT_OK(target_lender().run("pcilend unavailable --force " + target_));
-  ASSERT_OK(await_nothing_reached());
-  expect_nothing_exposed();
-}
-
-/*
- *   host1: edu ══ IOMMU ══ NTB ═══════ NTB ══ IOMMU ══ CMB, host2
  *                     host3 ── guest, which has both by PCI address
  *
  * Nobody asks for it. Where the guest has the CMB, and where it moves it to.
  */
 TEST_F(P2pLenders, InAGuestByPciAddressNothingIsAskedFor) {
-  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
   ASSERT_OK(await_reached());
   EXPECT_GT(exposed(), 0u);
   ASSERT_NO_FATAL_FAILURE(expect_copied_directly_in_guest());
@@ -122,7 +105,7 @@ TEST_F(P2pLenders, InAGuestByPciAddressNothingIsAskedFor) {
  * Nobody repeats anything.
  */
 TEST_F(P2pLenders, InAGuestByPciAddressItOutlivesLostLinks) {
-  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_, target_}));
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
   ASSERT_OK(await_reached());
   lab::Counters counters;
   ASSERT_OK(lab_->fabric().link_down(1, 2));
@@ -145,7 +128,7 @@ TEST_F(P2pLenders, InAGuestByPciAddressItOutlivesLostLinks) {
  */
 TEST_F(P2pLenders, InAGuestByPciAddressWhatCannotBeReachedIsRefused) {
   ASSERT_OK(target_lender().run(fmt::format("pcilend allow {} {}", target_, borrower().node())));
-  ASSERT_NO_FATAL_FAILURE(start_pci_guest({edu_}));
+  ASSERT_NO_FATAL_FAILURE(start_guest({edu_}));
   ASSERT_NO_FATAL_FAILURE(plug_in_by_address(target_));
   const auto expect_said = [](const std::string& from, const std::string& to, int node) {
     EXPECT_OK(borrower().until(fmt::format(

@@ -113,38 +113,23 @@ void PeerToPeer::expect_copied(const std::string& peer, int repeat, const std::s
 }
 
 void PeerToPeer::start_guest(const std::vector<std::string>& ids) {
+  for (const std::string& id : {edu_, target_}) ASSERT_OK(borrower().run("pcilend return " + id));
   auto spec = borrower().guest_spec("peers", ids);
   ASSERT_OK(spec);
-  run_guest(*spec);
-}
-
-void PeerToPeer::run_guest(lab::GuestSpec spec) {
-  for (const std::string& id : {edu_, target_}) ASSERT_OK(borrower().run("pcilend return " + id));
-  spec.free_slots = 1;
+  spec->free_slots = 1;
   // Its driver would use the memory buffer itself.
-  spec.kernel_arguments = " module_blacklist=nvme";
-  guest_.emplace(borrower().guest(spec));
+  spec->kernel_arguments = " module_blacklist=nvme";
+  guest_.emplace(borrower().guest(*spec));
   ASSERT_OK(guest_->define());
   ASSERT_OK(guest_->start());
   ASSERT_OK(guest_->await_answer());
-}
-
-void PeerToPeer::start_pci_guest(const std::vector<std::string>& ids) {
-  auto spec = borrower().guest_spec("peers", {});
-  ASSERT_OK(spec);
-  for (const std::string& id : ids) {
-    const auto hostdev = borrower().run("pcilend vm-xml --pci " + id);
-    ASSERT_OK(hostdev);
-    spec->devices += *hostdev;
-  }
-  run_guest(*spec);
 }
 
 void PeerToPeer::plug_in_by_address(const std::string& id) {
   ASSERT_OK(await_state(borrower(), id, "available"));
   ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id));
   ASSERT_OK(
-      borrower().run(fmt::format("pcilend vm-xml --pci {0} >/tmp/{0}.xml && "
+      borrower().run(fmt::format("pcilend vm-xml {0} >/tmp/{0}.xml && "
                                  "virsh attach-device peers /tmp/{0}.xml --live",
                                  id)));
   const char* pci_id = id == edu_ ? "1234:11E8" : "1B36:0010";
@@ -156,7 +141,7 @@ void PeerToPeer::plug_in_by_address(const std::string& id) {
 
 void PeerToPeer::unplug_by_address(const std::string& id) {
   ASSERT_OK(
-      borrower().run(fmt::format("pcilend vm-xml --pci {0} >/tmp/{0}.xml && "
+      borrower().run(fmt::format("pcilend vm-xml {0} >/tmp/{0}.xml && "
                                  "virsh detach-device peers /tmp/{0}.xml --live",
                                  id)));
   ASSERT_OK(borrower().until("pcilend return " + id));

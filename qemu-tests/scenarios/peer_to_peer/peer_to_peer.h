@@ -53,8 +53,6 @@ class PeerToPeer : public testing::Test {
   // A guest that has both takes the place of the host; then what edu copies there, by
   // guest-physical addresses, is right, also where the guest moves the BAR to.
   void start_guest(const std::vector<std::string>& ids);
-  // The same of one that has them by their PCI addresses. What can't be reached is no matter to it.
-  void start_pci_guest(const std::vector<std::string>& ids);
   void plug_in_by_address(const std::string& id);
   void unplug_by_address(const std::string& id);
   // All that edu reaches is the drive, and the other way round.
@@ -91,7 +89,6 @@ class PeerToPeer : public testing::Test {
 
  private:
   [[nodiscard]] Result<lab::Output> copy_in_guest(int repeat, uint64_t shift) const;
-  void run_guest(lab::GuestSpec spec);
   void expect_direct(const lab::Counters& once, const lab::Counters& often) const;
 
   static int hosts_;

@@ -223,7 +223,7 @@ TEST_F(RogueNode, ALenderThatAnswersBadlyIsNotBorrowedFrom) {
   act("offer", 2, 1s, 2);
   for (const char* manner : {"silent", "wrong-type", "wrong-payload", "bad-placement"}) {
     act(manner, 2);
-    const auto borrowed = borrower().exec("pcilend borrow --frontend mdev " + id, {{}, 1min});
+    const auto borrowed = borrower().exec("pcilend borrow --frontend vfio " + id, {{}, 1min});
     ASSERT_OK(borrowed);
     EXPECT_NE(borrowed->code, 0) << manner;
     EXPECT_LT(borrowed->time, 30s) << manner;

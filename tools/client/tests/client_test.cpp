@@ -264,10 +264,10 @@ TEST_F(ClientTest, BorrowSendsIdFrontendAndOwner) {
       client({acknowledge(2), join({reply(3, PCILEND_CMD_FUNCTION_GET,
                                           Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
                                     acknowledge(3)})});
-  const auto borrowed = c->borrow(FunctionId{0x40001}, "mdev", "guest");
+  const auto borrowed = c->borrow(FunctionId{0x40001}, "vfio", "guest");
   ASSERT_TRUE(borrowed) << borrowed.error().message;
   EXPECT_EQ(borrowed->owner, "guest");
-  EXPECT_EQ(text_in_request(1, PCILEND_A_FRONTEND), "mdev");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_FRONTEND), "vfio");
   EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "guest");
   const auto* head = reinterpret_cast<const nlmsghdr*>(log_.requests.at(1).data());
   EXPECT_EQ(head->nlmsg_type, kFamily);
@@ -355,7 +355,7 @@ TEST_F(ClientTest, NobodyIsNotEverybody) {
 
 TEST_F(ClientTest, AnArgumentTooLongIsNotSent) {
   auto c = client({});
-  const auto borrowed = c->borrow(FunctionId{0x40001}, "mdev", std::string(5000, 'x'));
+  const auto borrowed = c->borrow(FunctionId{0x40001}, "vfio", std::string(5000, 'x'));
   ASSERT_FALSE(borrowed);
   EXPECT_EQ(borrowed.error().kind, ErrorClass::Usage);
   EXPECT_EQ(log_.requests.size(), 1u);

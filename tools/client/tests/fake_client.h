@@ -27,7 +27,7 @@ struct FakeKernel {
   Counters counters;
   std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
   std::map<uint32_t, std::vector<uint8_t>> emulated_configs;
-  // Every change asked for: "borrow 40001 mdev OWNER".
+  // Every change asked for: "borrow 40001 vfio OWNER".
   std::vector<std::string> log;
   // Called with the entry before it is carried out; an error is the kernel's refusal.
   std::function<Result<>(const std::string&)> refuse = [](const std::string&) {

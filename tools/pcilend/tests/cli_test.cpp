@@ -67,7 +67,7 @@ TEST_F(CliTest, BadCommandLinesAreUsageErrors) {
       {{"borrow", "40001", "--owner", std::string(64, 'x')}, "63 bytes"},
       {{"borrow", "40001", "--timeout", "5"}, "give both"},
       {{"borrow", "40001", "--wait", "--timeout", "0"}, "1 to 3600 seconds"},
-      {{"borrow", "40001", "--wait", "--frontend", "mdev"}, "drivers of this host"},
+      {{"borrow", "40001", "--wait", "--frontend", "vfio"}, "drivers of this host"},
       {{"p2p", "40001"}, "TO"},
       {{"p2p", "40001", "40002", "40003"}, "not expected: 40003"},
       {{"vm-xml", "70636c64-1111-8222-8333-00000004000g"}, "UUID"},
@@ -243,15 +243,15 @@ TEST_F(CliTest, AnInterfaceThatIsUpIsAWarning) {
 }
 
 TEST_F(CliTest, BorrowAndReturn) {
-  const Outcome borrowed = run({"borrow", "--frontend", "mdev", "--owner", "me", "40001"});
+  const Outcome borrowed = run({"borrow", "--frontend", "vfio", "--owner", "me", "40001"});
   EXPECT_EQ(borrowed.status, 0) << borrowed.err;
   EXPECT_THAT(borrowed.out, HasSubstr("[borrowed] by this host for me"));
   const Outcome refused = run({"return", "40001"});
   EXPECT_EQ(refused.status, static_cast<int>(ErrorClass::State));
-  EXPECT_THAT(refused.err, HasSubstr("40001 is borrowed by 'me' (mdev)"));
+  EXPECT_THAT(refused.err, HasSubstr("40001 is borrowed by 'me' (vfio)"));
   EXPECT_EQ(run({"return", "--owner", "me", "40001"}).status, 0);
   EXPECT_EQ(run({"return", "40001"}).status, 0) << "nothing is borrowed";
-  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 mdev me", "return 40001 me"));
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 vfio me", "return 40001 me"));
 }
 
 TEST_F(CliTest, PeerToPeer) {
@@ -313,6 +313,16 @@ TEST_F(CliTest, ADiskInUseIsNotReturned) {
   EXPECT_THAT(kernel_.log, ElementsAre("return 40001 me"));
 }
 
+TEST_F(CliTest, WhatAMediatedDeviceHasIsReturnedByItsEnd) {
+  const std::string uuid = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
+  ASSERT_EQ(run({"borrow", "--frontend", "vfio", "--owner", "mdev:" + uuid, "40001"}).status, 0);
+  kernel_.log.clear();
+  expect_refused({"return", "40001"}, ErrorClass::State,
+                 "40001 is borrowed by mediated device " + uuid + ": stop it ('mdevctl stop -u " +
+                     uuid + "')");
+  EXPECT_EQ(run({"return", "--force", "40001"}).status, 0);
+}
+
 TEST_F(CliTest, ReturnByForceTakesItFromAnotherOwner) {
   ASSERT_EQ(run({"borrow", "--owner", "me", "40001"}).status, 0);
   install("1e000:00:00.0");
@@ -326,6 +336,8 @@ TEST_F(CliTest, AFrontendThatIsNotLoadedIsNamed) {
   };
   expect_refused({"borrow", "40001"}, ErrorClass::Unsupported,
                  "40001: frontend 'shadow' is not loaded: run 'modprobe pcilend_shadow'");
+  expect_refused({"borrow", "--frontend", "vfio", "40001"}, ErrorClass::Unsupported,
+                 "40001: frontend 'vfio' is not loaded: run 'modprobe pcilend_mdev'");
   fs::create_directories(root_ / "sys/module/pcilend_shadow");
   expect_refused({"borrow", "40001"}, ErrorClass::Unsupported, "40001: it can't be used so");
 }

@@ -171,7 +171,7 @@ TEST(Completion, OffersWhatIsThere) {
   EXPECT_EQ(complete({"allow", ""}), (Words{"40001", "80002"}));
   EXPECT_EQ(complete({"allow", "40001", ""}), (Words{"4", "all", "none"}));
   EXPECT_EQ(complete({"reserve", "--for", ""}), Words{"4"});
-  EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"mdev", "shadow", "vfio"}));
+  EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"shadow", "vfio"}));
 }
 
 // Every `path` and `path: name, function()` of docs/source-map.md: a name is a word of the file, a

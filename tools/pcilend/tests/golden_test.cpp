@@ -36,13 +36,12 @@ class GoldenTest : public HostTest {
     Function in_guest = nvme(0x40002, PCILEND_FUNCTION_BORROWED);
     in_guest.borrower = 8;
     in_guest.lease = 2;
-    in_guest.frontend = "mdev";
+    in_guest.frontend = "vfio";
     in_guest.owner = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
     in_guest.virtual_address = "1e000:00:00.0";
     in_guest.adapter = "0000:00:04.0";
     in_guest.paths = {"0000:00:04.0", "0000:00:06.0"};
     in_guest.guest_bytes = 256u << 20;
-    in_guest.guest_map_us = 512345;
     in_guest.bars = {{0, 0x4000, kBarMem64}, {4, 0x123456789000, kBarMem64 | kBarPrefetch}};
 
     Function here = nvme(0x40004, PCILEND_FUNCTION_BORROWED);
@@ -170,9 +169,6 @@ class GoldenTest : public HostTest {
     recall.function->recall_ms = 29001;
     Event was_reset = function;
     was_reset.kind = PCILEND_EVENT_WAS_RESET;
-    Event mapped = function;
-    mapped.kind = PCILEND_EVENT_GUEST_MEMORY;
-    mapped.function->guest_bytes = 768 << 20;
     Event done;
     done.kind = PCILEND_EVENT_AUDIT;
     done.audit = Audit{1795288499123456789, 0, {}, "connect", {}, 12, 0};
@@ -183,8 +179,8 @@ class GoldenTest : public HostTest {
         Audit{1795288499600000000, 0, {}, "p2p", FunctionId{0x40001}, {}, 0, FunctionId{0x40002}};
     Event newer;
     newer.kind = 99;
-    return {link,   function, gone,    lost,         recall, was_reset,
-            mapped, done,     refused, peer_to_peer, newer,  Wake::Lost};
+    return {link, function, gone,         lost,  recall,    was_reset,
+            done, refused,  peer_to_peer, newer, Wake::Lost};
   }
 
   void expect_golden(const std::string& name, std::vector<std::string> arguments, int status = 0) {
@@ -299,7 +295,7 @@ TEST_F(GoldenTest, NodeJson) {
 }
 TEST_F(GoldenTest, VmXml) {
   expect_golden("vm-xml.txt", {"vm-xml", "40001", "40002"});
-  expect_golden("vm-xml-pci.txt", {"vm-xml", "--pci", "40001", "40002"});
+  expect_golden("vm-xml-mdev.txt", {"vm-xml", "--mdev", "40001", "40002"});
 }
 TEST_F(GoldenTest, AnEmptyListIsStillAnObject) {
   kernel_.functions.clear();

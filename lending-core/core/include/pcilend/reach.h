@@ -33,12 +33,11 @@ struct pcilend_reach {
 	u32 from;			/* id of the source */
 	u32 to;				/* id of the target */
 	u32 bar;
-	bool live;			/* it may be looked up; in a guest, or mapped: used */
-	bool guest;			/* both are functions of one guest */
+	bool live;			/* it may be looked up; mapped: used */
 	bool mapped;			/* by the user of the source's IOMMU */
 	u64 phys;			/* the BAR on this host; 0: closed, or the lease is over */
 	u64 size;			/* of the BAR, bytes */
-	u64 address;			/* device side, of its first page; in a guest 0: nowhere */
+	u64 address;			/* device side, of its first page */
 };
 
 struct pcilend_reach_table {
@@ -60,15 +59,6 @@ void pcilend_reach_init(struct pcilend_reach_table *table);
  */
 int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
 		      u64 size, u64 *address);
-
-/*
- * The same for functions of one guest, nowhere until it is placed. Return: 0; -EALREADY if it is
- * live; -ENOSPC.
- */
-int pcilend_reach_add_guest(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
-			    u64 size);
-/* A BAR of a guest's function is at @address for another one now, by whatever maps it. */
-void pcilend_reach_place(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 address);
 
 /*
  * The user of @from's IOMMU has mapped a BAR at @address, page aligned. Return: 0, also if it is

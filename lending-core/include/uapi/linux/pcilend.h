@@ -36,7 +36,6 @@ enum pcilend_event {
 	PCILEND_EVENT_RECALL = 5,	/* its lender wants a function back: FUNCTION */
 	PCILEND_EVENT_AUDIT = 6,	/* somebody changed something, or was refused: AUDIT */
 	PCILEND_EVENT_WAS_RESET = 7,	/* reset, because its link was lost during DMA: FUNCTION */
-	PCILEND_EVENT_GUEST_MEMORY = 8,	/* more or less of its guest mapped: FUNCTION */
 };
 
 /* What a range of this host's aperture is for. */
@@ -85,7 +84,7 @@ enum pcilend_attr {
 	PCILEND_A_FUNCTION = 5,		/* nest of pcilend_function_attr */
 	PCILEND_A_ID = 6,		/* u32: function id, node << 16 | index */
 	PCILEND_A_BDF = 7,		/* string: dddd:bb:dd.f */
-	PCILEND_A_FRONTEND = 8,		/* string: "mdev", "shadow" */
+	PCILEND_A_FRONTEND = 8,		/* string: "vfio", "shadow" */
 	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain */
 	PCILEND_A_EVENT = 10,		/* u32: enum pcilend_event */
 	PCILEND_A_PAD = 11,
@@ -190,8 +189,8 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_REASON = 16,	/* string: why quarantined */
 	PCILEND_FUNCTION_A_BAR = 17,	/* multi: nest of pcilend_bar_attr */
 	PCILEND_FUNCTION_A_DRIVER = 18,	/* string: driver bound on this host */
-	PCILEND_FUNCTION_A_GUEST_BYTES = 19, /* u64: guest memory mapped for it (borrower) */
-	PCILEND_FUNCTION_A_GUEST_MAP_US = 20, /* u64: time the last mapping took (borrower) */
+	PCILEND_FUNCTION_A_GUEST_BYTES = 19, /* u64: what its user of VFIO has mapped (borrower) */
+	/* 20 is not used */
 	PCILEND_FUNCTION_A_RESETS = 21,	/* u32: resets since added (lender) */
 	PCILEND_FUNCTION_A_FAULTS = 22,	/* u64: DMA faults since borrowed (lender) */
 	PCILEND_FUNCTION_A_PAD = 23,

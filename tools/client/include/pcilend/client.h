@@ -55,7 +55,7 @@ class Client {
   virtual Result<> allow(const PciAddress& local,
                          const std::optional<std::vector<uint32_t>>& nodes) = 0;
   virtual Result<> label(const PciAddress& local, std::string_view text) = 0;
-  // `frontend`: "mdev" or "shadow"; `owner`: at most 63 bytes, who uses it; `adapter`: the path
+  // `frontend`: "vfio" or "shadow"; `owner`: at most 63 bytes, who uses it; `adapter`: the path
   // (PCI address), else the best one.
   virtual Result<Function> borrow(FunctionId id, std::string_view frontend, std::string_view owner,
                                   const std::string& adapter = {}) = 0;

@@ -106,8 +106,7 @@ struct Function {
   std::string reason;           // why quarantined
   std::string driver;           // bound on the lender
   std::vector<Bar> bars;
-  std::optional<uint64_t> guest_bytes;
-  std::optional<uint64_t> guest_map_us;
+  std::optional<uint64_t> guest_bytes;  // what its user of VFIO has mapped
   std::optional<uint32_t> resets;
   std::optional<uint64_t> faults;
   std::string label;                             // whose function it is

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pages of all-ones, in the place of the BARs of a function that is lost. VFIO's type 1 may map
+ * what it finds there for other devices of the user, holds no reference, and unmaps it later than
+ * the function is closed. So these pages are kept for others of their kind, and never given back to
+ * the kernel before the module goes, when no user is left.
+ */
+
+#include <linux/mm.h>
+
+#include "pcilend_mdev.h"
+
+#define ONES_MAX 64
+
+static LIST_HEAD(pool);		/* pool_lock: by their lru */
+static DEFINE_SPINLOCK(pool_lock);
+
+static struct page *ones_alloc(void)
+{
+	struct page *page;
+
+	scoped_guard(spinlock, &pool_lock) {
+		page = list_first_entry_or_null(&pool, struct page, lru);
+		if (page)
+			list_del(&page->lru);
+	}
+	page = page ?: alloc_page(GFP_KERNEL);
+	if (page)
+		memset(page_address(page), 0xff, PAGE_SIZE);
+	return page;
+}
+
+static void ones_free(struct page *page)
+{
+	guard(spinlock)(&pool_lock);
+	list_add(&page->lru, &pool);
+}
+
+int mdev_ones_init(struct mdev_ones *ones)
+{
+	mutex_init(&ones->lock);
+	xa_init(&ones->pages);
+	ones->count = 0;
+	ones->spare = ones_alloc();
+	return ones->spare ? 0 : -ENOMEM;
+}
+
+void mdev_ones_destroy(struct mdev_ones *ones)
+{
+	unsigned long index;
+	struct page *page;
+
+	if (!ones->spare)
+		return;
+	xa_for_each(&ones->pages, index, page)
+		ones_free(page);
+	xa_destroy(&ones->pages);
+	ones_free(ones->spare);
+	ones->spare = NULL;
+}
+
+struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index)
+{
+	struct page *page;
+
+	guard(mutex)(&ones->lock);
+	page = xa_load(&ones->pages, index);
+	if (page)
+		return page;
+	if (ones->count == ONES_MAX)
+		return ones->spare;
+	page = ones_alloc();
+	if (!page)
+		return ones->spare;
+	if (xa_err(xa_store(&ones->pages, index, page, GFP_KERNEL))) {
+		ones_free(page);
+		return ones->spare;
+	}
+	ones->count++;
+	return page;
+}
+
+void mdev_ones_exit(void)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, &pool, lru)
+		__free_page(page);
+}
