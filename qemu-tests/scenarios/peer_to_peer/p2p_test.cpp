@@ -76,19 +76,19 @@ TEST_F(P2p, InAGuestByPciAddressNothingIsAskedFor) {
 
 /*
  *   host1                                       host2 ── guest
- *   edu ══ IOMMU ══ CMB                         one leaves it, and comes back; then the other
+ *   edu ══ IOMMU ══ CMB                         the drive leaves it, and comes back
+ *
+ * (An edu is no PCI Express device, which libvirt has no slot to plug into.)
  */
 TEST_F(P2p, InAGuestByPciAddressOneIsPluggedInLater) {
   ASSERT_NO_FATAL_FAILURE(start_guest({edu_, target_}));
+  ASSERT_NO_FATAL_FAILURE(await_both_reached());
+  ASSERT_NO_FATAL_FAILURE(unplug_by_address(target_));
+  for (const std::string& id : {edu_, target_})
+    EXPECT_EQ(function(borrower(), id).at("reaches"), json::array());
+  ASSERT_NO_FATAL_FAILURE(plug_in_by_address(target_));
   lab::Counters counters;
-  for (const std::string& id : {target_, edu_}) {
-    ASSERT_NO_FATAL_FAILURE(await_both_reached());
-    ASSERT_NO_FATAL_FAILURE(unplug_by_address(id));
-    for (const std::string& other : {edu_, target_})
-      EXPECT_EQ(function(borrower(), other).at("reaches"), json::array());
-    ASSERT_NO_FATAL_FAILURE(plug_in_by_address(id));
-    ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
   EXPECT_EQ(function(lender(), edu_).at("faults"), 0);
 }
 

@@ -144,7 +144,8 @@ void PeerToPeer::unplug_by_address(const std::string& id) {
       borrower().run(fmt::format("pcilend vm-xml {0} >/tmp/{0}.xml && "
                                  "virsh detach-device peers /tmp/{0}.xml --live",
                                  id)));
-  ASSERT_OK(borrower().until("pcilend return " + id));
+  // The hook has borrowed it, for the guest.
+  ASSERT_OK(borrower().until("pcilend return --force " + id));
 }
 
 void PeerToPeer::await_both_reached() const {
