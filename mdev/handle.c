@@ -198,7 +198,7 @@ static int handle_attach(struct mdev_handle *handle, struct pcilend_remote *remo
 }
 
 /* Return: as pcilend_borrow(), which says why in the log. */
-static int handle_borrow(struct mdev_handle *handle, struct pcilend_remote *remote)
+static int handle_lease(struct mdev_handle *handle, struct pcilend_remote *remote)
 {
 	struct pci_dev *adapter = mdev_adapter_of(handle->mdev);
 	char owner[PCILEND_OWNER_BYTES];
@@ -257,7 +257,7 @@ static int handle_choose(struct mdev_handle *handle)
 	lockdep_assert_held(&handle->lock);
 	while (err && (remote = pcilend_next_available(adapter, base_class, id))) {
 		id = remote->id;
-		err = mdev_handle_exists(id) ? -EBUSY : handle_borrow(handle, remote);
+		err = mdev_handle_exists(id) ? -EBUSY : handle_lease(handle, remote);
 		put_device(&remote->dev);
 	}
 	if (err)
@@ -283,7 +283,7 @@ static int handle_find(struct mdev_handle *handle, const uuid_t *uuid)
 		dev_err(&handle->mdev->dev, "function %x is of another class than the device's type\n",
 			remote->id);
 	else
-		err = handle_borrow(handle, remote);
+		err = handle_lease(handle, remote);
 	put_device(&remote->dev);
 	return is_passing(err) ? 0 : err;
 }
@@ -295,7 +295,7 @@ static int handle_take(struct mdev_handle *handle)
 
 	lockdep_assert_held(&handle->lock);
 	if (!mdev_adapter_of(handle->mdev)) {
-		err = handle_borrow(handle, mdev_function_of(handle->mdev));
+		err = handle_lease(handle, mdev_function_of(handle->mdev));
 		return is_passing(err) ? 0 : err;
 	}
 	handle_uuid(handle->mdev, &uuid);
@@ -390,7 +390,7 @@ void mdev_handle_offered(struct pcilend_remote *remote)
 		return;
 	mutex_lock(&handle->lock);
 	if (!handle->removed && handle->state == HANDLE_WAITING) {
-		err = handle_borrow(handle, remote);
+		err = handle_lease(handle, remote);
 		/* libvirt looks for the link again when the device has changed. */
 		if (!err)
 			kobject_uevent(&handle->mdev->dev.kobj, KOBJ_CHANGE);
