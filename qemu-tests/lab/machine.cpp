@@ -190,18 +190,6 @@ Result<> Machine::wait_until_up(const Deadline& deadline) const {
     return tl::unexpected(with_console({ErrorClass::Unreachable, "it does not answer"}));
   auto session = open_session(deadline);
   if (!session) return tl::unexpected(with_console(std::move(session).error()));
-
-  agent::Limits limits;
-  limits.total = std::chrono::milliseconds(deadline.milliseconds());
-  limits.obituary = [this] { return obituary(); };
-  const auto ready = session->run({"/bin/sh", "-c",
-                                   "flock --shared /run/pcilend-lab/libvirt-starts true && [ -e "
-                                   "/run/pcilend-lab/libvirt-ready ]"},
-                                  {}, limits);
-  if (!ready) return tl::unexpected(with_console(Error(ready.error()).in("libvirt")));
-  if (ready->code() != 0)
-    return tl::unexpected(
-        with_console({ErrorClass::Failure, "kvm_amd, pcilend_svm or libvirtd did not start"}));
   return {};
 }
 

@@ -70,12 +70,15 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
     if (fs::exists(program.source)) files.push_back(program);
   for (PayloadFile& file : system_files(artefacts)) files.push_back(std::move(file));
 
+  // The modules, and depmod's index with them: depmod itself takes a host seconds.
   std::vector<PayloadFile> modules;
   std::error_code error;
+  const std::string place = "/usr/lib/modules/" + release;
   for (const auto& entry : fs::directory_iterator(artefacts.modules, error))
     if (entry.path().extension() == ".ko")
-      modules.push_back({entry.path(), fmt::format("/usr/lib/modules/{}/updates/{}", release,
-                                                   entry.path().filename().native())});
+      modules.push_back({entry.path(), place + "/updates/" + entry.path().filename().native()});
+  for (const auto& entry : fs::directory_iterator(artefacts.modules / "index", error))
+    modules.push_back({entry.path(), place + "/" + entry.path().filename().native()});
   std::sort(modules.begin(), modules.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
   files.insert(files.end(), modules.begin(), modules.end());

@@ -30,7 +30,8 @@ std::string kernel_line(const Options& options, int host, uint64_t tsc_khz) {
   // no_timer_check: the emulated timer's interrupt is lost under AMD's interrupt remapping, and
   // comes too late on a busy machine.
   std::string line =
-      "console=ttyS0 loglevel=5 mitigations=off nokaslr no_timer_check unknown_nmi_panic";
+      "console=ttyS0 loglevel=5 mitigations=off nokaslr no_timer_check unknown_nmi_panic ";
+  line += kQuickBoot;
   if (options.iommu_of(host) == Iommu::Intel) line += " intel_iommu=on";
   // A device model that waits for the NTB keeps its host's CPU from everything else, heartbeats
   // too: leases must outlast the longest command of a lent device.

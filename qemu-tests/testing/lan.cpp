@@ -36,7 +36,7 @@ Result<> join_lan(const lab::Host& host) {
   if (!interface) return tl::unexpected(interface.error());
   PCILEND_TRY(host.run(fmt::format("{} && ip address replace {}/24 dev $lan && ip link set $lan up",
                                    *interface, address(host))));
-  PCILEND_TRY(host.until("[ -e /run/pcilend-lab/libvirt-ready ]"));
+  PCILEND_TRY(host.run("/usr/lib/pcilend-lab/libvirt"));
   PCILEND_TRY(
       host.run("! pgrep -f '^libvirtd -d --listen' >/dev/null || exit 0; "
                "grep -q listen_tcp /etc/libvirt/libvirtd.conf || printf '%s\\n' 'listen_tls = 0' "

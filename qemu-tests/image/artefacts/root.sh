@@ -14,7 +14,8 @@ build() {
 	cp -a "$need_modules/lib/modules" "$tree/usr/lib/"
 	(
 		cd "$tree"
-		install -D -m 755 "$image_dir/host/init" usr/lib/pcilend-lab/init
+		install -D -m 755 -t usr/lib/pcilend-lab "$image_dir/host"/{init,libvirt}
+		install -D -m 755 "$image_dir/host/virsh" usr/local/bin/virsh
 		install -m 644 "$image_dir/host"/{libvirtd,qemu}.conf etc/libvirt/
 		install -m 644 "$image_dir/host/modprobe.conf" etc/modprobe.d/lab.conf
 		mkdir -p etc/libvirt/hooks/qemu.d var/log/libvirt usr/share/pcilend-lab/guest
