@@ -8,10 +8,10 @@
  * was done before for VFIO, and returns what it has borrowed. Which function that is:
  *
  * - below a function (function.c): that one;
- * - below an adapter (adapter.c), with the UUID of a function: that one. It may be made before any
- *   lender offers it, and waits for it then;
- * - below an adapter, with any other UUID: one of the type that is free over that adapter, and none
- *   else while the device lives. If none is free, it is not made.
+ * - below a kind (kinds.c), with the UUID of a function: that one. It may be made before any lender
+ *   offers it, and waits for it then;
+ * - below a kind, with any other UUID: one of the kind that is free, and none else while the device
+ *   lives. If none is free, it is not made.
  *
  * One whose function is lost has no link, and waits for the same function:
  *
@@ -153,6 +153,18 @@ bool mdev_handle_exists(u32 id)
 	return handle_of(id);
 }
 
+bool mdev_handle_of_kind(const struct pcilend_kind *kind)
+{
+	struct mdev_handle *handle;
+
+	guard(mutex)(&handles_lock);
+	list_for_each_entry(handle, &handles, node) {
+		if (mdev_kind_of(handle->mdev) == kind)
+			return true;
+	}
+	return false;
+}
+
 /* Gives the handle that function, if no other has it. */
 static int handle_claim(struct mdev_handle *handle, u32 id)
 {
@@ -200,7 +212,6 @@ static int handle_attach(struct mdev_handle *handle, struct pcilend_remote *remo
 /* Return: as pcilend_borrow(), which says why in the log. */
 static int handle_lease(struct mdev_handle *handle, struct pcilend_remote *remote)
 {
-	struct pci_dev *adapter = mdev_adapter_of(handle->mdev);
 	char owner[PCILEND_OWNER_BYTES];
 	const char *why = NULL;
 	int err;
@@ -216,8 +227,7 @@ static int handle_lease(struct mdev_handle *handle, struct pcilend_remote *remot
 		return err;
 	}
 	handle_owner(handle, owner);
-	err = pcilend_borrow(remote, &mdev_frontend, owner, adapter ? pci_name(adapter) : NULL,
-			     &why);
+	err = pcilend_borrow(remote, &mdev_frontend, owner, NULL, &why);
 	if (err && err != -EALREADY) {
 		dev_notice(&handle->mdev->dev, "function %x can't be borrowed: %s (error %d)\n",
 			   remote->id, why ?: "no reason given", err);
@@ -233,44 +243,42 @@ static int handle_lease(struct mdev_handle *handle, struct pcilend_remote *remot
 }
 
 /* Can that be otherwise soon, without anybody having taken the function? */
-static bool is_passing(int err)
+static bool handle_may_wait(int err)
 {
 	return err == -ENODEV || err == -EAGAIN || err == -ENETDOWN || err == -ENOTCONN ||
 	       err == -ETIMEDOUT;
 }
 
 /* Was the lease given back at once, and would be again? */
-static bool is_hopeless(int err)
+static bool handle_is_hopeless(int err)
 {
 	return err == -ECANCELED || err == -EPROTO || err == -ERANGE || err == -ENOMEM;
 }
 
-/* One of the type that is free over the adapter: the first that its lender gives. */
-static int handle_choose(struct mdev_handle *handle)
+/* One of the kind that is free: the first that its lender gives. */
+static int handle_choose(struct mdev_handle *handle, const struct pcilend_kind *kind)
 {
-	struct pci_dev *adapter = mdev_adapter_of(handle->mdev);
-	u8 base_class = mdev_adapter_class(handle->mdev);
 	struct pcilend_remote *remote;
 	int err = -ENODEV;
 	u32 id = 0;
 
 	lockdep_assert_held(&handle->lock);
-	while (err && (remote = pcilend_next_available(adapter, base_class, id))) {
+	while (err && (remote = pcilend_next_available(kind, id))) {
 		id = remote->id;
 		err = mdev_handle_exists(id) ? -EBUSY : handle_lease(handle, remote);
 		put_device(&remote->dev);
 	}
 	if (err)
-		dev_err(&handle->mdev->dev, "no function of class %02x is free over %s: 'pcilend list' shows all\n",
-			base_class, pci_name(adapter));
+		dev_err(&handle->mdev->dev, "no function of kind %s is free: 'pcilend list' shows all\n",
+			kind->name);
 	return err;
 }
 
 /* The function with the device's UUID. */
-static int handle_find(struct mdev_handle *handle, const uuid_t *uuid)
+static int handle_find(struct mdev_handle *handle, const struct pcilend_kind *kind,
+		       const uuid_t *uuid)
 {
 	struct pcilend_remote *remote = mdev_function_find(uuid);
-	u8 base_class = mdev_adapter_class(handle->mdev);
 	int err;
 
 	lockdep_assert_held(&handle->lock);
@@ -279,27 +287,30 @@ static int handle_find(struct mdev_handle *handle, const uuid_t *uuid)
 		return 0;
 	}
 	err = -EINVAL;
-	if (le32_to_cpu(remote->info.class_revision) >> 24 != base_class)
-		dev_err(&handle->mdev->dev, "function %x is of another class than the device's type\n",
-			remote->id);
+	if (!pcilend_is_of_kind(remote, kind))
+		dev_err(&handle->mdev->dev, "function %x is not of kind %s\n", remote->id,
+			kind->name);
 	else
 		err = handle_lease(handle, remote);
 	put_device(&remote->dev);
-	return is_passing(err) ? 0 : err;
+	return handle_may_wait(err) ? 0 : err;
 }
 
 static int handle_take(struct mdev_handle *handle)
 {
+	const struct pcilend_kind *kind = mdev_kind_of(handle->mdev);
 	int err;
 	uuid_t uuid;
 
 	lockdep_assert_held(&handle->lock);
-	if (!mdev_adapter_of(handle->mdev)) {
+	if (!kind) {
 		err = handle_lease(handle, mdev_function_of(handle->mdev));
-		return is_passing(err) ? 0 : err;
+		return handle_may_wait(err) ? 0 : err;
 	}
 	handle_uuid(handle->mdev, &uuid);
-	return pcilend_names_function(&uuid) ? handle_find(handle, &uuid) : handle_choose(handle);
+	if (pcilend_names_function(&uuid))
+		return handle_find(handle, kind, &uuid);
+	return handle_choose(handle, kind);
 }
 
 /* It is no name of anything any more. */
@@ -394,7 +405,7 @@ void mdev_handle_offered(struct pcilend_remote *remote)
 		/* libvirt looks for the link again when the device has changed. */
 		if (!err)
 			kobject_uevent(&handle->mdev->dev.kobj, KOBJ_CHANGE);
-		else if (is_hopeless(err))
+		else if (handle_is_hopeless(err))
 			handle_set(handle, HANDLE_PASSIVE);
 	}
 	mutex_unlock(&handle->lock);

@@ -52,8 +52,7 @@ struct pcilend_frontend mdev_frontend = {
 	.driver_override = MDEV_VFIO_DRIVER,
 	.owner = THIS_MODULE,
 	.guests = true,
-	.adapter_added = mdev_adapter_added,
-	.adapter_removed = mdev_adapter_removed,
+	.adapter_added = mdev_kinds_adapter,
 	.added = mdev_function_added,
 	.removed = mdev_function_removed,
 	.offered = mdev_handle_offered,
@@ -69,21 +68,21 @@ static int __init pcilend_mdev_init(void)
 	err = mdev_register_driver(&mdev_function_driver);
 	if (err)
 		return err;
-	err = mdev_register_driver(&mdev_adapter_driver);
-	if (err)
-		goto err_function;
 	err = pci_register_driver(&mdev_vfio_driver);
 	if (err)
-		goto err_adapter;
-	err = pcilend_frontend_register(&mdev_frontend);
+		goto err_function;
+	err = mdev_kinds_init();
 	if (err)
 		goto err_pci;
+	err = pcilend_frontend_register(&mdev_frontend);
+	if (err)
+		goto err_kinds;
 	return 0;
 
+err_kinds:
+	mdev_kinds_exit();
 err_pci:
 	pci_unregister_driver(&mdev_vfio_driver);
-err_adapter:
-	mdev_unregister_driver(&mdev_adapter_driver);
 err_function:
 	mdev_unregister_driver(&mdev_function_driver);
 	return err;
@@ -92,8 +91,8 @@ err_function:
 static void __exit pcilend_mdev_exit(void)
 {
 	pcilend_frontend_unregister(&mdev_frontend);
+	mdev_kinds_exit();
 	pci_unregister_driver(&mdev_vfio_driver);
-	mdev_unregister_driver(&mdev_adapter_driver);
 	mdev_unregister_driver(&mdev_function_driver);
 	mdev_ones_exit();
 }

@@ -4,6 +4,7 @@
  *
  * Lock order, outermost first; a lock may be taken while those above it are held:
  *
+ *	kinds_lock			which kinds there are (kinds.c)
  *	struct mdev_handle.lock		which function a mediated device is; pcilend_borrow() and
  *					pcilend_return() are called with it held
  *	handles_lock			which mediated devices, and which functions bound to our
@@ -29,14 +30,13 @@
 /* main.c */
 extern struct pcilend_frontend mdev_frontend;
 
-/* adapter.c: adapters as parents of mediated devices */
-extern struct mdev_driver mdev_adapter_driver;
-int mdev_adapter_added(struct pci_dev *pdev);
-void mdev_adapter_removed(struct pci_dev *pdev);
-/* The adapter that is the device's parent; NULL: a function is. */
-struct pci_dev *mdev_adapter_of(const struct mdev_device *mdev);
-/* The PCI base class of the functions that the device may be, if an adapter is its parent. */
-u8 mdev_adapter_class(const struct mdev_device *mdev);
+/* kinds.c: kinds of functions as parents of mediated devices */
+int mdev_kinds_init(void);
+void mdev_kinds_exit(void);
+/* Functions can be behind that NTB: kinds are near it. Return: 0. */
+int mdev_kinds_adapter(struct pci_dev *adapter);
+/* The kind that is the device's parent; NULL: a function is. Lives as long as the device. */
+const struct pcilend_kind *mdev_kind_of(const struct mdev_device *mdev);
 /* What types of that PCI base class are called. */
 const char *mdev_class_name(u8 base_class);
 
@@ -44,7 +44,7 @@ const char *mdev_class_name(u8 base_class);
 extern struct mdev_driver mdev_function_driver;
 int mdev_function_added(struct pcilend_remote *remote);
 void mdev_function_removed(struct pcilend_remote *remote);
-/* The function that is the device's parent, if no adapter is. */
+/* The function that is the device's parent, if no kind is. */
 struct pcilend_remote *mdev_function_of(const struct mdev_device *mdev);
 /* The one with that id, or UUID, with a reference (put_device()); NULL: no lender offers it. */
 struct pcilend_remote *mdev_function_get(u32 id);
@@ -59,6 +59,8 @@ void mdev_handle_offered(struct pcilend_remote *remote);
 void mdev_handle_wait(u32 id);
 /* Is the function a mediated device, or was it until it went? */
 bool mdev_handle_exists(u32 id);
+/* Is there any mediated device below that kind? */
+bool mdev_handle_of_kind(const struct pcilend_kind *kind);
 /* Is it the one of that name? */
 bool mdev_handle_names(struct pci_dev *pdev, const char *name);
 /* VFIO has the virtual function; or is about to let go of it. */

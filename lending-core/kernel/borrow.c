@@ -524,7 +524,8 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	msg.dma_offset = cpu_to_le64(offset);
 	if (r->link->aperture.layout.interrupts.size)
 		msg.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS);
-	if (!uuid_parse(owner, &uuid))
+	/* A domain, or a mediated device: a reservation may be for it. */
+	if (!uuid_parse(owner + str_has_prefix(owner, "mdev:"), &uuid))
 		export_uuid(msg.owner, &uuid);
 	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);
 	if (err)

@@ -187,13 +187,6 @@ static void show_adapter(struct pcilend_frontend *frontend, struct pcilend_link 
 			 err);
 }
 
-static void hide_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
-{
-	lockdep_assert_held(&adapters_lock);
-	if (frontend->adapter_removed)
-		frontend->adapter_removed(link->pdev);
-}
-
 /* The link can carry leases. */
 void pcilend_frontend_adapter_added(struct pcilend_link *link)
 {
@@ -208,12 +201,8 @@ void pcilend_frontend_adapter_added(struct pcilend_link *link)
 /* No lease is over the link any more, and it is still in the list. */
 void pcilend_frontend_adapter_gone(struct pcilend_link *link)
 {
-	struct pcilend_frontend *frontend;
-
 	guard(mutex)(&adapters_lock);
 	link->shown = false;
-	list_for_each_entry(frontend, &frontends, node)
-		hide_adapter(frontend, link);
 }
 
 /**
@@ -255,17 +244,12 @@ EXPORT_SYMBOL_GPL(pcilend_frontend_register);
 /* On return @frontend is not called any more. It holds no lease: those pin its module. */
 void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 {
-	struct pcilend_link *link;
 	struct remote *r;
 
 	mutex_lock(&adapters_lock);
 	mutex_lock(&frontends_lock);
 	list_del(&frontend->node);
 	mutex_unlock(&frontends_lock);
-	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
-		if (link->shown)
-			hide_adapter(frontend, link);
-	}
 	mutex_unlock(&adapters_lock);
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {

@@ -203,8 +203,7 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter)
 	return best < 0 ? NULL : r->path[best].link;
 }
 
-/* Over @adapter; NULL: any. */
-static bool is_available(struct remote *r, struct pci_dev *adapter)
+static bool is_available(struct remote *r)
 {
 	int i;
 
@@ -215,7 +214,7 @@ static bool is_available(struct remote *r, struct pci_dev *adapter)
 	for (i = 0; i < PCILEND_PATHS; i++) {
 		struct pcilend_link *link = r->path[i].link;
 
-		if (link && (!adapter || link->pdev == adapter) && works(r, link))
+		if (link && works(r, link))
 			return true;
 	}
 	return false;
@@ -226,18 +225,26 @@ bool pcilend_is_available(struct pcilend_remote *remote)
 	struct remote *r = to_remote(remote);
 
 	guard(mutex)(&r->lock);
-	return is_available(r, NULL);
+	return is_available(r);
 }
 EXPORT_SYMBOL_GPL(pcilend_is_available);
 
-struct pcilend_remote *pcilend_next_available(struct pci_dev *adapter, u8 base_class, u32 id)
+bool pcilend_is_of_kind(struct pcilend_remote *remote, const struct pcilend_kind *kind)
+{
+	struct remote *r = to_remote(remote);
+
+	guard(mutex)(&r->lock);
+	return pcilend_kind_has(kind, &r->pub.info);
+}
+EXPORT_SYMBOL_GPL(pcilend_is_of_kind);
+
+struct pcilend_remote *pcilend_next_available(const struct pcilend_kind *kind, u32 id)
 {
 	struct remote *r;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		guard(mutex)(&r->lock);
-		if (r->pub.id > id && is_available(r, adapter) &&
-		    le32_to_cpu(r->pub.info.class_revision) >> 24 == base_class)
+		if (r->pub.id > id && is_available(r) && pcilend_kind_has(kind, &r->pub.info))
 			return &r->pub;
 	}
 	return NULL;

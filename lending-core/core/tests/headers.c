@@ -12,5 +12,6 @@
 #include "pcilend/layout.h"
 #include "pcilend/lease.h"
 #include "pcilend/identity.h"
+#include "pcilend/kind.h"
 #include "pcilend/wire.h"
 #include "pcilend/platform.h"

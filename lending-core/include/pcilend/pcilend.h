@@ -12,6 +12,8 @@
 #include <linux/pci.h>
 #include <linux/uuid.h>
 
+#include "pcilend/identity.h"
+#include "pcilend/kind.h"
 #include "pcilend/reach.h"
 #include "pcilend/vconfig.h"
 #include "pcilend/wire.h"
@@ -44,9 +46,6 @@ struct pcilend_remote {
  * @guests: its users map what they like, for which there must be an IOMMU on both hosts
  * @adapter_added: an NTB can carry leases from now on, whether it has a peer or not. May sleep. May
  *	be NULL. An error is logged, nothing more.
- * @adapter_removed: it goes, and no lease is over it any more; after the return it may not be used.
- *	Also called if @adapter_added failed. May sleep; meanwhile no other adapter comes or
- *	goes. May be NULL.
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
@@ -74,7 +73,6 @@ struct pcilend_frontend {
 	struct module *owner;
 	bool guests;
 	int (*adapter_added)(struct pci_dev *adapter);
-	void (*adapter_removed)(struct pci_dev *adapter);
 	int (*added)(struct pcilend_remote *remote);
 	void (*removed)(struct pcilend_remote *remote);
 	void (*offered)(struct pcilend_remote *remote);
@@ -107,11 +105,13 @@ bool pcilend_names_function(const uuid_t *uuid);
 
 /* Can the function be borrowed now, as far as its lender has said? May sleep. */
 bool pcilend_is_available(struct pcilend_remote *remote);
+/* Is it of that kind? May sleep. */
+bool pcilend_is_of_kind(struct pcilend_remote *remote, const struct pcilend_kind *kind);
 /*
- * The one with the lowest id above @id that can be borrowed over the NTB @adapter, and is of that
- * PCI base class; with a reference (put_device()), or NULL. May sleep.
+ * The one with the lowest id above @id that can be borrowed, and is of that kind; with a reference
+ * (put_device()), or NULL. May sleep.
  */
-struct pcilend_remote *pcilend_next_available(struct pci_dev *adapter, u8 base_class, u32 id);
+struct pcilend_remote *pcilend_next_available(const struct pcilend_kind *kind, u32 id);
 
 /**
  * pcilend_borrow - get a lease on a remote function and make its virtual function
