@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What stacks that were written for other mediated devices do with those of an adapter, in the
-// order in which they do it (docs/stacks.md): with sysfs and VFIO alone, and with UUIDs of their
-// own.
+// What stacks that were written for other mediated devices do with those of a kind, in the order
+// in which they do it (docs/stacks.md): with sysfs and VFIO alone, and with UUIDs of their own.
 #include <set>
 
 #include "main_job/admin_steps.h"
@@ -20,13 +19,13 @@ struct Stack {
 };
 
 constexpr const char* kClient = "/usr/lib/pcilend-lab/vfio-client";
-constexpr const char* kAdapter = "0000:00:04.0";
+constexpr const char* kKind = "8000:00:01.0";  // storage, on every host
 constexpr const char* kName = "Borrowed storage controller";
 constexpr int kDrives = 2;
 
 /*
  *   host1 (lender)      host2 (borrower)
- *   nvme a, b ═════════ mediated devices of its adapter, made as the stack makes them
+ *   nvme a, b ═════════ mediated devices of a kind, made as the stack makes them
  *             ═════════ host3: borrows one now and then
  */
 class StackContracts : public testing::TestWithParam<Stack> {
@@ -37,7 +36,7 @@ class StackContracts : public testing::TestWithParam<Stack> {
 
   // Of drives, on the bus on which the stack looks for it.
   static std::string type(const char* bus = "/sys/bus/pci/devices") {
-    return fmt::format("{}/{}/mdev_supported_types/ntb_hw_amd-pcilend-storage", bus, kAdapter);
+    return fmt::format("{}/{}/mdev_supported_types/pcilend-storage", bus, kKind);
   }
   static std::string text(const std::string& file) {
     const auto read = host().run("cat " + file);
@@ -97,6 +96,7 @@ class StackContracts : public testing::TestWithParam<Stack> {
   void as_incus();
   void as_ovirt();
   void as_nova();
+  void as_seller();
 
  protected:
   static std::vector<std::string> ids_;
@@ -212,7 +212,7 @@ void StackContracts::as_ovirt() {
   const std::string uuid = some_uuid();
   ASSERT_NO_FATAL_FAILURE(make(uuid, type("/sys/class/mdev_bus")));
   use(uuid);
-  ASSERT_OK(host().run(fmt::format("echo 1 >/sys/class/mdev_bus/{}/{}/remove", kAdapter, uuid)));
+  ASSERT_OK(host().run(fmt::format("echo 1 >/sys/class/mdev_bus/{}/{}/remove", kKind, uuid)));
 }
 
 // What it tells Placement is existing + available: what this host can have, no more. It never
@@ -242,7 +242,7 @@ void StackContracts::as_nova() {
   const auto none = host().exec(fmt::format("echo {} >{}/create", some_uuid(), type()));
   ASSERT_OK(none);
   EXPECT_NE(none->code, 0) << "there is none left";
-  EXPECT_OK(host().run("dmesg | grep 'no function of class 01 is free'"));
+  EXPECT_OK(host().run("dmesg | grep 'no function of kind storage is free'"));
   EXPECT_EQ(existing(), 1);
   ASSERT_OK(other().run("pcilend return " + free));
   expect_available(1);
@@ -255,6 +255,40 @@ void StackContracts::as_nova() {
   use(uuid);
 }
 
+// What an administrator sells under a name of his own: a kind by label. The UUID that somebody has
+// reserved a function for gets it, and nobody else.
+void StackContracts::as_seller() {
+  const auto address = lender().address("b");
+  ASSERT_OK(address);
+  ASSERT_OK(lender().run({"pcilend", "label", *address, "rack 7"}));
+  ASSERT_OK(host().run("pcilend add-kind fast --device ::0108 --label 'rack 7'"));
+  const auto place = host().run("dirname /sys/bus/pci/devices/*/mdev_supported_types/pcilend-fast");
+  ASSERT_OK(place);
+  const std::string fast = place->substr(0, place->find('\n')) + "/pcilend-fast";
+  EXPECT_EQ(text(fast + "/name"), "Borrowed fast");
+  ASSERT_OK(host().until(fmt::format("[ $(cat {}/available_instances) = 1 ]", fast)));
+
+  const std::string uuid = some_uuid();
+  ASSERT_OK(lender().run(fmt::format("pcilend reserve {} --for {} --ttl 600", *address, uuid)));
+  EXPECT_EQ(other().exec("pcilend borrow --frontend vfio " + ids_[1])->code, 7);
+  const auto stranger = host().exec(fmt::format("echo {} >{}/create", some_uuid(), fast));
+  ASSERT_OK(stranger);
+  EXPECT_NE(stranger->code, 0) << "it is reserved for another one";
+  ASSERT_NO_FATAL_FAILURE(make(uuid, fast));
+  EXPECT_EQ(function_of(uuid), ids_[1]);
+  use(uuid);
+
+  const auto busy = host().exec("pcilend remove-kind fast");
+  ASSERT_OK(busy);
+  EXPECT_NE(busy->code, 0);
+  EXPECT_NE(busy->err.find("mediated devices"), std::string::npos) << busy->err;
+  ASSERT_NO_FATAL_FAILURE(remove(uuid));
+  EXPECT_OK(host().run("pcilend remove-kind fast"));
+  EXPECT_OK(host().run(fmt::format("[ ! -e {} ]", fast)));
+  EXPECT_OK(lender().run({"pcilend", "reserve", *address, "--cancel"}));
+  EXPECT_OK(lender().run({"pcilend", "label", *address, ""}));
+}
+
 TEST_P(StackContracts, Hold) {
   (this->*GetParam().use)();
 }
@@ -264,7 +298,8 @@ INSTANTIATE_TEST_SUITE_P(Stacks, StackContracts,
                                          Stack{"KubeVirt", &StackContracts::as_kubevirt},
                                          Stack{"Incus", &StackContracts::as_incus},
                                          Stack{"oVirt", &StackContracts::as_ovirt},
-                                         Stack{"Nova", &StackContracts::as_nova}),
+                                         Stack{"Nova", &StackContracts::as_nova},
+                                         Stack{"Seller", &StackContracts::as_seller}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

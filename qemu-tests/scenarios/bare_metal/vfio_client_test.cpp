@@ -53,11 +53,11 @@ class VfioClient : public TwoHosts {
         "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid,
         id_);
   }
-  static std::string adapter_type(const std::string& type) {
-    return "/sys/bus/pci/devices/0000:00:04.0/mdev_supported_types/ntb_hw_amd-pcilend-" + type;
+  static std::string kind(const std::string& name) {
+    return "/sys/bus/pci/drivers/pcilend/*/mdev_supported_types/pcilend-" + name;
   }
-  static std::string make_adapter_device(const std::string& type, const std::string& uuid) {
-    return fmt::format("echo {} >{}/create", uuid, adapter_type(type));
+  static std::string make_of_kind(const std::string& name, const std::string& uuid) {
+    return fmt::format("echo {} >$(echo {})/create", uuid, kind(name));
   }
   static std::string remove_device(const std::string& uuid) {
     return fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", uuid);
@@ -75,10 +75,10 @@ class VfioClient : public TwoHosts {
     EXPECT_EQ(function->at("frontend"), "vfio");
     EXPECT_EQ(function->at("owner"), owner);
   }
-  // How many mediated devices of that type host2 can make of its adapter.
-  void expect_available(const std::string& type, const std::string& count) const {
+  // How many mediated devices of that kind host2 can make.
+  void expect_available(const std::string& name, const std::string& count) const {
     EXPECT_OK(borrower().until(
-        fmt::format("[ $(cat {}/available_instances) = {} ]", adapter_type(type), count)));
+        fmt::format("[ $(cat {}/available_instances) = {} ]", kind(name), count)));
   }
 
   void expect_state(const lab::Host& host, const std::string& state) const {
@@ -625,12 +625,12 @@ const json& refusals() {
 
 /*
  *   host1 (lender)                 host2 (borrower)
- *   nvme ═════════════════════════ client, by a mediated device of host2's adapter
+ *   nvme ═════════════════════════ client, by a mediated device of a kind
  *
- * With the UUID of a function it is that one, and never one of another class; with any other UUID
- * one that is free. A function is one device at a time. The adapter may go under it.
+ * With the UUID of a function it is that one, and never one of another kind; with any other UUID
+ * one that is free. A function is one device at a time. The adapter may go under it, and come back.
  */
-TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
+TEST_F(VfioClient, ADeviceOfAKindIsTheFunctionOfItsUuid) {
   constexpr const char* kOther = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
   ASSERT_NO_FATAL_FAILURE(share("nvme"));
   expect_available("storage", "1");
@@ -641,15 +641,15 @@ TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
     EXPECT_NE(made->code, 0);
     EXPECT_OK(borrower().run(fmt::format("dmesg | grep '{}'", why)));
   };
-  expect_not_made(make_adapter_device("network", uuid_), "is of another class");
-  expect_not_made(make_adapter_device("network", kOther), "no function of class 02 is free");
+  expect_not_made(make_of_kind("network", uuid_), "is not of kind network");
+  expect_not_made(make_of_kind("network", kOther), "no function of kind network is free");
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
 
-  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  ASSERT_OK(borrower().run(make_of_kind("storage", uuid_)));
   expect_owner("mdev:" + uuid_);
   expect_available("storage", "0");
   expect_not_made(make_device(kOther), "is mediated device " + uuid_ + " already");
-  expect_not_made(make_adapter_device("storage", kOther), "no function of class 01 is free");
+  expect_not_made(make_of_kind("storage", kOther), "no function of kind storage is free");
   const auto used = borrower().json(client("nvme"));
   ASSERT_OK(used);
   EXPECT_EQ(used->at("serials").at(0), kSerial);
@@ -662,20 +662,24 @@ TEST_F(VfioClient, ADeviceOfTheAdapterIsTheFunctionOfItsUuid) {
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
   expect_available("storage", "1");
 
-  ASSERT_OK(borrower().run(make_adapter_device("storage", kOther)));
+  ASSERT_OK(borrower().run(make_of_kind("storage", kOther)));
   expect_owner(fmt::format("mdev:{}", kOther));
   EXPECT_OK(borrower().json(fmt::format("{} {} nvme", kClient, kOther)));
   ASSERT_OK(borrower().run(remove_device(kOther)));
   expect_available("storage", "1");
 
-  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  ASSERT_OK(borrower().run(make_of_kind("storage", uuid_)));
   ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
   ASSERT_OK(borrower().run("echo 0000:00:04.0 >/sys/bus/pci/drivers/ntb_hw_amd/unbind"));
   const auto without = running->wait();
   ASSERT_OK(without);
   EXPECT_EQ(without->code, 0) << without->err;
-  EXPECT_OK(borrower().run("[ -z \"$(ls /sys/bus/mdev/devices)\" ]"));
   ASSERT_OK(borrower().run("echo 0000:00:04.0 >/sys/bus/pci/drivers/ntb_hw_amd/bind"));
+  ASSERT_OK(borrower().until(
+      fmt::format("[ -e /sys/bus/mdev/devices/{}/iommu_group ]", uuid_), lab::kPatience));
+  expect_owner("mdev:" + uuid_);
+  EXPECT_OK(borrower().json(client("nvme")));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
   expect_available("storage", "1");
 }
 
@@ -709,7 +713,7 @@ TEST_F(VfioClient, ADeviceMadeBeforeItsFunctionIsOfferedGetsIt) {
     EXPECT_NE(without->code, 0);
   };
   ASSERT_NO_FATAL_FAILURE(withdraw());
-  ASSERT_OK(borrower().run(make_adapter_device("storage", uuid_)));
+  ASSERT_OK(borrower().run(make_of_kind("storage", uuid_)));
   EXPECT_OK(borrower().run("dmesg | grep 'waits for its function'"));
   expect_none();
   ASSERT_OK(offer(lender(), address_));

@@ -177,19 +177,19 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
 
 /*
  *   host2: virsh nodedev-list --cap mdev_types, nodedev-define, -start, -autostart, -destroy,
- *          -undefine, below the adapter that leads to the function
+ *          -undefine, below the kind that the function is of
  */
-TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
-  constexpr const char* kAdapter = "pci_0000_00_04_0";
-  constexpr const char* kType = "ntb_hw_amd-pcilend-storage";
+TEST_F(Libvirt, VirshListsAndDefinesByTheKind) {
+  constexpr const char* kKind = "pci_8000_00_01_0";
+  constexpr const char* kType = "pcilend-storage";
   const auto count = [&](int available) {
     return borrower().until(
         fmt::format("virsh nodedev-dumpxml {} | grep -A 3 \"<type id='{}'>\" | "
                     "grep -q '<availableInstances>{}</availableInstances>'",
-                    kAdapter, kType, available));
+                    kKind, kType, available));
   };
   ASSERT_OK(
-      borrower().until(fmt::format("virsh nodedev-list --cap mdev_types | grep -x {}", kAdapter)));
+      borrower().until(fmt::format("virsh nodedev-list --cap mdev_types | grep -x {}", kKind)));
   ASSERT_OK(count(0));
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
@@ -200,14 +200,14 @@ TEST_F(Libvirt, VirshListsAndDefinesByTheAdapter) {
   ASSERT_OK(borrower().run(
       fmt::format("echo \"<device><parent>{}</parent><capability type='mdev'><type id='{}'/>"
                   "<uuid>{}</uuid></capability></device>\" >/tmp/device.xml",
-                  kAdapter, kType, uuid)));
+                  kKind, kType, uuid)));
   ASSERT_OK(borrower().run("virsh nodedev-define /tmp/device.xml"));
   std::string device;
   ASSERT_NO_FATAL_FAILURE(find_defined(&device));
   ASSERT_OK(borrower().run("virsh nodedev-start " + device));
   ASSERT_OK(borrower().run("virsh nodedev-autostart " + device));
   EXPECT_OK(borrower().run(
-      fmt::format("readlink -f /sys/bus/mdev/devices/{} | grep /0000:00:04.0/", uuid)));
+      fmt::format("readlink -f /sys/bus/mdev/devices/{} | grep /8000:00:01.0/", uuid)));
 
   expect_owner("mdev:" + uuid);
   ASSERT_OK(count(0));
