@@ -24,14 +24,14 @@ struct mdev_function {
 static LIST_HEAD(functions);
 static DEFINE_MUTEX(functions_lock);
 
-static struct mdev_function *to_function(struct mdev_type *type)
+static struct mdev_function *function_of_type(struct mdev_type *type)
 {
 	return container_of(type, struct mdev_function, type);
 }
 
 struct pcilend_remote *mdev_function_of(const struct mdev_device *mdev)
 {
-	return to_function(mdev->type)->remote;
+	return function_of_type(mdev->type)->remote;
 }
 
 struct pcilend_remote *mdev_function_get(u32 id)
@@ -65,7 +65,7 @@ struct pcilend_remote *mdev_function_find(const uuid_t *uuid)
 /* One that is borrowed for VFIO already can be made, too. */
 static unsigned int function_available(struct mdev_type *type)
 {
-	struct pcilend_remote *remote = to_function(type)->remote;
+	struct pcilend_remote *remote = function_of_type(type)->remote;
 
 	return !mdev_handle_exists(remote->id) &&
 	       (pcilend_is_available(remote) || mdev_vfio_is_bound(remote->id));
@@ -73,7 +73,7 @@ static unsigned int function_available(struct mdev_type *type)
 
 static ssize_t function_description(struct mdev_type *type, char *buffer)
 {
-	struct pcilend_remote *remote = to_function(type)->remote;
+	struct pcilend_remote *remote = function_of_type(type)->remote;
 	const struct pcilend_msg_function *info = &remote->info;
 
 	return sysfs_emit(buffer, "PCI function %x, %04x:%04x at %04x:%02x:%02x.%x of its host\n",

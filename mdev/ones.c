@@ -12,15 +12,15 @@
 
 #define ONES_MAX 64
 
-static LIST_HEAD(pool);		/* pool_lock: by their lru */
-static DEFINE_SPINLOCK(pool_lock);
+static LIST_HEAD(ones_pool);		/* ones_pool_lock: by their lru */
+static DEFINE_SPINLOCK(ones_pool_lock);
 
 static struct page *ones_alloc(void)
 {
 	struct page *page;
 
-	scoped_guard(spinlock, &pool_lock) {
-		page = list_first_entry_or_null(&pool, struct page, lru);
+	scoped_guard(spinlock, &ones_pool_lock) {
+		page = list_first_entry_or_null(&ones_pool, struct page, lru);
 		if (page)
 			list_del(&page->lru);
 	}
@@ -32,8 +32,8 @@ static struct page *ones_alloc(void)
 
 static void ones_free(struct page *page)
 {
-	guard(spinlock)(&pool_lock);
-	list_add(&page->lru, &pool);
+	guard(spinlock)(&ones_pool_lock);
+	list_add(&page->lru, &ones_pool);
 }
 
 int mdev_ones_init(struct mdev_ones *ones)
@@ -84,6 +84,6 @@ void mdev_ones_exit(void)
 {
 	struct page *page, *next;
 
-	list_for_each_entry_safe(page, next, &pool, lru)
+	list_for_each_entry_safe(page, next, &ones_pool, lru)
 		__free_page(page);
 }

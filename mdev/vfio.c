@@ -23,7 +23,7 @@
 
 struct mdev_vfio {
 	struct vfio_pci_core_device core;
-	struct list_head node;		/* bound_lock */
+	struct list_head node;		/* vfio_bound_lock */
 	u32 id;				/* of the function */
 	struct rw_semaphore lock;
 	bool lost;			/* lock: for good */
@@ -33,18 +33,18 @@ struct mdev_vfio {
 };
 
 /* From probe until the user of a function that goes has let go. */
-static LIST_HEAD(bound_list);
-static DEFINE_MUTEX(bound_lock);
+static LIST_HEAD(vfio_bound_list);
+static DEFINE_MUTEX(vfio_bound_lock);
 
 /* What vfio_pci_core_mmap() sets, the same for all. */
-static const struct vm_operations_struct *core_vm_ops;
+static const struct vm_operations_struct *vfio_core_vm_ops;
 
 static struct mdev_vfio *to_vfio(struct vfio_device *vdev)
 {
 	return container_of(vdev, struct mdev_vfio, core.vdev);
 }
 
-static bool is_lost(struct mdev_vfio *vfio)
+static bool vfio_is_lost(struct mdev_vfio *vfio)
 {
 	return READ_ONCE(vfio->lost);
 }
@@ -63,7 +63,7 @@ static int vfio_open(struct vfio_device *vdev)
 	struct mdev_vfio *vfio = to_vfio(vdev);
 	int err;
 
-	if (is_lost(vfio))
+	if (vfio_is_lost(vfio))
 		return -ENODEV;
 	err = mdev_ones_init(&vfio->ones);
 	if (err)
@@ -87,7 +87,7 @@ static void vfio_close(struct vfio_device *vdev)
 	trace_pcilend_mdev_state(vfio->id, "close", 0);
 }
 
-static u64 region_size(struct mdev_vfio *vfio, unsigned int index)
+static u64 vfio_region_size(struct mdev_vfio *vfio, unsigned int index)
 {
 	struct pci_dev *pdev = vfio->core.pdev;
 
@@ -97,9 +97,9 @@ static u64 region_size(struct mdev_vfio *vfio, unsigned int index)
 }
 
 /* Bytes of [position, +count) in its region; 0 at the end, -EINVAL outside. */
-static ssize_t region_room(struct mdev_vfio *vfio, loff_t position, size_t count)
+static ssize_t vfio_region_room(struct mdev_vfio *vfio, loff_t position, size_t count)
 {
-	u64 size = region_size(vfio, VFIO_PCI_OFFSET_TO_INDEX(position));
+	u64 size = vfio_region_size(vfio, VFIO_PCI_OFFSET_TO_INDEX(position));
 	u64 offset = position & VFIO_PCI_OFFSET_MASK;
 
 	if (!size || offset > size)
@@ -107,10 +107,10 @@ static ssize_t region_room(struct mdev_vfio *vfio, loff_t position, size_t count
 	return min_t(u64, min_t(u64, size - offset, count), MAX_RW_COUNT);
 }
 
-static ssize_t read_ones(struct mdev_vfio *vfio, char __user *buffer, size_t count,
+static ssize_t vfio_read_ones(struct mdev_vfio *vfio, char __user *buffer, size_t count,
 			 loff_t *position)
 {
-	ssize_t room = region_room(vfio, *position, count), done;
+	ssize_t room = vfio_region_room(vfio, *position, count), done;
 	u8 ones[64];
 
 	memset(ones, 0xff, sizeof(ones));
@@ -125,7 +125,7 @@ static ssize_t read_ones(struct mdev_vfio *vfio, char __user *buffer, size_t cou
 }
 
 /* @buffer has what the copy in this host says: bytes that live in the hardware are read there. */
-static int read_hardware(struct mdev_vfio *vfio, char __user *buffer, size_t count, u32 offset)
+static int vfio_read_hardware(struct mdev_vfio *vfio, char __user *buffer, size_t count, u32 offset)
 {
 	size_t i;
 	u8 value;
@@ -146,11 +146,11 @@ static ssize_t vfio_read(struct vfio_device *vdev, char __user *buffer, size_t c
 	loff_t start = *position;
 	ssize_t done;
 
-	if (is_lost(vfio))
-		return read_ones(vfio, buffer, count, position);
+	if (vfio_is_lost(vfio))
+		return vfio_read_ones(vfio, buffer, count, position);
 	done = vfio_pci_core_read(vdev, buffer, count, position);
 	if (done > 0 && VFIO_PCI_OFFSET_TO_INDEX(start) == VFIO_PCI_CONFIG_REGION_INDEX &&
-	    read_hardware(vfio, buffer, done, start & VFIO_PCI_OFFSET_MASK))
+	    vfio_read_hardware(vfio, buffer, done, start & VFIO_PCI_OFFSET_MASK))
 		return -EFAULT;
 	return done;
 }
@@ -163,8 +163,8 @@ static ssize_t vfio_write(struct vfio_device *vdev, const char __user *buffer, s
 	unsigned int index = VFIO_PCI_OFFSET_TO_INDEX(*position);
 	ssize_t done;
 
-	if (is_lost(vfio)) {
-		done = region_room(vfio, *position, count);
+	if (vfio_is_lost(vfio)) {
+		done = vfio_region_room(vfio, *position, count);
 		if (done > 0)
 			*position += done;
 		return done;
@@ -176,7 +176,7 @@ static ssize_t vfio_write(struct vfio_device *vdev, const char __user *buffer, s
 }
 
 /* A user who lets go of what is lost may still switch interrupts off, and be asked to. */
-static long lost_ioctl(struct vfio_device *vdev, unsigned int cmd, unsigned long arg)
+static long vfio_lost_ioctl(struct vfio_device *vdev, unsigned int cmd, unsigned long arg)
 {
 	struct vfio_irq_set set;
 
@@ -202,8 +202,8 @@ static long vfio_ioctl(struct vfio_device *vdev, unsigned int cmd, unsigned long
 	/* Writes to a BAR by themselves, lost or not. */
 	if (cmd == VFIO_DEVICE_IOEVENTFD)
 		return -ENOTTY;
-	if (is_lost(vfio))
-		return lost_ioctl(vdev, cmd, arg);
+	if (vfio_is_lost(vfio))
+		return vfio_lost_ioctl(vdev, cmd, arg);
 	ret = vfio_pci_core_ioctl(vdev, cmd, arg);
 	/* The device must have its messages' addresses before the user starts I/O. */
 	if (!ret && (cmd == VFIO_DEVICE_RESET || cmd == VFIO_DEVICE_SET_IRQS))
@@ -211,7 +211,7 @@ static long vfio_ioctl(struct vfio_device *vdev, unsigned int cmd, unsigned long
 	return ret;
 }
 
-static vm_fault_t insert_ones(struct mdev_vfio *vfio, struct vm_fault *vmf)
+static vm_fault_t vfio_insert_ones(struct mdev_vfio *vfio, struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned long address = vmf->address & PAGE_MASK;
@@ -230,7 +230,7 @@ static vm_fault_t vfio_fault(struct vm_fault *vmf)
 	struct mdev_vfio *vfio = vfio_of_vma(vmf->vma);
 
 	guard(rwsem_read)(&vfio->lock);
-	return vfio->lost ? insert_ones(vfio, vmf) : core_vm_ops->fault(vmf);
+	return vfio->lost ? vfio_insert_ones(vfio, vmf) : vfio_core_vm_ops->fault(vmf);
 }
 
 static vm_fault_t vfio_huge_fault(struct vm_fault *vmf, unsigned int order)
@@ -238,9 +238,9 @@ static vm_fault_t vfio_huge_fault(struct vm_fault *vmf, unsigned int order)
 	struct mdev_vfio *vfio = vfio_of_vma(vmf->vma);
 
 	guard(rwsem_read)(&vfio->lock);
-	if (vfio->lost || !core_vm_ops->huge_fault)
+	if (vfio->lost || !vfio_core_vm_ops->huge_fault)
 		return VM_FAULT_FALLBACK;
-	return core_vm_ops->huge_fault(vmf, order);
+	return vfio_core_vm_ops->huge_fault(vmf, order);
 }
 
 static const struct vm_operations_struct vfio_vm_ops = {
@@ -254,7 +254,7 @@ static int vfio_mmap(struct vfio_device *vdev, struct vm_area_struct *vma)
 
 	if (err)
 		return err;
-	WRITE_ONCE(core_vm_ops, vma->vm_ops);
+	WRITE_ONCE(vfio_core_vm_ops, vma->vm_ops);
 	vma->vm_ops = &vfio_vm_ops;
 	return 0;
 }
@@ -291,8 +291,8 @@ static struct mdev_vfio *vfio_get(u32 id)
 {
 	struct mdev_vfio *vfio;
 
-	guard(mutex)(&bound_lock);
-	list_for_each_entry(vfio, &bound_list, node) {
+	guard(mutex)(&vfio_bound_lock);
+	list_for_each_entry(vfio, &vfio_bound_list, node) {
 		if (vfio->id != id)
 			continue;
 		get_device(&vfio->core.vdev.device);
@@ -363,8 +363,8 @@ static int vfio_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		vfio_put_device(&vfio->core.vdev);
 		return err;
 	}
-	scoped_guard(mutex, &bound_lock)
-		list_add(&vfio->node, &bound_list);
+	scoped_guard(mutex, &vfio_bound_lock)
+		list_add(&vfio->node, &vfio_bound_list);
 	mdev_handle_bound(pdev);
 	return 0;
 }
@@ -376,7 +376,7 @@ static void vfio_remove(struct pci_dev *pdev)
 
 	mdev_handle_unbound(pdev);
 	vfio_pci_core_unregister_device(&vfio->core);
-	scoped_guard(mutex, &bound_lock)
+	scoped_guard(mutex, &vfio_bound_lock)
 		list_del(&vfio->node);
 	scoped_guard(mutex, &vfio->bound)
 		vfio->gone = true;

@@ -20,13 +20,6 @@ build() {
 	sed -i -e '/^void nvme_start_freeze/,/^}/s/blk_freeze_queue_start(/blk_freeze_queue_start_non_owner(/' \
 		-e '/^void nvme_unfreeze/,/^}/s/blk_mq_unfreeze_queue(/blk_mq_unfreeze_queue_non_owner(/' \
 		"$work/linux/drivers/nvme/host/core.c"
-	# type1 takes these two locks in one order when a device is opened, and has drivers take them in the
-	# other when memory is unmapped that they have pinned. Lockdep would report that once, and be off
-	# from then on. No driver of ours pins memory any more (docs/decisions/0025).
-	sed -i 's/mutex_init(&iommu->device_list_lock);/&\n\tlockdep_set_novalidate_class(\&iommu->device_list_lock);/' \
-		"$work/linux/drivers/vfio/vfio_iommu_type1.c"
-	grep -q lockdep_set_novalidate_class "$work/linux/drivers/vfio/vfio_iommu_type1.c"
-
 	cp "$image_dir/debug/config" "$work/linux/pcilend.config"
 	in_linux make KCONFIG_ALLCONFIG=pcilend.config allnoconfig
 	check_config "$work/linux/.config"
