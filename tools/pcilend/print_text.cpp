@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "columns.h"
@@ -15,6 +16,39 @@
 
 namespace pcilend {
 namespace {
+
+// The first bus of a guest's PCI topology that vm-xml makes: above those that libvirt numbers.
+constexpr unsigned kGuestBus = 0x20;
+
+struct GuestSlot {
+  unsigned bus = 0;
+  unsigned function = 0;
+};
+
+// Functions of one device are functions of one device in the guest, too, if its function 0, which a
+// device must have, is among them. The others are where libvirt puts them.
+std::vector<std::optional<GuestSlot>> guest_slots(const std::vector<Function>& functions) {
+  struct Device {
+    uint32_t lender;
+    std::string slot;
+    auto operator<=>(const Device&) const = default;
+  };
+  std::map<Device, std::vector<size_t>> devices;
+  for (size_t i = 0; i < functions.size(); ++i)
+    devices[{functions[i].lender, functions[i].bdf.substr(0, functions[i].bdf.find('.'))}]
+        .push_back(i);
+  std::vector<std::optional<GuestSlot>> slots(functions.size());
+  unsigned bus = kGuestBus;
+  for (const auto& [device, members] : devices) {
+    const auto number = [&](size_t i) -> unsigned { return functions[i].bdf.back() - '0'; };
+    if (members.size() < 2 ||
+        std::none_of(members.begin(), members.end(), [&](size_t i) { return number(i) == 0; }))
+      continue;
+    for (const size_t i : members) slots[i] = GuestSlot{bus, number(i)};
+    ++bus;
+  }
+  return slots;
+}
 
 constexpr const char* kLinkTable = "index,node,state,connected,peer_connected,adapter,driver";
 
@@ -250,8 +284,14 @@ struct TextPrinter {
   }
 
   Result<std::string> operator()(const HostdevsAnswer& answer) const {
+    const auto slots = guest_slots(answer.functions);
     std::string text;
-    for (const auto& function : answer.functions) {
+    for (size_t i = 0; i < answer.functions.size(); ++i) {
+      const auto& function = answer.functions[i];
+      const auto& slot = slots[i];
+      if (slot && slot->function == 0)
+        text += fmt::format("<controller type='pci' index='{}' model='pcie-root-port'/>\n",
+                            slot->bus);
       const std::string title = comment(function_title(function, names));
       const auto place = answer.mdev ? std::nullopt : place_of(function.id);
       text += fmt::format(
@@ -260,11 +300,16 @@ struct TextPrinter {
           "  <source>\n"
           "    <address {}/>\n"
           "  </source>\n"
-          "</hostdev>\n",
+          "{}</hostdev>\n",
           place ? "type='pci' managed='no'" : "type='mdev' model='vfio-pci'", title,
           place ? fmt::format("domain='0x{:04x}' bus='0x{:02x}' slot='0x00' function='0x0'",
                               place->domain, place->bus)
-                : fmt::format("uuid='{}'", to_string(function.uuid)));
+                : fmt::format("uuid='{}'", to_string(function.uuid)),
+          slot ? fmt::format("  <address type='pci' domain='0x0000' bus='0x{:02x}' slot='0x00' "
+                             "function='0x{:x}'{}/>\n",
+                             slot->bus, slot->function,
+                             slot->function == 0 ? " multifunction='on'" : "")
+               : std::string());
     }
     return text;
   }

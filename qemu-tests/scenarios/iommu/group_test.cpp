@@ -63,10 +63,13 @@ class Group : public OnThreeHosts {
     }
   }
 
-  // A guest of host2 with both drives, which has found the first.
+  // A guest of host2 with both drives as one device, which has found the first.
   Result<lab::Guest> start_guest() {
-    const auto spec = host(2).guest_spec("both", {ids_[0], ids_[1]});
+    auto spec = host(2).guest_spec("both", {});
     if (!spec) return tl::unexpected(spec.error());
+    auto devices = host(2).run(fmt::format("pcilend vm-xml {} {}", ids_[0], ids_[1]));
+    if (!devices) return tl::unexpected(devices.error());
+    spec->devices = std::move(*devices);
     lab::Guest guest = host(2).guest(*spec);
     PCILEND_TRY(guest.define());
     PCILEND_TRY(guest.start());
@@ -158,6 +161,10 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   const auto a = disk(*guest, "a"), b = disk(*guest, "b");
   ASSERT_OK(a);
   ASSERT_OK(b);
+  EXPECT_OK(guest->run(
+      "cd /sys/bus/pci/devices && one=$(basename $(readlink -f /sys/block/nvme0n1/device/device)) "
+      "&& [ -e ${one%.*}.0 ] && [ -e ${one%.*}.1 ]"))
+      << "they are functions of one device";
   EXPECT_OK(use(*guest, {*a, *b}));
   expect_refused(host(3), "pcilend borrow --frontend vfio " + ids_[0], ids_[0]);
   ASSERT_OK(guest->shut_down());

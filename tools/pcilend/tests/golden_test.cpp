@@ -297,6 +297,11 @@ TEST_F(GoldenTest, VmXml) {
   expect_golden("vm-xml.txt", {"vm-xml", "40001", "40002"});
   expect_golden("vm-xml-mdev.txt", {"vm-xml", "--mdev", "40001", "40002"});
 }
+TEST_F(GoldenTest, VmXmlOfOneDevice) {
+  for (auto& function : kernel_.functions)
+    if (to_string(function.id) == "40002") function.bdf = "0000:00:05.1";
+  expect_golden("vm-xml-slot.txt", {"vm-xml", "40002", "40001"});
+}
 TEST_F(GoldenTest, AnEmptyListIsStillAnObject) {
   kernel_.functions.clear();
   EXPECT_EQ(run({"list"}).out, "");
