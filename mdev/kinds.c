@@ -9,8 +9,9 @@
  *	# uuidgen >/sys/bus/pci/devices/8000:00:1a.0/mdev_supported_types/pcilend-fast/create
  *	# echo fast >/sys/bus/pci/drivers/pcilend/remove_kind
  *
- * A device with the UUID of a function is that one; with any other UUID, one of its kind (handle.c).
- * A kind is at the same address on all hosts: its name decides, unless another kind has that.
+ * A device with the UUID of a function is that one; with any other UUID, one of its kind
+ * (handle.c). A kind is at the same address on all hosts: its name decides, unless another kind has
+ * that.
  */
 
 #include <linux/jhash.h>
@@ -113,7 +114,7 @@ static ssize_t kinds_description(struct mdev_type *type, char *buffer)
 	char text[PCILEND_KIND_TEXT_BYTES];
 
 	pcilend_kind_format(&to_kind(type)->kind, text);
-	return sysfs_emit(buffer, "the function with the device's UUID, or any of kind: %s\n", text);
+	return sysfs_emit(buffer, "the one with its UUID, or any of kind: %s\n", text);
 }
 
 struct mdev_driver mdev_kinds_driver = {

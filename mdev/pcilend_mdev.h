@@ -77,7 +77,8 @@ bool mdev_vfio_is_bound(u32 id);
  */
 void mdev_vfio_lost(u32 id);
 /*
- * The lender has reset the function: what the kernel keeps for the user is written again. May sleep.
+ * The lender has reset the function: what the kernel keeps for the user is written again. May
+ * sleep.
  * Return: as pcilend_virtual_restart().
  */
 int mdev_vfio_was_reset(u32 id);

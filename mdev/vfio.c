@@ -108,7 +108,7 @@ static ssize_t vfio_region_room(struct mdev_vfio *vfio, loff_t position, size_t 
 }
 
 static ssize_t vfio_read_ones(struct mdev_vfio *vfio, char __user *buffer, size_t count,
-			 loff_t *position)
+			      loff_t *position)
 {
 	ssize_t room = vfio_region_room(vfio, *position, count), done;
 	u8 ones[64];

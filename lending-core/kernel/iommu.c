@@ -98,7 +98,7 @@ static void slot_give_up(struct remote *r, struct remote_range *range, bool stop
  * does not keep the other functions of the domain from it.
  */
 static int iommu_mirror(struct remote *r, const struct pcilend_granule *granule,
-		  struct remote_range *range)
+			struct remote_range *range)
 {
 	int err = slot_take(r, range);
 
@@ -112,7 +112,7 @@ static int iommu_mirror(struct remote *r, const struct pcilend_granule *granule,
 }
 
 static void iommu_unmirror(struct remote *r, const struct pcilend_granule *granule,
-		     struct remote_range *range)
+			   struct remote_range *range)
 {
 	int err = pcilend_unmap(&r->pub, granule->start, granule->size);
 

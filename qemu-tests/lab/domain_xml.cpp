@@ -157,8 +157,8 @@ std::string domain_xml(const GuestSpec& spec) {
         "    </iommu>\n";
   devices += spec.devices;
   // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
-  // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install leaves
-  // out as well, QEMU wakes up 250 times a second, and a boot takes twice the CPU time.
+  // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install
+  // leaves out as well, QEMU wakes up 250 times a second, and a boot takes twice the CPU time.
   return fmt::format(
       R"(<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
@@ -198,7 +198,8 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
       fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments),
-      fmt::arg("quick", kQuickBoot), fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
+      fmt::arg("quick", kQuickBoot), fmt::arg("console", guest_console(spec.name)),
+      fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab

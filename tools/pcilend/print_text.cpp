@@ -290,8 +290,8 @@ struct TextPrinter {
       const auto& function = answer.functions[i];
       const auto& slot = slots[i];
       if (slot && slot->function == 0)
-        text += fmt::format("<controller type='pci' index='{}' model='pcie-root-port'/>\n",
-                            slot->bus);
+        text +=
+            fmt::format("<controller type='pci' index='{}' model='pcie-root-port'/>\n", slot->bus);
       const std::string title = comment(function_title(function, names));
       const auto place = answer.mdev ? std::nullopt : place_of(function.id);
       text += fmt::format(

@@ -49,8 +49,8 @@ struct pcilend_remote {
  * @added: a remote function appeared (also called for those present at registration). May sleep.
  *	Called without locks that the functions below take. An error is logged, nothing more.
  * @removed: it is going; after the return no reference to it may be used. May sleep.
- * @offered: as far as its lender has said, the function can be borrowed; may be called again without
- *	a change. May sleep; called from a work item without locks. May be NULL.
+ * @offered: as far as its lender has said, the function can be borrowed; may be called again
+ *	without a change. May sleep; called from a work item without locks. May be NULL.
  * @prepare: a lease was granted, the virtual function is not made yet: map what its driver needs
  *	from the start. May sleep. May be NULL. An error ends the lease, and the borrow.
  * @found: the PCI core has made a struct pci_dev for the virtual function, at borrow or when
@@ -163,8 +163,8 @@ int pcilend_virtual_restart(struct pci_dev *virtual);
  */
 int pcilend_virtual_settle(struct pci_dev *virtual);
 /*
- * The byte of configuration space at @offset, if its truth is in the hardware. Return: 1; 0 if it is
- * not, so that the virtual function's own is right; negative if the lender does not say. May sleep.
+ * The byte of configuration space at @offset, if its truth is in the hardware. Return: 1; 0 if it
+ * is not, so that the virtual function's own is right; negative if the lender does not say. May sleep.
  */
 int pcilend_virtual_hardware(struct pci_dev *virtual, u32 offset, u8 *value);
 

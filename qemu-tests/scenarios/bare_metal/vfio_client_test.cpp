@@ -77,8 +77,8 @@ class VfioClient : public TwoHosts {
   }
   // How many mediated devices of that kind host2 can make.
   void expect_available(const std::string& name, const std::string& count) const {
-    EXPECT_OK(borrower().until(
-        fmt::format("[ $(cat {}/available_instances) = {} ]", kind(name), count)));
+    EXPECT_OK(
+        borrower().until(fmt::format("[ $(cat {}/available_instances) = {} ]", kind(name), count)));
   }
 
   void expect_state(const lab::Host& host, const std::string& state) const {
@@ -675,8 +675,8 @@ TEST_F(VfioClient, ADeviceOfAKindIsTheFunctionOfItsUuid) {
   ASSERT_OK(without);
   EXPECT_EQ(without->code, 0) << without->err;
   ASSERT_OK(borrower().run("echo 0000:00:04.0 >/sys/bus/pci/drivers/ntb_hw_amd/bind"));
-  ASSERT_OK(borrower().until(
-      fmt::format("[ -e /sys/bus/mdev/devices/{}/iommu_group ]", uuid_), lab::kPatience));
+  ASSERT_OK(borrower().until(fmt::format("[ -e /sys/bus/mdev/devices/{}/iommu_group ]", uuid_),
+                             lab::kPatience));
   expect_owner("mdev:" + uuid_);
   EXPECT_OK(borrower().json(client("nvme")));
   ASSERT_OK(borrower().run(remove_device(uuid_)));

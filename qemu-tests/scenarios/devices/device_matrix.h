@@ -43,6 +43,8 @@ const MatrixFunction& matrix_function(std::string_view name);
 
 // host1 has all of them, and `wire`: a network adapter of its own where theirs are.
 Result<lab::Options> matrix_options();
+// The same with those that this run's scenarios lend: each costs a host seconds of its boot.
+Result<lab::Options> matrix_options_of_this_run();
 
 // What `lspci -v` says of a function, for the table.
 struct FunctionTraits {

@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
  protected:
   static void SetUpTestSuite() {
-    const auto options = matrix_options();
+    const auto options = matrix_options_of_this_run();
     ASSERT_OK(options);
     ASSERT_OK(start_lab(*options, lab_));
     const auto release = lender().run("uname -r | cut -d. -f1,2 | tr -d '\\n'");

@@ -21,7 +21,7 @@ std::string ping() {
 class Intx : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const auto options = matrix_options();
+    const auto options = matrix_options_of_this_run();
     ASSERT_OK(options);
     ASSERT_OK(start_lab(*options, lab_));
     auto server = start_echo_server(lender());

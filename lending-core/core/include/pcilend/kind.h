@@ -31,8 +31,8 @@ struct pcilend_kind {
 };
 
 /*
- * Return: 0; -EINVAL with *why set to a constant sentence, and *kind undefined. @text has no newline
- * in or behind it.
+ * Return: 0; -EINVAL with *why set to a constant sentence, and *kind undefined. @text has no
+ * newline in or behind it.
  */
 int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char **why);
 
