@@ -5,9 +5,9 @@
  * device here before it is borrowed. So each kind is a PCI device without any hardware, on a bus of
  * its own: there is one for each PCI base class, and administrators make more of them:
  *
- *	# echo 'fast device=144d::0108 label=fast' >/sys/bus/pci/drivers/pcilend/new_kind
- *	# uuidgen >/sys/bus/pci/devices/8000:00:1a.0/mdev_supported_types/pcilend-fast/create
- *	# echo fast >/sys/bus/pci/drivers/pcilend/remove_kind
+ *	# echo 'fast device=144d::0108 label=fast' >/sys/bus/pci/drivers/pcilend_mdev/new_kind
+ *	# uuidgen >/sys/bus/pci/devices/8000:00:1a.0/mdev_supported_types/pcilend_mdev-fast/create
+ *	# echo fast >/sys/bus/pci/drivers/pcilend_mdev/remove_kind
  *
  * A device with the UUID of a function is that one; with any other UUID, one of its kind
  * (handle.c). A kind is at the same address on all hosts: its name decides, unless another kind has
@@ -240,7 +240,7 @@ static bool kinds_has(const char *name)
 		if (!strcmp(kind->kind.name, name))
 			return true;
 	}
-	return !strcmp(name, "function");	/* the type of function.c */
+	return false;
 }
 
 /* @devfn: 0: as its name decides. It is in the list from then on. */
@@ -426,7 +426,7 @@ static const struct pci_device_id kinds_ids[] = {
 
 /* Its name begins those of the types. */
 static struct pci_driver kinds_pci_driver = {
-	.name = "pcilend",
+	.name = "pcilend_mdev",
 	.id_table = kinds_ids,
 	.probe = kinds_probe,
 	.remove = kinds_remove,

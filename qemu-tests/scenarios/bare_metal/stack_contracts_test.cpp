@@ -36,7 +36,7 @@ class StackContracts : public testing::TestWithParam<Stack> {
 
   // Of drives, on the bus on which the stack looks for it.
   static std::string type(const char* bus = "/sys/bus/pci/devices") {
-    return fmt::format("{}/{}/mdev_supported_types/pcilend-storage", bus, kKind);
+    return fmt::format("{}/{}/mdev_supported_types/pcilend_mdev-storage", bus, kKind);
   }
   static std::string text(const std::string& file) {
     const auto read = host().run("cat " + file);
@@ -262,9 +262,9 @@ void StackContracts::as_seller() {
   ASSERT_OK(address);
   ASSERT_OK(lender().run({"pcilend", "label", *address, "rack 7"}));
   ASSERT_OK(host().run("pcilend add-kind fast --device ::0108 --label 'rack 7'"));
-  const auto place = host().run("dirname /sys/bus/pci/devices/*/mdev_supported_types/pcilend-fast");
+  const auto place = host().run("dirname /sys/bus/pci/devices/*/mdev_supported_types/pcilend_mdev-fast");
   ASSERT_OK(place);
-  const std::string fast = place->substr(0, place->find('\n')) + "/pcilend-fast";
+  const std::string fast = place->substr(0, place->find('\n')) + "/pcilend_mdev-fast";
   EXPECT_EQ(text(fast + "/name"), "Borrowed fast");
   ASSERT_OK(host().until(fmt::format("[ $(cat {}/available_instances) = 1 ]", fast)));
 

@@ -54,7 +54,7 @@ class VfioClient : public TwoHosts {
         id_);
   }
   static std::string kind(const std::string& name) {
-    return "/sys/bus/pci/drivers/pcilend/*/mdev_supported_types/pcilend-" + name;
+    return "/sys/bus/pci/drivers/pcilend_mdev/*/mdev_supported_types/pcilend_mdev-" + name;
   }
   static std::string make_of_kind(const std::string& name, const std::string& uuid) {
     return fmt::format("echo {} >$(echo {})/create", uuid, kind(name));

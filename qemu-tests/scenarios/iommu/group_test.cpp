@@ -161,10 +161,10 @@ TEST_F(Group, TwoDrivesOfOneGroupGoToOneGuest) {
   const auto a = disk(*guest, "a"), b = disk(*guest, "b");
   ASSERT_OK(a);
   ASSERT_OK(b);
+  // They are functions of one device.
   EXPECT_OK(guest->run(
       "cd /sys/bus/pci/devices && one=$(basename $(readlink -f /sys/block/nvme0n1/device/device)) "
-      "&& [ -e ${one%.*}.0 ] && [ -e ${one%.*}.1 ]"))
-      << "they are functions of one device";
+      "&& [ -e ${one%.*}.0 ] && [ -e ${one%.*}.1 ]"));
   EXPECT_OK(use(*guest, {*a, *b}));
   expect_refused(host(3), "pcilend borrow --frontend vfio " + ids_[0], ids_[0]);
   ASSERT_OK(guest->shut_down());

@@ -181,7 +181,7 @@ TEST_F(Libvirt, VirshManagesADefinedDevice) {
  */
 TEST_F(Libvirt, VirshListsAndDefinesByTheKind) {
   constexpr const char* kKind = "pci_8000_00_01_0";
-  constexpr const char* kType = "pcilend-storage";
+  constexpr const char* kType = "pcilend_mdev-storage";
   const auto count = [&](int available) {
     return borrower().until(
         fmt::format("virsh nodedev-dumpxml {} | grep -A 3 \"<type id='{}'>\" | "
