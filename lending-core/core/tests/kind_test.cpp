@@ -49,8 +49,8 @@ bool Has(const std::string& text) {
 
 TEST(Kind, TextComesBackAsItWas) {
   for (const std::string text :
-       {"storage device=::01xx", "fast device=144d::0108 label=rack 7", "x device=144d:",
-        "x device=:a80a", "nvme device=::0108:02", "one-more function=40001",
+       {"storage device=::01xx", "fast device=144d::0108 label=rack 7",
+        "x device=144d:", "x device=:a80a", "nvme device=::0108:02", "one-more function=40001",
         "all device=144d:a80a:0108:02 function=40001 label=a=b c"})
     EXPECT_EQ(Again(text), text);
   EXPECT_EQ(Again("x device=144D:A80A"), "x device=144d:a80a");
@@ -58,9 +58,9 @@ TEST(Kind, TextComesBackAsItWas) {
 }
 
 TEST(Kind, TheLongestTextHasRoom) {
-  const std::string text = std::string(31, 'n') +
-                           " device=144d:a80a:0108:02 function=ffffffff label=" +
-                           std::string(63, 'l');
+  const std::string text =
+      std::string(31, 'n') +
+      " device=144d:a80a:0108:02 function=ffffffff label=" + std::string(63, 'l');
   EXPECT_EQ(Again(text), text);
   EXPECT_LT(text.size(), static_cast<size_t>(PCILEND_KIND_TEXT_BYTES));
 }
@@ -82,11 +82,21 @@ TEST(Kind, AFunctionIsOfItOrNot) {
   EXPECT_TRUE(Has("x label=rack 7"));
 }
 
+TEST(Kind, NamesOfClassesAndFunctionAreTaken) {
+  for (const auto& of : pcilend_kind_classes) {
+    EXPECT_TRUE(pcilend_kind_is_reserved(of.name));
+    EXPECT_EQ(Parsed(std::string(of.name) + " device=::01xx").name, std::string(of.name));
+  }
+  EXPECT_TRUE(pcilend_kind_is_reserved("function"));
+  for (const char* name : {"fast", "storage2", "stor", ""})
+    EXPECT_FALSE(pcilend_kind_is_reserved(name)) << name;
+}
+
 TEST(Kind, RefusalsSayWhatIsWanted) {
   const std::string name = Refusal("");
   EXPECT_NE(name.find("a name of up to 31"), std::string::npos);
-  for (const char* text : {" x", "X label=a", "-x label=a", "x- label=a", "a.b label=a",
-                           "a/b label=a", "x\tlabel=a"})
+  for (const char* text :
+       {" x", "X label=a", "-x label=a", "x- label=a", "a.b label=a", "a/b label=a", "x\tlabel=a"})
     EXPECT_EQ(Refusal(text), name) << text;
   EXPECT_EQ(Refusal(std::string(32, 'n') + " label=a"), name);
   const std::string device = Refusal("x device=1");
