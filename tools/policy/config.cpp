@@ -9,6 +9,7 @@
 
 #include "pcilend/kind.h"
 #include "pcilend/policy/json_value.h"
+#include "pcilend/policy/kinds.h"
 
 namespace pcilend::policy {
 namespace {
@@ -259,7 +260,7 @@ Result<KindEntry> read_kind(const JsonValue& value) {
   PCILEND_TRY(take(value, "function", part("x function=", kBlankOrNul, ""), &entry.function));
   PCILEND_TRY(take(value, "label", part("x label=", kNul, ""), &entry.label));
   if (entry.name.empty()) return value.fail("no 'name': say what its type is to be called");
-  if (pcilend_kind_is_reserved(entry.name.c_str()))
+  if (is_fixed_kind(entry.name))
     return value.find("name")->fail(
         fmt::format("'{}' is always there: choose another name", entry.name));
   auto text = kind_text(value, entry);

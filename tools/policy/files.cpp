@@ -104,17 +104,22 @@ Result<> put_kind(const Environment& environment, const KindEntry& kind) {
   return write_config(environment, kKindsFile, *config);
 }
 
-Result<bool> remove_kind(const Environment& environment, const std::string& name) {
+Result<bool> has_kind(const Environment& environment, const std::string& name) {
   const auto by_hand = kind_by_hand(environment, name);
   if (!by_hand) return tl::unexpected(by_hand.error());
   if (!by_hand->empty())
     return fail(ErrorClass::NotFound, "{} is written by hand in {}: remove it there", name,
                 *by_hand);
+  const auto config = load_file(environment, kKindsFile);
+  if (!config) return tl::unexpected(config.error());
+  return std::any_of(config->kinds.begin(), config->kinds.end(), is_kind(name));
+}
+
+Result<> remove_kind(const Environment& environment, const std::string& name) {
   auto config = load_file(environment, kKindsFile);
   if (!config) return tl::unexpected(std::move(config).error());
-  if (std::erase_if(config->kinds, is_kind(name)) == 0) return false;
-  PCILEND_TRY(write_config(environment, kKindsFile, *config));
-  return true;
+  std::erase_if(config->kinds, is_kind(name));
+  return write_config(environment, kKindsFile, *config);
 }
 
 }  // namespace pcilend::policy

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "pcilend/kind.h"
+
 namespace pcilend::policy {
 namespace {
 
@@ -59,6 +61,10 @@ Result<std::vector<PresentKind>> present_kinds(const Environment& environment) {
     return to_string(a.address) < to_string(b.address);
   });
   return kinds;
+}
+
+bool is_fixed_kind(const std::string& name) {
+  return pcilend_kind_is_reserved(name.c_str());
 }
 
 Result<> make_kind(const Environment& environment, const std::string& text) {

@@ -26,7 +26,10 @@ Result<> remove_filter(const Environment& environment, FilterKind kind, const Pa
 // another one has it.
 Result<> put_kind(const Environment& environment, const KindEntry& kind);
 
-// Takes it out; NotFound, with the file it is in, if another one has it. False: none has.
-Result<bool> remove_kind(const Environment& environment, const std::string& name);
+// Does kinds.json have it? NotFound, with the file it is in, if another one has.
+Result<bool> has_kind(const Environment& environment, const std::string& name);
+
+// Takes it out of kinds.json.
+Result<> remove_kind(const Environment& environment, const std::string& name);
 
 }  // namespace pcilend::policy

@@ -26,6 +26,9 @@ struct PresentKind {
 // By address. Unreachable, with the cure, if pcilend_mdev.ko is not loaded.
 Result<std::vector<PresentKind>> present_kinds(const Environment& environment);
 
+// Is it the name of a kind, or of another type, that is always there?
+bool is_fixed_kind(const std::string& name);
+
 // Makes a kind of a text such as "fast device=144d::0108".
 Result<> make_kind(const Environment& environment, const std::string& text);
 
