@@ -29,35 +29,6 @@
 #define KINDS_DEVICE 0x0001
 #define KINDS_NAME_BYTES 64
 
-struct kinds_class {
-	u8 base_class;
-	const char *name;
-	const char *pretty_name;
-};
-
-/*
- * PCI Code and ID Assignment Specification 1.11, section 1: all but bridges, and what there is no
- * hardware of any more. Their order decides the addresses.
- */
-static const struct kinds_class kinds_classes[] = {
-	{ 0x01, "storage", "Borrowed storage controller" },
-	{ 0x02, "network", "Borrowed network controller" },
-	{ 0x03, "display", "Borrowed display controller" },
-	{ 0x04, "multimedia", "Borrowed multimedia device" },
-	{ 0x05, "memory", "Borrowed memory controller" },
-	{ 0x07, "communication", "Borrowed communication controller" },
-	{ 0x08, "system", "Borrowed system peripheral" },
-	{ 0x09, "input", "Borrowed input device" },
-	{ 0x0b, "processor", "Borrowed processor" },
-	{ 0x0c, "serial", "Borrowed serial bus controller" },
-	{ 0x0d, "wireless", "Borrowed wireless controller" },
-	{ 0x10, "encryption", "Borrowed encryption controller" },
-	{ 0x11, "signal", "Borrowed signal processing controller" },
-	{ 0x12, "accelerator", "Borrowed processing accelerator" },
-	{ 0x00, "unclassified", "Borrowed device from before there were classes" },
-	{ 0xff, "unassigned", "Borrowed device of no class" },
-};
-
 struct mdev_kind {
 	struct list_head node;		/* kinds_lock */
 	struct pcilend_kind kind;
@@ -88,9 +59,9 @@ const char *mdev_class_name(u8 base_class)
 {
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(kinds_classes); i++) {
-		if (kinds_classes[i].base_class == base_class)
-			return kinds_classes[i].pretty_name;
+	for (i = 0; i < PCILEND_KIND_CLASSES; i++) {
+		if (pcilend_kind_classes[i].base_class == base_class)
+			return pcilend_kind_classes[i].pretty_name;
 	}
 	return "Borrowed device";
 }
@@ -225,7 +196,7 @@ static unsigned int kinds_place(const struct pcilend_kind *kind)
 	for (i = 0; i < KINDS_MAX; i++) {
 		unsigned int at = (from + i) % KINDS_MAX;
 
-		if (PCI_SLOT(at) > ARRAY_SIZE(kinds_classes) && !kinds_at[at])
+		if (PCI_SLOT(at) > PCILEND_KIND_CLASSES && !kinds_at[at])
 			return at;
 	}
 	return 0;
@@ -292,7 +263,7 @@ static void kinds_hide(struct mdev_kind *kind)
 	pci_dev_put(pdev);
 }
 
-static int kinds_make(const struct pcilend_kind *of, const struct kinds_class *class,
+static int kinds_make(const struct pcilend_kind *of, const struct pcilend_kind_class *class,
 		      unsigned int devfn)
 {
 	struct mdev_kind *kind = kzalloc(sizeof(*kind), GFP_KERNEL);
@@ -325,7 +296,7 @@ err_free:
 
 static int kinds_make_class(unsigned int i)
 {
-	const struct kinds_class *class = &kinds_classes[i];
+	const struct pcilend_kind_class *class = &pcilend_kind_classes[i];
 	struct pcilend_kind kind = {
 		.class_code = class->base_class << 16,
 		.class_mask = 0xff0000,
@@ -363,7 +334,7 @@ static ssize_t new_kind_store(struct device_driver *driver, const char *buffer, 
 		return -ENOMEM;
 	err = pcilend_kind_parse(text, &kind, &why);
 	if (!err) {
-		err = kinds_make(&kind, NULL, 0);
+		err = pcilend_kind_is_reserved(kind.name) ? -EEXIST : kinds_make(&kind, NULL, 0);
 		why = err == -EEXIST ? "there is a type of that name" :
 		      err == -ENOSPC ? "there is no place left for another kind" :
 		      "its device can't be made";
@@ -495,7 +466,7 @@ int mdev_kinds_init(void)
 	err = pci_register_driver(&kinds_pci_driver);
 	if (err)
 		goto err_bus;
-	for (i = 0; i < ARRAY_SIZE(kinds_classes) && !err; i++)
+	for (i = 0; i < PCILEND_KIND_CLASSES && !err; i++)
 		err = kinds_make_class(i);
 	if (err)
 		goto err_kinds;

@@ -4,6 +4,27 @@
 #include "pcilend/identity.h"
 #include "pcilend/kind.h"
 
+/* PCI Code and ID Assignment Specification 1.11, section 1: all but bridges, and what is extinct. */
+const struct pcilend_kind_class pcilend_kind_classes[PCILEND_KIND_CLASSES] = {
+	{ 0x01, "storage", "Borrowed storage controller" },
+	{ 0x02, "network", "Borrowed network controller" },
+	{ 0x03, "display", "Borrowed display controller" },
+	{ 0x04, "multimedia", "Borrowed multimedia device" },
+	{ 0x05, "memory", "Borrowed memory controller" },
+	{ 0x07, "communication", "Borrowed communication controller" },
+	{ 0x08, "system", "Borrowed system peripheral" },
+	{ 0x09, "input", "Borrowed input device" },
+	{ 0x0b, "processor", "Borrowed processor" },
+	{ 0x0c, "serial", "Borrowed serial bus controller" },
+	{ 0x0d, "wireless", "Borrowed wireless controller" },
+	{ 0x10, "encryption", "Borrowed encryption controller" },
+	{ 0x11, "signal", "Borrowed signal processing controller" },
+	{ 0x12, "accelerator", "Borrowed processing accelerator" },
+	{ 0x00, "unclassified", "Borrowed device from before there were classes" },
+	{ 0xff, "unassigned", "Borrowed device of no class" },
+};
+EXPORT_SYMBOL_GPL(pcilend_kind_classes);
+
 /* A hexadecimal number that may be left out, or have an 'x' where any digit will do. */
 struct field {
 	u32 value;
@@ -173,6 +194,18 @@ int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char *
 	return 0;
 }
 EXPORT_SYMBOL_GPL(pcilend_kind_parse);
+
+bool pcilend_kind_is_reserved(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < PCILEND_KIND_CLASSES; i++) {
+		if (!strcmp(name, pcilend_kind_classes[i].name))
+			return true;
+	}
+	return !strcmp(name, "function");	/* pcilend-function, below each function */
+}
+EXPORT_SYMBOL_GPL(pcilend_kind_is_reserved);
 
 static int put_field(char *text, int digits, u32 value, u32 mask)
 {

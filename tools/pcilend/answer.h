@@ -96,9 +96,10 @@ struct SnapshotAnswer {
 
 struct NothingAnswer {};
 
-using Answer = std::variant<NothingAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node,
-                            HostdevsAnswer, ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer,
-                            EventAnswer, SnapshotAnswer, RestoreAnswer, FiltersAnswer, SavedAnswer>;
+using Answer =
+    std::variant<NothingAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node, HostdevsAnswer,
+                 ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
+                 SnapshotAnswer, RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

@@ -89,6 +89,7 @@ Json reaches(const Function& f) {
 
 using F = const Function&;
 using L = const Link&;
+using K = const policy::PresentKind&;
 using N = const PciNames&;
 
 }  // namespace
@@ -171,6 +172,18 @@ const std::vector<Column<Link>>& link_columns() {
   return columns;
 }
 
+const std::vector<Column<policy::PresentKind>>& kind_columns() {
+  static const std::vector<Column<policy::PresentKind>> columns{
+      {"name", [](K k, N) -> Json { return k.name; }},
+      {"type", [](K k, N) -> Json { return k.type; }},
+      {"address", [](K k, N) -> Json { return to_string(k.address); }},
+      {"available", [](K k, N) -> Json { return k.available; }},
+      {"devices", [](K k, N) -> Json { return k.devices; }},
+      {"matches", [](K k, N) -> Json { return k.matches; }},
+  };
+  return columns;
+}
+
 template <class T>
 Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& columns,
                const PciNames& names) {
@@ -215,9 +228,13 @@ template Json json_list(const std::vector<Function>&, const std::vector<Column<F
                         const PciNames&);
 template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>>&,
                         const PciNames&);
+template Json json_list(const std::vector<policy::PresentKind>&,
+                        const std::vector<Column<policy::PresentKind>>&, const PciNames&);
 template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
                                                               const std::optional<std::string>&);
 template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
                                                           const std::optional<std::string>&);
+template Result<std::vector<Column<policy::PresentKind>>> select_columns(
+    const std::vector<Column<policy::PresentKind>>&, const std::optional<std::string>&);
 
 }  // namespace pcilend

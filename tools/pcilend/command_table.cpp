@@ -15,6 +15,7 @@ constexpr std::string_view kIdsHelp =
     "id (40001), UUID or PCI address, as in 'pcilend list'; -: those of its JSON, from stdin";
 const CommandArgument kId{"ID", kIdHelp};
 const CommandArgument kIds{"ID...", kIdsHelp};
+const CommandArgument kName{"NAME", "its type of mediated devices is pcilend-NAME"};
 const CommandArgument kNode{"NODE", "node id of the borrower"};
 
 const CommandOption kJson{"-j,--json", "", "print JSON", &Options::json};
@@ -69,6 +70,9 @@ const CommandOption kTimeout{"--timeout", "SECONDS", "end after so long", &Optio
 
 const CommandOption kDevice{"-d,--device", "ID", "[VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci",
                             &Options::device};
+const CommandOption kFunction{"--function", "ID", "its id (40001), as in 'pcilend list'",
+                              &Options::function};
+const CommandOption kFunctionLabel{"--label", "TEXT", "its label, in full", &Options::label};
 const CommandOption kSlot{"-s,--slot", "SLOT", "[[[[DOMAIN]:]BUS]:][DEVICE][.[FUNCTION]], as lspci",
                           &Options::slot};
 const CommandOption kList{"-l,--list", "", "show the filters", &Options::list};
@@ -220,6 +224,19 @@ const std::vector<Command>& commands() {
        {kIds},
        {kMdev},
        command_vm_xml},
+      {kBorrower,
+       "kinds",
+       "list the kinds of functions that mediated devices can be any of",
+       {},
+       {kJson, kColumns, kNoHeadings},
+       command_kinds},
+      {kBorrower,
+       "add-kind",
+       "make a kind of functions, now and whenever this host boots",
+       {kName},
+       {kJson, kDevice, kFunction, kFunctionLabel},
+       command_add_kind},
+      {kBorrower, "remove-kind", "undo add-kind", {kName}, {}, command_remove_kind},
   };
   return table;
 }

@@ -30,6 +30,10 @@ Result<Answer> command_return(Session& session, const Options& options);
 Result<Answer> command_p2p(Session& session, const Options& options);
 Result<Answer> command_vm_xml(Session& session, const Options& options);
 
+Result<Answer> command_kinds(Host& host, const Options& options);
+Result<Answer> command_add_kind(Host& host, const Options& options);
+Result<Answer> command_remove_kind(Host& host, const Options& options);
+
 // Both.
 Result<Answer> command_list(Session& session, const Options& options);
 Result<Answer> command_show(Session& session, const Options& options);

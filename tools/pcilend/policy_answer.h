@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pcilend/policy/kinds.h"
 #include "pcilend/policy/restore.h"
 
 namespace pcilend {
@@ -16,6 +17,10 @@ struct RestoreAnswer {
 
 struct FiltersAnswer {
   std::vector<policy::Filter> filters;
+};
+
+struct KindsAnswer {
+  std::vector<policy::PresentKind> kinds;
 };
 
 struct SavedAnswer {

@@ -15,6 +15,13 @@ using policy::FilterKind;
 using policy::Outcome;
 using policy::Pattern;
 
+void warn_of_failures(Host& host, const std::vector<policy::Step>& steps) {
+  for (const auto& step : steps)
+    if (step.outcome == Outcome::Failed)
+      host.warn(fmt::format("failed to {}: {}{}", describe(step), step.reason,
+                            step.place.empty() ? "" : fmt::format(" ({})", step.place)));
+}
+
 Result<Answer> restore(Session& session, const policy::RestoreOptions& options) {
   const auto config = policy::load_config(session.environment);
   if (!config) return tl::unexpected(config.error());
@@ -26,10 +33,7 @@ Result<Answer> restore(Session& session, const policy::RestoreOptions& options) 
                           }};
   auto steps = policy::restore(host, *config, options);
   if (!steps) return tl::unexpected(std::move(steps).error());
-  for (const auto& step : *steps)
-    if (step.outcome == Outcome::Failed)
-      session.warn(fmt::format("failed to {}: {}{}", describe(step), step.reason,
-                               step.place.empty() ? "" : fmt::format(" ({})", step.place)));
+  warn_of_failures(session, *steps);
   return RestoreAnswer{std::move(*steps), options.dry_run};
 }
 
@@ -77,6 +81,24 @@ Result<Answer> change_filters(Session& session, const Options& options, FilterKi
   return restore(session, {.only = filter->pattern});
 }
 
+// As it will be read from the file: the reader checks it.
+Result<policy::KindEntry> kind_of(const Options& options) {
+  policy::KindEntry kind;
+  kind.name = options.targets.front();
+  kind.device = options.device;
+  kind.function = options.function;
+  kind.label = options.label;
+  if (kind.device.empty() && kind.function.empty() && kind.label.empty())
+    return fail(ErrorClass::Usage, "nothing to match: give --device, --function or --label");
+  policy::Config config;
+  config.kinds = {kind};
+  auto checked = policy::parse_config("command line", policy::format_config(config));
+  if (!checked) return tl::unexpected(std::move(checked).error());
+  kind = std::move(checked->kinds.front());
+  kind.place = policy::kKindsFile;
+  return kind;
+}
+
 }  // namespace
 
 Result<Answer> command_add_filter(Session& session, const Options& options) {
@@ -89,6 +111,47 @@ Result<Answer> command_available_filter(Session& session, const Options& options
 
 Result<Answer> command_unavailable_filter(Session& session, const Options& options) {
   return change_filters(session, options, FilterKind::Unavailable);
+}
+
+Result<Answer> command_kinds(Host& host, const Options&) {
+  auto kinds = policy::present_kinds(host.environment);
+  if (!kinds) return tl::unexpected(std::move(kinds).error());
+  return KindsAnswer{std::move(*kinds)};
+}
+
+Result<Answer> command_add_kind(Host& host, const Options& options) {
+  const auto kind = kind_of(options);
+  if (!kind) return tl::unexpected(kind.error());
+  const auto lock = policy::lock_policy(host.environment, host.sleep);
+  if (!lock) return tl::unexpected(lock.error());
+  PCILEND_TRY(policy::put_kind(host.environment, *kind));
+  auto steps = policy::restore_kinds(host.environment, {*kind}, false);
+  warn_of_failures(host, steps);
+  return RestoreAnswer{std::move(steps), false};
+}
+
+// First from the kernel: one that has mediated devices stays in the file, too.
+Result<Answer> command_remove_kind(Host& host, const Options& options) {
+  const std::string& name = options.targets.front();
+  if (policy::is_fixed_kind(name))
+    return fail(ErrorClass::Usage, "{} is always there: only kinds of add-kind are removed", name);
+  const auto lock = policy::lock_policy(host.environment, host.sleep);
+  if (!lock) return tl::unexpected(lock.error());
+  const auto configured = policy::has_kind(host.environment, name);
+  if (!configured) return tl::unexpected(configured.error());
+  const auto present = policy::present_kinds(host.environment);
+  if (!present && (!*configured || present.error().kind != ErrorClass::Unreachable))
+    return tl::unexpected(present.error());
+  bool found = *configured;
+  for (const auto& kind : present.value_or(std::vector<policy::PresentKind>())) {
+    if (kind.name != name) continue;
+    found = true;
+    if (auto ended = policy::end_kind(host.environment, kind); !ended)
+      return tl::unexpected(std::move(ended).error().in(name));
+  }
+  if (!found) return fail(ErrorClass::NotFound, "no kind {}: 'pcilend kinds' lists them", name);
+  if (*configured) PCILEND_TRY(policy::remove_kind(host.environment, name));
+  return NothingAnswer{};
 }
 
 Result<Answer> command_restore(Session& session, const Options& options) {

@@ -54,6 +54,11 @@ struct JsonPrinter {
   }
   Result<Json> operator()(const RestoreAnswer& answer) const { return policy_json(answer); }
   Result<Json> operator()(const FiltersAnswer& answer) const { return policy_json(answer); }
+  Result<Json> operator()(const KindsAnswer& answer) const {
+    const auto columns = select_columns(kind_columns(), options.columns);
+    if (!columns) return tl::unexpected(columns.error());
+    return Json{{"kinds", json_list(answer.kinds, *columns, names)}};
+  }
   Result<Json> operator()(const SavedAnswer& answer) const { return policy_json(answer); }
 };
 

@@ -38,6 +38,10 @@ std::string describe(const policy::Step& step) {
   switch (step.action) {
     case Action::Find:
       return "find " + (step.uuid ? to_string(*step.uuid) : bdf);
+    case Action::RemoveKind:
+      return fmt::format("remove kind '{}'", step.kind);
+    case Action::AddKind:
+      return fmt::format("make kind '{}'", step.kind);
     case Action::Connect:
       return fmt::format("connect node {}{}", step.node,
                          step.adapter ? " and pin it to " + to_string(*step.adapter) : "");
@@ -94,6 +98,7 @@ Json policy_json(const RestoreAnswer& answer) {
   for (const auto& step : answer.steps)
     steps.push_back({{"action", name_of(step.action)},
                      {"outcome", name_of(step.outcome)},
+                     {"kind", or_null(step.kind)},
                      {"node", step.action == Action::Connect ? Json(step.node) : Json()},
                      {"adapter", text_or_null(step.adapter)},
                      {"bdf", text_or_null(step.address)},

@@ -330,6 +330,9 @@ struct TextPrinter {
   }
   Result<std::string> operator()(const RestoreAnswer& answer) const { return policy_text(answer); }
   Result<std::string> operator()(const FiltersAnswer& answer) const { return policy_text(answer); }
+  Result<std::string> operator()(const KindsAnswer& answer) const {
+    return table(answer.kinds, kind_columns(), names, options.columns, options.no_headings);
+  }
   Result<std::string> operator()(const SavedAnswer& answer) const { return policy_text(answer); }
 };
 

@@ -38,6 +38,7 @@ struct Options {
   std::string label;
   std::string slot;    // lspci's -s
   std::string device;  // lspci's -d, or an address
+  std::string function;
   std::string file;
   bool list = false;
   bool remove = false;

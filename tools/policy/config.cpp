@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "pcilend/kind.h"
 #include "pcilend/policy/json_value.h"
+#include "pcilend/policy/kinds.h"
 
 namespace pcilend::policy {
 namespace {
@@ -19,13 +21,14 @@ constexpr size_t kFileBytes = 1 << 20;
 constexpr size_t kLabelBytes = 63;  // PCILEND_A_LABEL
 constexpr std::string_view kAll = "all";
 
-constexpr std::array<std::string_view, 5> kFileKeys{"$schema", "connections", "pins", "functions",
-                                                    "filters"};
+constexpr std::array<std::string_view, 6> kFileKeys{"$schema",   "connections", "pins",
+                                                    "functions", "filters",     "kinds"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
 constexpr std::array<std::string_view, 9> kFunctionKeys{
     "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
 constexpr std::array<std::string_view, 5> kFilterKeys{"device", "slot", "label", "allow", "force"};
+constexpr std::array<std::string_view, 4> kKindKeys{"name", "device", "function", "label"};
 constexpr std::array<std::string_view, 2> kStates{"added", "available"};
 
 // The value of an optional key, read by `read`; its error points at the key.
@@ -211,6 +214,61 @@ Result<> read_filters(const JsonValue& value, const std::string& file, std::vect
   return {};
 }
 
+// Reads a part of a kind by the kernel's parser, in a text that would be right without it. Parts
+// end with a blank there, and the text with NUL: a newline in their place is refused.
+Result<std::string> read_kind_part(const JsonValue& value, std::string_view before,
+                                   std::string_view ends, std::string_view behind) {
+  const auto part = value.text();
+  if (!part) return part;
+  std::string text = *part;
+  std::replace_if(
+      text.begin(), text.end(), [&](char c) { return ends.find(c) != std::string_view::npos; },
+      '\n');
+  pcilend_kind kind;
+  const char* why = nullptr;
+  text = fmt::format("{}{}{}", before, text, behind);
+  if (pcilend_kind_parse(text.c_str(), &kind, &why))
+    return value.fail(fmt::format("{}: {}", value.shown(), why));
+  return part;
+}
+
+// The text of the kind as the kernel shows it.
+Result<std::string> kind_text(const JsonValue& value, const KindEntry& entry) {
+  std::string text = entry.name;
+  if (!entry.device.empty()) text += " device=" + entry.device;
+  if (!entry.function.empty()) text += " function=" + entry.function;
+  if (!entry.label.empty()) text += " label=" + entry.label;
+  pcilend_kind kind;
+  const char* why = nullptr;
+  if (pcilend_kind_parse(text.c_str(), &kind, &why)) return value.fail(why);
+  std::array<char, PCILEND_KIND_TEXT_BYTES> shown{};
+  pcilend_kind_format(&kind, shown.data());
+  return shown.data();
+}
+
+Result<KindEntry> read_kind(const JsonValue& value) {
+  constexpr std::string_view kBlankOrNul(" \0", 2);
+  constexpr std::string_view kNul("\0", 1);
+  PCILEND_TRY(value.check_keys(kKindKeys));
+  KindEntry entry;
+  entry.place = value.place();
+  const auto part = [](std::string_view before, std::string_view ends, std::string_view behind) {
+    return [=](const JsonValue& v) { return read_kind_part(v, before, ends, behind); };
+  };
+  PCILEND_TRY(take(value, "name", part("", kBlankOrNul, " label=x"), &entry.name));
+  PCILEND_TRY(take(value, "device", part("x device=", kBlankOrNul, " label=x"), &entry.device));
+  PCILEND_TRY(take(value, "function", part("x function=", kBlankOrNul, ""), &entry.function));
+  PCILEND_TRY(take(value, "label", part("x label=", kNul, ""), &entry.label));
+  if (entry.name.empty()) return value.fail("no 'name': say what its type is to be called");
+  if (is_fixed_kind(entry.name))
+    return value.find("name")->fail(
+        fmt::format("'{}' is always there: choose another name", entry.name));
+  auto text = kind_text(value, entry);
+  if (!text) return tl::unexpected(std::move(text).error());
+  entry.text = std::move(*text);
+  return entry;
+}
+
 bool same_function(const FunctionEntry& a, const FunctionEntry& b) {
   if (a.uuid && b.uuid) return *a.uuid == *b.uuid;
   return a.address && b.address && *a.address == *b.address;
@@ -235,6 +293,18 @@ Result<> check_functions(const std::vector<FunctionEntry>& functions) {
       if (same_function(functions[i], functions[j]))
         return fail(ErrorClass::Usage, "{}: the same function as {}: remove one",
                     functions[i].place, functions[j].place);
+    }
+  }
+  return {};
+}
+
+// One file has a kind once.
+Result<> check_kinds(const std::vector<KindEntry>& kinds) {
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (kinds[i].name == kinds[j].name)
+        return fail(ErrorClass::Usage, "{}: the same name as {}: remove one", kinds[i].place,
+                    kinds[j].place);
     }
   }
   return {};
@@ -266,6 +336,10 @@ void merge(Config&& more, Config* into) {
     into->functions.push_back(std::move(entry));
   }
   std::move(more.filters.begin(), more.filters.end(), std::back_inserter(into->filters));
+  for (auto& entry : more.kinds) {
+    std::erase_if(into->kinds, [&](const KindEntry& old) { return old.name == entry.name; });
+    into->kinds.push_back(std::move(entry));
+  }
 }
 
 ordered_json audience_json(const Audience& audience) {
@@ -294,6 +368,15 @@ ordered_json filter_json(const Filter& filter) {
   if (filter.label) json["label"] = *filter.label;
   if (filter.allow) json["allow"] = audience_json(*filter.allow);
   if (filter.force) json["force"] = true;
+  return json;
+}
+
+ordered_json kind_json(const KindEntry& entry) {
+  ordered_json json;
+  json["name"] = entry.name;
+  if (!entry.device.empty()) json["device"] = entry.device;
+  if (!entry.function.empty()) json["function"] = entry.function;
+  if (!entry.label.empty()) json["label"] = entry.label;
   return json;
 }
 
@@ -344,17 +427,20 @@ Result<Config> parse_config(const std::string& name, std::string_view text) {
   PCILEND_TRY(read_each(top, "functions", read_function, &config.functions));
   if (const auto filters = top.find("filters"))
     PCILEND_TRY(read_filters(*filters, name, &config.filters));
+  PCILEND_TRY(read_each(top, "kinds", read_kind, &config.kinds));
   PCILEND_TRY(check_pins(config.pins));
   PCILEND_TRY(check_functions(config.functions));
   PCILEND_TRY(check_ids(config.functions));
+  PCILEND_TRY(check_kinds(config.kinds));
   return config;
 }
 
-Result<Config> load_config(const Environment& environment) {
+Result<Config> load_config(const Environment& environment, std::string_view except) {
   const auto files = config_files(environment);
   if (!files) return tl::unexpected(files.error());
   Config all;
   for (const auto& file : *files) {
+    if (file == except) continue;
     const auto text = environment.read(file);
     if (!text) return tl::unexpected(text.error());
     auto config = parse_config(file, *text);
@@ -373,6 +459,7 @@ std::string format_config(const Config& config) {
   for (const auto& entry : config.functions) json["functions"].push_back(function_json(entry));
   for (const auto& filter : config.filters)
     json["filters"][std::string(name_of(filter.kind))].push_back(filter_json(filter));
+  for (const auto& entry : config.kinds) json["kinds"].push_back(kind_json(entry));
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -384,8 +471,8 @@ SchemaKeys schema_keys() {
   const auto list = [](const auto& keys) {
     return std::vector<std::string_view>(keys.begin(), keys.end());
   };
-  return {list(kFileKeys),    list(kPinKeys),    list(kFunctionKeys),
-          list(kFiltersKeys), list(kFilterKeys), list(kStates)};
+  return {list(kFileKeys),   list(kPinKeys), list(kFunctionKeys), list(kFiltersKeys),
+          list(kFilterKeys), list(kStates),  list(kKindKeys)};
 }
 
 }  // namespace pcilend::policy

@@ -13,16 +13,28 @@ namespace {
 constexpr const char* kLock = "/run/pcilend/policy.lock";
 constexpr std::chrono::milliseconds kLockPoll{50};
 
-// filters.json alone; it may have more in it than filters.
-Result<Config> load_filters_file(const Environment& environment) {
-  if (!environment.exists(kFiltersFile)) return Config{};
-  const auto text = environment.read(kFiltersFile);
+// One file alone, such as filters.json; it may have more in it than filters.
+Result<Config> load_file(const Environment& environment, const char* file) {
+  if (!environment.exists(file)) return Config{};
+  const auto text = environment.read(file);
   if (!text) return tl::unexpected(text.error());
-  return parse_config(kFiltersFile, *text);
+  return parse_config(file, *text);
 }
 
 auto is_filter(FilterKind kind, const Pattern& pattern) {
   return [kind, &pattern](const Filter& f) { return f.kind == kind && f.pattern == pattern; };
+}
+
+auto is_kind(const std::string& name) {
+  return [&name](const KindEntry& k) { return k.name == name; };
+}
+
+// Where a file other than kinds.json has it; empty: nowhere.
+Result<std::string> kind_by_hand(const Environment& environment, const std::string& name) {
+  const auto others = load_config(environment, kKindsFile);
+  if (!others) return tl::unexpected(others.error());
+  const auto found = std::find_if(others->kinds.begin(), others->kinds.end(), is_kind(name));
+  return found == others->kinds.end() ? std::string() : found->place;
 }
 
 }  // namespace
@@ -49,7 +61,7 @@ Result<UniqueFd> lock_policy(const Environment& environment,
 }
 
 Result<> put_filter(const Environment& environment, const Filter& filter) {
-  auto config = load_filters_file(environment);
+  auto config = load_file(environment, kFiltersFile);
   if (!config) return tl::unexpected(std::move(config).error());
   const auto same = std::find_if(config->filters.begin(), config->filters.end(),
                                  is_filter(filter.kind, filter.pattern));
@@ -61,7 +73,7 @@ Result<> put_filter(const Environment& environment, const Filter& filter) {
 }
 
 Result<> remove_filter(const Environment& environment, FilterKind kind, const Pattern& pattern) {
-  auto config = load_filters_file(environment);
+  auto config = load_file(environment, kFiltersFile);
   if (!config) return tl::unexpected(std::move(config).error());
   if (std::erase_if(config->filters, is_filter(kind, pattern)) > 0)
     return write_config(environment, kFiltersFile, *config);
@@ -74,6 +86,40 @@ Result<> remove_filter(const Environment& environment, FilterKind kind, const Pa
                 to_string(pattern), elsewhere->place);
   return fail(ErrorClass::NotFound, "no {} filter {}: 'pcilend {}-filter --list' shows them",
               name_of(kind), to_string(pattern), name_of(kind));
+}
+
+Result<> put_kind(const Environment& environment, const KindEntry& kind) {
+  const auto by_hand = kind_by_hand(environment, kind.name);
+  if (!by_hand) return tl::unexpected(by_hand.error());
+  if (!by_hand->empty())
+    return fail(ErrorClass::State, "{} is written by hand in {}: change it there", kind.name,
+                *by_hand);
+  auto config = load_file(environment, kKindsFile);
+  if (!config) return tl::unexpected(std::move(config).error());
+  const auto same = std::find_if(config->kinds.begin(), config->kinds.end(), is_kind(kind.name));
+  if (same == config->kinds.end())
+    config->kinds.push_back(kind);
+  else
+    *same = kind;
+  return write_config(environment, kKindsFile, *config);
+}
+
+Result<bool> has_kind(const Environment& environment, const std::string& name) {
+  const auto by_hand = kind_by_hand(environment, name);
+  if (!by_hand) return tl::unexpected(by_hand.error());
+  if (!by_hand->empty())
+    return fail(ErrorClass::NotFound, "{} is written by hand in {}: remove it there", name,
+                *by_hand);
+  const auto config = load_file(environment, kKindsFile);
+  if (!config) return tl::unexpected(config.error());
+  return std::any_of(config->kinds.begin(), config->kinds.end(), is_kind(name));
+}
+
+Result<> remove_kind(const Environment& environment, const std::string& name) {
+  auto config = load_file(environment, kKindsFile);
+  if (!config) return tl::unexpected(std::move(config).error());
+  std::erase_if(config->kinds, is_kind(name));
+  return write_config(environment, kKindsFile, *config);
 }
 
 }  // namespace pcilend::policy

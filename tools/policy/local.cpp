@@ -145,6 +145,7 @@ Result<std::vector<LocalFunction>> local_functions(const Environment& environmen
        it.increment(error)) {
     const auto address = parse_pci_address(it->path().filename().native());
     if (!address || address->domain > kDomainMax) continue;
+    if (environment.exists(attribute_path(*address, "kind"))) continue;
     if (auto f = read_function(environment, *address, node)) functions.push_back(std::move(*f));
   }
   if (error) return fail_errno(kDevices, error.value());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "pcilend/policy/kinds.h"
 #include "plan.h"
 
 namespace pcilend::policy {
@@ -27,6 +28,16 @@ Audience audience_of(const Function& function) {
   return audience;
 }
 
+// Carries the step out unless this is a dry run; true if it is done, or would be.
+template <class Do>
+bool carry_out(Step& step, bool dry_run, Do change) {
+  if (dry_run) return true;
+  const auto done = change();
+  step.outcome = done ? Outcome::Done : Outcome::Failed;
+  if (!done) step.reason = done.error().message;
+  return done.has_value();
+}
+
 class Restore {
  public:
   Restore(const Host& host, bool dry_run) : host_(host), dry_run_(dry_run) {}
@@ -41,9 +52,10 @@ class Restore {
 
  private:
   Step& begin(Action action, const Goal& goal);
-  // Carries the step out unless this is a dry run; true if it is done, or would be.
   template <class Do>
-  bool carry_out(Step& step, Do change);
+  bool carry_out(Step& step, Do change) {
+    return policy::carry_out(step, dry_run_, change);
+  }
   bool may_take(const Goal& goal, std::string* lost);
   bool stays_as_it_is(const Goal& goal, std::string reason);
 
@@ -57,15 +69,6 @@ Step& Restore::begin(Action action, const Goal& goal) {
   step.address = goal.local.address;
   step.place = goal.place;
   return step;
-}
-
-template <class Do>
-bool Restore::carry_out(Step& step, Do change) {
-  if (dry_run_) return true;
-  const auto done = change();
-  step.outcome = done ? Outcome::Done : Outcome::Failed;
-  if (!done) step.reason = done.error().message;
-  return done.has_value();
 }
 
 Result<> Restore::connect(const Config& config) {
@@ -192,6 +195,10 @@ std::string_view name_of(Action action) {
   switch (action) {
     case Action::Find:
       return "find";
+    case Action::RemoveKind:
+      return "remove-kind";
+    case Action::AddKind:
+      return "add-kind";
     case Action::Connect:
       return "connect";
     case Action::Add:
@@ -222,12 +229,48 @@ std::string_view name_of(Outcome outcome) {
   return "failed";
 }
 
+std::vector<Step> restore_kinds(const Environment& environment, const std::vector<KindEntry>& kinds,
+                                bool dry_run) {
+  std::vector<Step> steps;
+  if (kinds.empty()) return steps;
+  const auto present = present_kinds(environment);
+  const auto begin = [&](Action action, const KindEntry& entry, const std::string& text) -> Step& {
+    Step& step = steps.emplace_back();
+    step.action = action;
+    step.kind = text;
+    step.place = entry.place;
+    return step;
+  };
+  for (const auto& entry : kinds) {
+    if (!present) {
+      Step& step = begin(Action::AddKind, entry, entry.text);
+      step.outcome = Outcome::Failed;
+      step.reason = present.error().message;
+      continue;
+    }
+    const auto old = std::find_if(present->begin(), present->end(),
+                                  [&](const PresentKind& k) { return k.name == entry.name; });
+    if (old != present->end()) {
+      if (old->text() == entry.text) continue;
+      if (!carry_out(begin(Action::RemoveKind, entry, old->text()), dry_run,
+                     [&] { return end_kind(environment, *old); }))
+        continue;
+    }
+    carry_out(begin(Action::AddKind, entry, entry.text), dry_run,
+              [&] { return make_kind(environment, entry.text); });
+  }
+  return steps;
+}
+
 Result<std::vector<Step>> restore(const Host& host, const Config& config,
                                   const RestoreOptions& options) {
   auto plan = make_plan(host, config, options);
   if (!plan) return tl::unexpected(std::move(plan).error());
   Restore restore(host, options.dry_run);
-  if (!options.device && !options.only) PCILEND_TRY(restore.connect(config));
+  if (!options.device && !options.only) {
+    restore.steps = restore_kinds(host.environment, config.kinds, options.dry_run);
+    PCILEND_TRY(restore.connect(config));
+  }
   restore.steps.insert(restore.steps.end(), plan->missing.begin(), plan->missing.end());
   std::erase_if(plan->goals, [&](const Goal& goal) { return !restore.show(goal); });
   for (const auto& goal : plan->goals) restore.change_state(goal);

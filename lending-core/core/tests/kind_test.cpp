@@ -82,6 +82,16 @@ TEST(Kind, AFunctionIsOfItOrNot) {
   EXPECT_TRUE(Has("x label=rack 7"));
 }
 
+TEST(Kind, NamesOfClassesAndFunctionAreTaken) {
+  for (const auto& of : pcilend_kind_classes) {
+    EXPECT_TRUE(pcilend_kind_is_reserved(of.name));
+    EXPECT_EQ(Parsed(std::string(of.name) + " device=::01xx").name, std::string(of.name));
+  }
+  EXPECT_TRUE(pcilend_kind_is_reserved("function"));
+  for (const char* name : {"fast", "storage2", "stor", ""})
+    EXPECT_FALSE(pcilend_kind_is_reserved(name)) << name;
+}
+
 TEST(Kind, RefusalsSayWhatIsWanted) {
   const std::string name = Refusal("");
   EXPECT_NE(name.find("a name of up to 31"), std::string::npos);

@@ -100,9 +100,15 @@ TEST_F(ManPage, NamesEveryColumn) {
   for (const auto& column : function_columns()) functions.insert(std::string(column.name));
   Words links;
   for (const auto& column : link_columns()) links.insert(std::string(column.name));
+  Words kinds;
+  for (const auto& column : kind_columns()) kinds.insert(std::string(column.name));
+  const size_t kind = text.find(".B kinds");
+  ASSERT_NE(kind, std::string::npos);
   const std::string list = text.substr(text.find(".B list") + 7, link - text.find(".B list") - 7);
   EXPECT_EQ(matches(replaced(list, ".TP", ""), "([a-z_]+)"), functions);
-  EXPECT_EQ(matches(text.substr(link + 7), "([a-z_]+)"), links);
+  EXPECT_EQ(matches(replaced(text.substr(link + 7, kind - link - 7), ".TP", ""), "([a-z_]+)"),
+            links);
+  EXPECT_EQ(matches(text.substr(kind + 8), "([a-z_]+)"), kinds);
 }
 
 TEST_F(ManPage, DocumentsEveryExitStatus) {
@@ -119,7 +125,8 @@ TEST_F(ManPage, NamesEveryState) {
 // Runs the completion in bash on the words, the last one being completed.
 Words complete(const std::vector<std::string>& words) {
   std::string script =
-      "pcilend() { [ \"$1\" = link ] && echo 4 || printf '40001\\n80002\\n'; }\n"
+      "pcilend() { case $1 in link) echo 4 ;; kinds) echo fast ;; *) printf '40001\\n80002\\n' ;; "
+      "esac; }\n"
       "source " PCILEND_SOURCE_DIR "/tools/pcilend/completion/pcilend\nCOMP_WORDS=(pcilend";
   for (const auto& word : words) script += " '" + word + "'";
   script += fmt::format(")\nCOMP_CWORD={}\n_pcilend\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
@@ -161,6 +168,9 @@ TEST(Completion, KnowsEveryColumn) {
   Words links;
   for (const auto& column : link_columns()) links.insert(std::string(column.name));
   EXPECT_EQ(complete({"link", "--output", ""}), links);
+  Words kinds;
+  for (const auto& column : kind_columns()) kinds.insert(std::string(column.name));
+  EXPECT_EQ(complete({"kinds", "-o", ""}), kinds);
   EXPECT_EQ(complete({"list", "-o", "id,uu"}), Words{"id,uuid"});
 }
 
@@ -171,6 +181,8 @@ TEST(Completion, OffersWhatIsThere) {
   EXPECT_EQ(complete({"allow", ""}), (Words{"40001", "80002"}));
   EXPECT_EQ(complete({"allow", "40001", ""}), (Words{"4", "all", "none"}));
   EXPECT_EQ(complete({"reserve", "--for", ""}), Words{"4"});
+  EXPECT_EQ(complete({"remove-kind", ""}), Words{"fast"});
+  EXPECT_EQ(complete({"add-kind", "--function", "4"}), Words{"40001"});
   EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"shadow", "vfio"}));
 }
 

@@ -31,6 +31,18 @@ class PolicyTest : public HostTest {
     write(at / "config", std::string(256, '\0'));
   }
 
+  // pcilend_mdev.ko with a kind at that address, or with one more.
+  void make_kind(const std::string& bdf, const std::string& text, int devices = 0) {
+    const fs::path driver = "sys/bus/pci/drivers/pcilend";
+    const fs::path type =
+        driver / bdf / "mdev_supported_types" / ("pcilend-" + text.substr(0, text.find(' ')));
+    write(driver / "new_kind", "");
+    write(driver / "remove_kind", "");
+    write(driver / bdf / "kind", text + "\n");
+    write(type / "available_instances", "2\n");
+    for (int i = 0; i < devices; ++i) write(type / "devices" / fmt::format("{}", i), "");
+  }
+
   std::string file(const std::string& path) {
     return Environment(root_).read(path).value_or("no " + path);
   }
@@ -53,11 +65,14 @@ class PolicyTest : public HostTest {
        "label": "lab", "allow": [4]},
       {"bdf": "0000:00:07.0", "device": "1b36:0010", "state": "available"}
     ],
-    "filters": {"add": [{"device": "8086:"}]}})";
+    "filters": {"add": [{"device": "8086:"}]},
+    "kinds": [{"name": "fast", "device": "144d::0108", "label": "rack 7"},
+              {"name": "slow", "label": "b"}]})";
 };
 
 TEST_F(PolicyTest, RestoreSaysWhatItDidAndWhatFailed) {
   write("etc/pcilend/10-lab.json", kConfig);
+  make_kind("8000:00:1a.0", "slow label=a");
   const Outcome dry = run({"restore", "--dry-run"});
   EXPECT_THAT(kernel_.log, IsEmpty());
   expect_golden("restore-dry-run.txt", dry);
@@ -147,6 +162,101 @@ TEST_F(PolicyTest, BadFiltersAreUsageErrors) {
     EXPECT_THAT(result.err, HasSubstr(text));
   }
   EXPECT_FALSE(Environment(root_).exists("/etc/pcilend"));
+}
+
+TEST_F(PolicyTest, KindsAreListedWithoutPcilend) {
+  make_kind("8000:00:1a.0", "fast device=144d::0108 label=rack 7", 1);
+  make_kind("8000:00:01.0", "storage device=::01xx");
+  loaded_ = false;
+  expect_golden("kinds.txt", run({"kinds"}));
+  expect_golden("kinds.json", run({"kinds", "--json"}));
+  EXPECT_EQ(run({"kinds", "-n", "-o", "name,devices"}).out, "storage  0\nfast     1\n");
+  EXPECT_EQ(run({"kinds", "-o", "label"}).err,
+            "pcilend: no column 'label': there are name,type,address,available,devices,matches\n");
+}
+
+TEST_F(PolicyTest, KindsNeedTheModule) {
+  const Outcome result = run({"kinds"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::Unreachable));
+  EXPECT_EQ(result.err, "pcilend: pcilend_mdev.ko is not loaded: modprobe pcilend_mdev\n");
+  const Outcome added = run({"add-kind", "fast", "-d", "144d::0108"});
+  EXPECT_EQ(added.status, 8);
+  EXPECT_EQ(
+      added.err,
+      "pcilend: warning: failed to make kind 'fast device=144d::0108': pcilend_mdev.ko is not "
+      "loaded: modprobe pcilend_mdev (/etc/pcilend/kinds.json)\n");
+  EXPECT_THAT(file("/etc/pcilend/kinds.json"), HasSubstr(R"("name": "fast")"));
+  EXPECT_EQ(run({"remove-kind", "slow"}).status, static_cast<int>(ErrorClass::Unreachable));
+  EXPECT_EQ(run({"remove-kind", "fast"}).status, 0);
+  EXPECT_EQ(file("/etc/pcilend/kinds.json"), "{}\n");
+}
+
+TEST_F(PolicyTest, KindsAreAddedAndRemovedAtOnceAndStay) {
+  make_kind("8000:00:01.0", "storage device=::01xx");
+  const Outcome added =
+      run({"add-kind", "fast", "-d", "144d::0108", "--function", "40001", "--label", "rack 7"});
+  EXPECT_EQ(added.status, 0) << added.err;
+  EXPECT_EQ(added.out, "make kind 'fast device=144d::0108 function=40001 label=rack 7': done\n");
+  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend/new_kind"),
+            "fast device=144d::0108 function=40001 label=rack 7");
+  make_kind("8000:00:1a.0", "fast device=144d::0108 function=40001 label=rack 7");
+  EXPECT_EQ(run({"restore"}).out, "nothing to do: all is as configured\n");
+  EXPECT_EQ(run({"add-kind", "fast", "--label", "b"}).out,
+            "remove kind 'fast device=144d::0108 function=40001 label=rack 7': done\n"
+            "make kind 'fast label=b': done\n");
+  make_kind("8000:00:1a.0", "fast label=b");
+  const Outcome removed = run({"remove-kind", "fast"});
+  EXPECT_EQ(removed.status, 0) << removed.err;
+  EXPECT_EQ(removed.out, "");
+  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend/remove_kind"), "fast");
+  EXPECT_EQ(file("/etc/pcilend/kinds.json"), "{}\n");
+}
+
+TEST_F(PolicyTest, AKindThatHasDevicesStaysInItsFile) {
+  write("etc/pcilend/kinds.json", R"({"kinds": [{"name": "fast", "label": "a"}]})");
+  make_kind("8000:00:1a.0", "fast label=a", 1);
+  fs::remove(root_ / "sys/bus/pci/drivers/pcilend/remove_kind");
+  fs::create_directory(root_ / "sys/bus/pci/drivers/pcilend/remove_kind");
+  const Outcome result = run({"remove-kind", "fast"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_EQ(
+      result.err,
+      "pcilend: fast: mediated devices of it exist: remove them first: they are in "
+      "/sys/bus/pci/drivers/pcilend/8000:00:1a.0/mdev_supported_types/pcilend-fast/devices\n");
+  EXPECT_THAT(file("/etc/pcilend/kinds.json"), HasSubstr("fast"));
+}
+
+TEST_F(PolicyTest, KindsThatCanNotBeChangedAreRefused) {
+  make_kind("8000:00:01.0", "storage device=::01xx");
+  write("etc/pcilend/10-lab.json", R"({"kinds": [{"name": "mine", "label": "a"}]})");
+  const std::vector<std::tuple<std::vector<std::string>, ErrorClass, std::string>> cases{
+      {{"add-kind", "fast"},
+       ErrorClass::Usage,
+       "nothing to match: give --device, --function or --label"},
+      {{"add-kind", "storage", "--label", "x"},
+       ErrorClass::Usage,
+       "command line: kinds[0].name: 'storage' is always there: choose another name"},
+      {{"add-kind", "fast", "-d", "144d::01"},
+       ErrorClass::Usage,
+       "command line: kinds[0].device: '144d::01': device= wants "
+       "[VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci -d does"},
+      {{"add-kind", "mine", "--label", "x"},
+       ErrorClass::State,
+       "mine is written by hand in /etc/pcilend/10-lab.json: kinds[0]: change it there"},
+      {{"remove-kind", "mine"},
+       ErrorClass::NotFound,
+       "mine is written by hand in /etc/pcilend/10-lab.json: kinds[0]: remove it there"},
+      {{"remove-kind", "storage"},
+       ErrorClass::Usage,
+       "storage is always there: only kinds of add-kind are removed"},
+      {{"remove-kind", "fast"}, ErrorClass::NotFound, "no kind fast: 'pcilend kinds' lists them"},
+  };
+  for (const auto& [arguments, kind, text] : cases) {
+    const Outcome result = run(arguments);
+    EXPECT_EQ(result.status, static_cast<int>(kind)) << text;
+    EXPECT_EQ(result.err, "pcilend: " + text + "\n");
+  }
+  EXPECT_FALSE(Environment(root_).exists("/etc/pcilend/kinds.json"));
 }
 
 TEST_F(PolicyTest, SaveWritesWhatIs) {

@@ -43,7 +43,9 @@ TEST(Config, EveryKeyIsRead) {
       "add": [{"device": "8086:"}],
       "available": [{"slot": "00:10.*", "label": "x", "allow": [8], "force": true}],
       "unavailable": [{"slot": "1f", "device": "::0106"}]
-    }})");
+    },
+    "kinds": [{"name": "fast", "device": "144D::0108", "label": "rack 7"},
+              {"name": "nic-3", "function": "4000a"}]})");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(config->connections, ElementsAre(8, 12));
   ASSERT_EQ(config->pins.size(), 1u);
@@ -70,15 +72,22 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(config->filters[1].pattern, (Pattern{"00:10.*", ""}));
   EXPECT_EQ(config->filters[2].kind, FilterKind::Unavailable);
   EXPECT_EQ(config->filters[2].place, "x.json: filters.unavailable[0]");
+  ASSERT_EQ(config->kinds.size(), 2u);
+  EXPECT_EQ(config->kinds[0].name, "fast");
+  EXPECT_EQ(config->kinds[0].text, "fast device=144d::0108 label=rack 7");
+  EXPECT_EQ(config->kinds[0].place, "x.json: kinds[0]");
+  EXPECT_EQ(config->kinds[1].text, "nic-3 function=4000a");
 }
 
 TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"[]",
-       "x.json: [] is not an object with keys $schema, connections, pins, functions, filters"},
+       "x.json: [] is not an object with keys $schema, connections, pins, functions, filters, "
+       "kinds"},
       {R"({"function": []})", "x.json: no key 'function': did you mean 'functions'?"},
       {R"({"peers": []})",
-       "x.json: no key 'peers': there are $schema, connections, pins, functions, filters"},
+       "x.json: no key 'peers': there are $schema, connections, pins, functions, filters, "
+       "kinds"},
       {R"({"$schema": 1})", "x.json: $schema: 1 is not text in quotes"},
       {R"({"connections": 8})", "x.json: connections: 8 is not a list of node ids"},
       {R"({"connections": ["8"]})", "x.json: connections[0]: '8' is not a node id"},
@@ -164,6 +173,45 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
   for (const auto& [text, message] : cases) EXPECT_EQ(refused(text), message) << text;
 }
 
+TEST(Config, KindsAreWhatTheKernelTakes) {
+  const std::string name =
+      "a name of up to 31 small letters, digits and, in between, '-' comes first";
+  const std::string device =
+      "device= wants [VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci -d does";
+  const std::string id = "function= wants an id as 'pcilend list' shows it, such as 40001";
+  const std::string label = "label= wants 1 to 63 printable ASCII characters, and comes last";
+  const std::string any = "say device=, function= or label=: it would be any function of any host";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {R"({"name": "Fast"})", ".name: 'Fast': " + name},
+      {R"({"name": "fast label=x"})", ".name: 'fast label=x': " + name},
+      {R"({"name": "fast\u0000"})", ".name: 'fast?': " + name},
+      {R"({"name": ""})", ".name: '': " + name},
+      {R"({"name": 7})", ".name: 7 is not text in quotes"},
+      {R"({"name": "storage", "label": "x"})",
+       ".name: 'storage' is always there: choose another name"},
+      {R"({"name": "function", "label": "x"})",
+       ".name: 'function' is always there: choose another name"},
+      {R"({"label": "x"})", ": no 'name': say what its type is to be called"},
+      {R"({"name": "fast"})", ": " + any},
+      {R"({"name": "fast", "device": "xxxx:"})", ": " + any},
+      {R"({"name": "fast", "device": "144d::01"})", ".device: '144d::01': " + device},
+      {R"({"name": "fast", "device": "144d: label=x"})", ".device: '144d: label=x': " + device},
+      {R"({"name": "fast", "device": "144d:\u0000"})", ".device: '144d:?': " + device},
+      {R"({"name": "fast", "function": "4"})", ".function: '4': " + id},
+      {R"({"name": "fast", "function": "40001 device=144d:"})",
+       ".function: '40001 device=144d:': " + id},
+      {R"({"name": "fast", "label": ""})", ".label: '': " + label},
+      {R"({"name": "fast", "label": "x\u0000"})", ".label: 'x?': " + label},
+      {R"({"name": "fast", "slot": "1f"})",
+       ": no key 'slot': there are name, device, function, label"},
+  };
+  for (const auto& [kind, message] : cases)
+    EXPECT_EQ(refused(R"({"kinds": [)" + kind + "]}"), "x.json: kinds[0]" + message) << kind;
+  EXPECT_EQ(refused(R"({"kinds": {}})"), "x.json: kinds: {} is not a list of kinds");
+  EXPECT_EQ(refused(R"({"kinds": [{"name": "a", "label": "x"}, {"name": "a", "label": "y"}]})"),
+            "x.json: kinds[1]: the same name as x.json: kinds[0]: remove one");
+}
+
 TEST(Config, FiltersHaveLspcisSyntax) {
   EXPECT_THAT(refused(R"({"filters": {"add": [{"device": "1b36"}]}})"),
               AllOf(StartsWith("x.json: filters.add[0].device: '1b36': "),
@@ -208,11 +256,13 @@ TEST_F(Files, AreMergedByName) {
   write("etc/pcilend/20-b.json", R"({"connections": [8],
       "functions": [)" + entry("00:10.0", R"(, "label": "b")") +
                                      R"(],
-      "filters": {"add": [{"device": "8086:"}]}})");
+      "filters": {"add": [{"device": "8086:"}]},
+      "kinds": [{"name": "fast", "label": "b"}]})");
   write("etc/pcilend/10-a.json", R"({"connections": [12, 8],
       "functions": [)" + entry("00:10.0", R"(, "label": "a")") +
                                      "," + entry("00:11.0", "") + R"(],
-      "filters": {"add": [{"device": "10de:"}]}})");
+      "filters": {"add": [{"device": "10de:"}]},
+      "kinds": [{"name": "fast", "label": "a"}, {"name": "slow", "label": "a"}]})");
   write("etc/pcilend/.hidden.json", "{");
   write("etc/pcilend/saved.json.XyZ", "{");
   const auto config = load_config(environment());
@@ -224,6 +274,10 @@ TEST_F(Files, AreMergedByName) {
   EXPECT_EQ(config->functions[1].place, "/etc/pcilend/20-b.json: functions[0]");
   ASSERT_EQ(config->filters.size(), 2u);
   EXPECT_EQ(config->filters[0].place, "/etc/pcilend/10-a.json: filters.add[0]");
+  ASSERT_EQ(config->kinds.size(), 2u);
+  EXPECT_EQ(config->kinds[0].text, "slow label=a");
+  EXPECT_EQ(config->kinds[1].text, "fast label=b");
+  EXPECT_EQ(config->kinds[1].place, "/etc/pcilend/20-b.json: kinds[0]");
 }
 
 TEST_F(Files, OneBadFileIsAnErrorOfTheWhole) {
@@ -245,6 +299,11 @@ TEST_F(Files, IdsAreUniqueOverAllFiles) {
             "functions[0]: choose another");
 }
 
+KindEntry kind(const std::string& name, const std::string& device, const std::string& function,
+               const std::string& label) {
+  return {name, device, function, label, "", ""};
+}
+
 TEST_F(Files, WhatIsWrittenReadsBack) {
   Config config;
   config.connections = {8};
@@ -256,6 +315,7 @@ TEST_F(Files, WhatIsWrittenReadsBack) {
                               std::nullopt, false, std::nullopt, Audience{}, false, false, ""});
   config.filters.push_back(
       {FilterKind::Available, {"00:10.0", "::0108"}, "x", std::nullopt, true, "", ""});
+  config.kinds = {kind("fast", "144d::0108", "40001", "rack 7"), kind("nic", "", "", "x")};
   ASSERT_TRUE(write_config(environment(), kSavedFile, config));
   EXPECT_EQ(*environment().read(kSavedFile), format_config(config));
   const auto again = load_config(environment());
@@ -296,6 +356,37 @@ TEST_F(Files, OnlyFiltersOfTheCommandsAreRemoved) {
             "there");
   ASSERT_TRUE(remove_filter(environment(), FilterKind::Add, {"00:10.0", ""}));
   EXPECT_EQ(*environment().read(kFiltersFile), "{}\n");
+}
+
+TEST_F(Files, KindsArePutInPlaceOfTheirLikeAndRemoved) {
+  write("etc/pcilend/kinds.json", R"({"connections": [8]})");
+  ASSERT_TRUE(put_kind(environment(), kind("fast", "", "", "a")));
+  ASSERT_TRUE(put_kind(environment(), kind("slow", "", "", "a")));
+  ASSERT_TRUE(put_kind(environment(), kind("fast", "", "", "b")));
+  const auto config = load_config(environment());
+  ASSERT_TRUE(config);
+  ASSERT_EQ(config->kinds.size(), 2u);
+  EXPECT_EQ(config->kinds[0].text, "fast label=b");
+  EXPECT_THAT(config->connections, ElementsAre(8)) << "the rest of the file stays";
+  EXPECT_EQ(has_kind(environment(), "fast"), true);
+  ASSERT_TRUE(remove_kind(environment(), "fast"));
+  EXPECT_EQ(has_kind(environment(), "fast"), false);
+  EXPECT_EQ(load_config(environment())->kinds.size(), 1u);
+}
+
+TEST_F(Files, KindsOfOtherFilesAreChangedThere) {
+  write("etc/pcilend/10-lab.json", R"({"kinds": [{"name": "fast", "label": "a"}]})");
+  const auto put = put_kind(environment(), kind("fast", "", "", "b"));
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().kind, ErrorClass::State);
+  EXPECT_EQ(put.error().message,
+            "fast is written by hand in /etc/pcilend/10-lab.json: kinds[0]: change it there");
+  const auto removed = has_kind(environment(), "fast");
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().kind, ErrorClass::NotFound);
+  EXPECT_EQ(removed.error().message,
+            "fast is written by hand in /etc/pcilend/10-lab.json: kinds[0]: remove it there");
+  EXPECT_FALSE(environment().exists(kKindsFile));
 }
 
 TEST_F(Files, OneAtATimeAndNotForever) {

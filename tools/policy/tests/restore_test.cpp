@@ -119,6 +119,22 @@ TEST_F(RestoreTest, MakesEverythingAsSavedAndThenNothing) {
   }
 }
 
+TEST_F(RestoreTest, KindsComeFirstAndNotWithOneFunction) {
+  make_kind("8000:00:01.0", "storage device=::01xx");
+  Config config;
+  config.connections = {4};
+  config.functions = {entry("0000:00:11.0", false)};
+  config.kinds = {{"fast", "", "", "x", "fast label=x", "kinds.json: kinds[0]"}};
+  restored(config, {.device = at("0000:00:11.0")});
+  ASSERT_EQ(steps_.size(), 1u);
+  restored(config);
+  ASSERT_EQ(steps_.size(), 2u);
+  EXPECT_EQ(steps_[0].action, Action::AddKind);
+  EXPECT_EQ(steps_[0].outcome, Outcome::Done);
+  EXPECT_EQ(steps_[0].place, "kinds.json: kinds[0]");
+  EXPECT_EQ(steps_[1].action, Action::Connect);
+}
+
 TEST_F(RestoreTest, APinnedNodeIsConnectedByItsPinsOnly) {
   Config config;
   config.connections = {4, 12};

@@ -77,6 +77,19 @@ class RootTest : public testing::Test {
     write(device(bdf) / "config", config);
   }
 
+  // pcilend_mdev.ko with a kind at that address, or with one more. The fake attributes keep what
+  // was written to them last.
+  void make_kind(const std::string& bdf, const std::string& text, int devices = 0) {
+    const fs::path at = fs::path("sys/bus/pci/drivers/pcilend") / bdf;
+    const std::string type = "pcilend-" + text.substr(0, text.find(' '));
+    write(at.parent_path() / "new_kind", "");
+    write(at.parent_path() / "remove_kind", "");
+    write(at / "kind", text + "\n");
+    write(at / "mdev_supported_types" / type / "available_instances", "2\n");
+    for (int i = 0; i < devices; ++i)
+      write(at / "mdev_supported_types" / type / "devices" / fmt::format("{}", i), "");
+  }
+
   void unplug(const std::string& bdf) { fs::remove_all(root_ / device(bdf)); }
 
   fs::path root_;

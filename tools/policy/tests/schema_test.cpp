@@ -36,6 +36,7 @@ TEST(Schema, HasTheKeysThatAreRead) {
   EXPECT_THAT(keys(definitions["pin"]), UnorderedElementsAreArray(expected.pin));
   EXPECT_THAT(keys(definitions["function"]), UnorderedElementsAreArray(expected.function));
   EXPECT_THAT(keys(definitions["filter"]), UnorderedElementsAreArray(expected.filter));
+  EXPECT_THAT(keys(definitions["kind"]), UnorderedElementsAreArray(expected.kind));
   EXPECT_EQ(definitions["function"]["properties"]["state"]["enum"], json(expected.states));
 }
 
@@ -50,7 +51,12 @@ TEST(Schema, PatternsFit) {
   EXPECT_TRUE(fits(definitions["address"], "00:10.0"));
   EXPECT_FALSE(fits(definitions["address"], "00:20.0"));
   EXPECT_TRUE(fits(of["device"], "1b36:0010"));
-  EXPECT_TRUE(fits(of["id"], "40001"));
+  EXPECT_TRUE(fits(definitions["id"], "40001"));
+  const json& name = definitions["kind"]["properties"]["name"];
+  EXPECT_TRUE(fits(name, "fast-2"));
+  EXPECT_TRUE(fits(name, "x"));
+  EXPECT_FALSE(fits(name, "-x"));
+  EXPECT_FALSE(fits(name, "x-"));
   EXPECT_TRUE(fits(definitions["label"], "rack 7"));
 }
 
@@ -58,7 +64,7 @@ TEST(Documentation, NamesEveryKeyAndItsExampleIsRead) {
   const std::string page = file_text("docs/configuration.md");
   const SchemaKeys expected = schema_keys();
   for (const auto* list : {&expected.file, &expected.pin, &expected.function, &expected.filters,
-                           &expected.filter, &expected.states})
+                           &expected.filter, &expected.states, &expected.kind})
     for (const auto key : *list)
       EXPECT_NE(page.find(fmt::format("`{}`", key)), std::string::npos) << key;
   const size_t start = page.find("```json\n") + 8;

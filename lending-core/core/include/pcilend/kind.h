@@ -30,6 +30,20 @@ struct pcilend_kind {
 	u8 label[PCILEND_LABEL_BYTES];	/* empty: any */
 };
 
+/* A PCI base class. For each of these there is always a kind, of that name. */
+struct pcilend_kind_class {
+	u8 base_class;
+	const char *name;
+	const char *pretty_name;
+};
+
+/* Their order decides the addresses of the kinds. */
+#define PCILEND_KIND_CLASSES 16
+extern const struct pcilend_kind_class pcilend_kind_classes[PCILEND_KIND_CLASSES];
+
+/* Is it the name of a type that is always there: of one of the classes, or of functions? */
+bool pcilend_kind_is_reserved(const char *name);
+
 /*
  * Return: 0; -EINVAL with *why set to a constant sentence, and *kind undefined. @text has no
  * newline in or behind it.

@@ -13,6 +13,7 @@ namespace pcilend::policy {
 
 inline constexpr const char* kDirectory = "/etc/pcilend";
 inline constexpr const char* kFiltersFile = "/etc/pcilend/filters.json";  // of the filter commands
+inline constexpr const char* kKindsFile = "/etc/pcilend/kinds.json";      // of the kind commands
 inline constexpr const char* kSavedFile = "/etc/pcilend/saved.json";      // of `pcilend save`
 
 // Which nodes see a function.
@@ -69,19 +70,30 @@ struct Filter {
   std::string place;
 };
 
+// A kind of functions, which mediated devices can be any function of. An empty part says nothing.
+struct KindEntry {
+  std::string name;
+  std::string device;  // -d: [VENDOR]:[DEVICE][:CLASS[:INTERFACE]]
+  std::string function;
+  std::string label;
+  std::string text;   // all of it, as the kernel shows it: "fast device=144d::0108"
+  std::string place;  // "/etc/pcilend/kinds.json: kinds[0]"
+};
+
 struct Config {
   std::vector<uint32_t> connections;  // node ids, ascending
   std::vector<Pin> pins;              // one for each adapter; their nodes are connected, too
   std::vector<FunctionEntry> functions;
   std::vector<Filter> filters;
+  std::vector<KindEntry> kinds;
 };
 
 // Reads one file's text; `name` stands in errors. Every value is checked.
 Result<Config> parse_config(const std::string& name, std::string_view text);
 
-// Reads all files, by name. A function or pin that an earlier file has too is replaced, lists grow.
-// An error in one file is an error of the whole.
-Result<Config> load_config(const Environment& environment);
+// Reads all files but `except`, by name. A function, pin or kind that an earlier file has too is
+// replaced, lists grow. An error in one file is an error of the whole.
+Result<Config> load_config(const Environment& environment, std::string_view except = {});
 
 // The text of a file that parses to this. Places are not written.
 std::string format_config(const Config& config);
@@ -91,7 +103,7 @@ Result<> write_config(const Environment& environment, std::string_view file, con
 
 // What files may have, as in pcilend.schema.json.
 struct SchemaKeys {
-  std::vector<std::string_view> file, pin, function, filters, filter, states;
+  std::vector<std::string_view> file, pin, function, filters, filter, states, kind;
 };
 SchemaKeys schema_keys();
 

@@ -22,4 +22,14 @@ Result<> put_filter(const Environment& environment, const Filter& filter);
 // Takes it out; NotFound, with the file it is in, if it is not in filters.json.
 Result<> remove_filter(const Environment& environment, FilterKind kind, const Pattern& pattern);
 
+// Puts a kind into kinds.json, in place of one of the same name. State, with the file it is in, if
+// another one has it.
+Result<> put_kind(const Environment& environment, const KindEntry& kind);
+
+// Does kinds.json have it? NotFound, with the file it is in, if another one has.
+Result<bool> has_kind(const Environment& environment, const std::string& name);
+
+// Takes it out of kinds.json.
+Result<> remove_kind(const Environment& environment, const std::string& name);
+
 }  // namespace pcilend::policy

@@ -22,7 +22,8 @@ struct LocalFunction {
   std::optional<Uuid> uuid;
 };
 
-// Functions in domains up to ffff (borrowed ones are above), by address. `node` is this host's.
+// Functions in domains up to ffff (borrowed ones are above), by address, without the PCI devices of
+// kinds. `node` is this host's.
 // What goes away meanwhile is left out.
 Result<std::vector<LocalFunction>> local_functions(const Environment& environment, uint32_t node);
 

@@ -24,13 +24,14 @@ struct Host {
   std::function<Result<InUse>(const PciAddress&)> in_use;
 };
 
-enum class Action { Find, Connect, Add, Label, Allow, Available, Unavailable };
+enum class Action { Find, RemoveKind, AddKind, Connect, Add, Label, Allow, Available, Unavailable };
 enum class Outcome { Done, Planned, LeftAlone, Failed };
 std::string_view name_of(Action action);
 std::string_view name_of(Outcome outcome);
 
 struct Step {
   Action action = Action::Find;
+  std::string kind;                   // RemoveKind, AddKind: its text
   uint32_t node = 0;                  // Connect
   std::optional<PciAddress> adapter;  // Connect, and pin it to this
   std::optional<PciAddress> address;
@@ -45,7 +46,7 @@ struct Step {
 
 struct RestoreOptions {
   bool dry_run = false;
-  // Only this function, or only functions that match; and no connections.
+  // Only this function, or only functions that match; and no kinds or connections.
   std::optional<PciAddress> device;
   std::optional<Pattern> only;
 };
@@ -54,6 +55,10 @@ struct RestoreOptions {
 // only if it can't look at this host.
 Result<std::vector<Step>> restore(const Host& host, const Config& config,
                                   const RestoreOptions& options);
+
+// Of all that, the kinds. Those that no entry names are left as they are.
+std::vector<Step> restore_kinds(const Environment& environment, const std::vector<KindEntry>& kinds,
+                                bool dry_run);
 
 // The present connections, pins and functions. What the kernel does not tell is taken from
 // `configured`: which functions may be taken by force, connections of nodes that no link leads to
