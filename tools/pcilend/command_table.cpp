@@ -15,7 +15,7 @@ constexpr std::string_view kIdsHelp =
     "id (40001), UUID or PCI address, as in 'pcilend list'; -: those of its JSON, from stdin";
 const CommandArgument kId{"ID", kIdHelp};
 const CommandArgument kIds{"ID...", kIdsHelp};
-const CommandArgument kName{"NAME", "its type of mediated devices is pcilend-NAME"};
+const CommandArgument kName{"NAME", "its type of mediated devices is pcilend_mdev-NAME"};
 const CommandArgument kNode{"NODE", "node id of the borrower"};
 
 const CommandOption kJson{"-j,--json", "", "print JSON", &Options::json};

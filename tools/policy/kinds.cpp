@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kDriver = "/sys/bus/pci/drivers/pcilend";
+constexpr std::string_view kDriver = "/sys/bus/pci/drivers/pcilend_mdev";
 
 std::string driver_file(std::string_view name) {
   return fmt::format("{}/{}", kDriver, name);

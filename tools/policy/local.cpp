@@ -12,7 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDevices = "/sys/bus/pci/devices";
-constexpr uint32_t kDomainMax = 0xffff;
+// Kinds and borrowed functions are in those from there on.
+constexpr uint32_t kDomainEnd = PCILEND_PCI_DOMAIN_FIRST;
 constexpr size_t kHeaderType = 0x0e;
 constexpr size_t kExtended = 0x100;  // first extended capability
 constexpr uint16_t kSerialNumber = 3;
@@ -144,8 +145,7 @@ Result<std::vector<LocalFunction>> local_functions(const Environment& environmen
   for (fs::directory_iterator it(environment.path(kDevices), error), end; !error && it != end;
        it.increment(error)) {
     const auto address = parse_pci_address(it->path().filename().native());
-    if (!address || address->domain > kDomainMax) continue;
-    if (environment.exists(attribute_path(*address, "kind"))) continue;
+    if (!address || address->domain >= kDomainEnd) continue;
     if (auto f = read_function(environment, *address, node)) functions.push_back(std::move(*f));
   }
   if (error) return fail_errno(kDevices, error.value());

@@ -33,7 +33,7 @@ class PolicyTest : public HostTest {
 
   // pcilend_mdev.ko with a kind at that address, or with one more.
   void make_kind(const std::string& bdf, const std::string& text, int devices = 0) {
-    const fs::path driver = "sys/bus/pci/drivers/pcilend";
+    const fs::path driver = "sys/bus/pci/drivers/pcilend_mdev";
     const fs::path type =
         driver / bdf / "mdev_supported_types" / ("pcilend-" + text.substr(0, text.find(' ')));
     write(driver / "new_kind", "");
@@ -197,7 +197,7 @@ TEST_F(PolicyTest, KindsAreAddedAndRemovedAtOnceAndStay) {
       run({"add-kind", "fast", "-d", "144d::0108", "--function", "40001", "--label", "rack 7"});
   EXPECT_EQ(added.status, 0) << added.err;
   EXPECT_EQ(added.out, "make kind 'fast device=144d::0108 function=40001 label=rack 7': done\n");
-  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend/new_kind"),
+  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend_mdev/new_kind"),
             "fast device=144d::0108 function=40001 label=rack 7");
   make_kind("8000:00:1a.0", "fast device=144d::0108 function=40001 label=rack 7");
   EXPECT_EQ(run({"restore"}).out, "nothing to do: all is as configured\n");
@@ -208,21 +208,21 @@ TEST_F(PolicyTest, KindsAreAddedAndRemovedAtOnceAndStay) {
   const Outcome removed = run({"remove-kind", "fast"});
   EXPECT_EQ(removed.status, 0) << removed.err;
   EXPECT_EQ(removed.out, "");
-  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend/remove_kind"), "fast");
+  EXPECT_EQ(file("/sys/bus/pci/drivers/pcilend_mdev/remove_kind"), "fast");
   EXPECT_EQ(file("/etc/pcilend/kinds.json"), "{}\n");
 }
 
 TEST_F(PolicyTest, AKindThatHasDevicesStaysInItsFile) {
   write("etc/pcilend/kinds.json", R"({"kinds": [{"name": "fast", "label": "a"}]})");
   make_kind("8000:00:1a.0", "fast label=a", 1);
-  fs::remove(root_ / "sys/bus/pci/drivers/pcilend/remove_kind");
-  fs::create_directory(root_ / "sys/bus/pci/drivers/pcilend/remove_kind");
+  fs::remove(root_ / "sys/bus/pci/drivers/pcilend_mdev/remove_kind");
+  fs::create_directory(root_ / "sys/bus/pci/drivers/pcilend_mdev/remove_kind");
   const Outcome result = run({"remove-kind", "fast"});
   EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
   EXPECT_EQ(
       result.err,
       "pcilend: fast: mediated devices of it exist: remove them first: they are in "
-      "/sys/bus/pci/drivers/pcilend/8000:00:1a.0/mdev_supported_types/pcilend-fast/devices\n");
+      "/sys/bus/pci/drivers/pcilend_mdev/8000:00:1a.0/mdev_supported_types/pcilend_mdev-fast/devices\n");
   EXPECT_THAT(file("/etc/pcilend/kinds.json"), HasSubstr("fast"));
 }
 

@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kNewKind = "sys/bus/pci/drivers/pcilend/new_kind";
-constexpr const char* kRemoveKind = "sys/bus/pci/drivers/pcilend/remove_kind";
+constexpr const char* kNewKind = "sys/bus/pci/drivers/pcilend_mdev/new_kind";
+constexpr const char* kRemoveKind = "sys/bus/pci/drivers/pcilend_mdev/remove_kind";
 constexpr const char* kNotLoaded = "pcilend_mdev.ko is not loaded: modprobe pcilend_mdev";
 
 class KindsTest : public RootTest {
@@ -49,14 +49,14 @@ class KindsTest : public RootTest {
 TEST_F(KindsTest, AreReadByAddress) {
   make_kind("8000:00:1a.0", "fast device=144d::0108 label=rack 7", 3);
   make_kind("8000:00:01.0", "storage device=::01xx");
-  write("sys/bus/pci/drivers/pcilend/0000:00:05.0/vendor", "0x1b36");  // lent by this host
+  write("sys/bus/pci/drivers/pcilend_mdev/0000:00:05.0/vendor", "0x1b36");  // lent by this host
   const auto kinds = present_kinds(environment());
   ASSERT_TRUE(kinds) << kinds.error().message;
   ASSERT_EQ(kinds->size(), 2u);
   EXPECT_EQ(kinds->front().text(), "storage device=::01xx");
   const PresentKind& fast = kinds->back();
   EXPECT_EQ(fast.name, "fast");
-  EXPECT_EQ(fast.type, "pcilend-fast");
+  EXPECT_EQ(fast.type, "pcilend_mdev-fast");
   EXPECT_EQ(to_string(fast.address), "8000:00:1a.0");
   EXPECT_EQ(fast.matches, "device=144d::0108 label=rack 7");
   EXPECT_EQ(fast.available, 2u);
@@ -64,7 +64,7 @@ TEST_F(KindsTest, AreReadByAddress) {
 }
 
 TEST_F(KindsTest, NeedTheModule) {
-  fs::create_directories(root_ / "sys/bus/pci/drivers/pcilend");
+  fs::create_directories(root_ / "sys/bus/pci/drivers/pcilend_mdev");
   const auto kinds = present_kinds(environment());
   ASSERT_FALSE(kinds);
   EXPECT_EQ(kinds.error().kind, ErrorClass::Unreachable);
@@ -105,8 +105,8 @@ TEST_F(KindsTest, OneThatHasDevicesStays) {
   EXPECT_THAT(
       restored(R"({"name": "fast", "label": "b"}, {"name": "slow", "label": "b"})"),
       ElementsAre("remove-kind fast label=a: failed: mediated devices of it exist: remove them "
-                  "first: they are in /sys/bus/pci/drivers/pcilend/8000:00:1a.0/"
-                  "mdev_supported_types/pcilend-fast/devices",
+                  "first: they are in /sys/bus/pci/drivers/pcilend_mdev/8000:00:1a.0/"
+                  "mdev_supported_types/pcilend_mdev-fast/devices",
                   "add-kind slow label=b: done"));
 }
 
@@ -125,14 +125,15 @@ TEST_F(KindsTest, OneThatWentMeanwhileIsNoError) {
   const auto kinds = present_kinds(environment());
   ASSERT_TRUE(kinds);
   break_attribute(kRemoveKind);
-  fs::remove_all(root_ / "sys/bus/pci/drivers/pcilend/8000:00:1a.0");
+  fs::remove_all(root_ / "sys/bus/pci/drivers/pcilend_mdev/8000:00:1a.0");
   EXPECT_TRUE(end_kind(environment(), kinds->front()));
 }
 
+// Nor are those that it has borrowed: a filter must not lend them on.
 TEST_F(KindsTest, AreNoFunctionsOfThisHost) {
   install("0000:00:10.0", {});
   install("8000:00:01.0", {0xfffe, 0x0001, 0x010000});
-  write(device("8000:00:01.0") / "kind", "storage device=::01xx\n");
+  install("8004:01:00.0", {});
   const auto functions = local_functions(environment(), 8);
   ASSERT_TRUE(functions);
   ASSERT_EQ(functions->size(), 1u);

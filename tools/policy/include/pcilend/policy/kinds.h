@@ -13,7 +13,7 @@ namespace pcilend::policy {
 
 struct PresentKind {
   std::string name;        // "fast"
-  std::string type;        // of mediated devices: "pcilend-fast"
+  std::string type;        // of mediated devices: "pcilend_mdev-fast"
   PciAddress address;      // of the PCI device that is their parent
   std::string matches;     // "device=144d::0108 label=fast"
   uint32_t available = 0;  // functions that can be borrowed as one of the kind
