@@ -28,7 +28,7 @@ std::optional<PresentKind> read_kind(const Environment& environment, const PciAd
   kind.address = address;
   kind.name = line.substr(0, blank);
   kind.matches = line.substr(std::min(blank + 1, line.size()));
-  kind.type = "pcilend-" + kind.name;
+  kind.type = "pcilend_mdev-" + kind.name;
   const std::string type = fmt::format("{}/mdev_supported_types/{}", device, kind.type);
   if (const auto count = environment.read(type + "/available_instances"))
     std::from_chars(count->data(), count->data() + count->size(), kind.available);

@@ -35,7 +35,7 @@ class PolicyTest : public HostTest {
   void make_kind(const std::string& bdf, const std::string& text, int devices = 0) {
     const fs::path driver = "sys/bus/pci/drivers/pcilend_mdev";
     const fs::path type =
-        driver / bdf / "mdev_supported_types" / ("pcilend-" + text.substr(0, text.find(' ')));
+        driver / bdf / "mdev_supported_types" / ("pcilend_mdev-" + text.substr(0, text.find(' ')));
     write(driver / "new_kind", "");
     write(driver / "remove_kind", "");
     write(driver / bdf / "kind", text + "\n");
@@ -219,10 +219,10 @@ TEST_F(PolicyTest, AKindThatHasDevicesStaysInItsFile) {
   fs::create_directory(root_ / "sys/bus/pci/drivers/pcilend_mdev/remove_kind");
   const Outcome result = run({"remove-kind", "fast"});
   EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
-  EXPECT_EQ(
-      result.err,
-      "pcilend: fast: mediated devices of it exist: remove them first: they are in "
-      "/sys/bus/pci/drivers/pcilend_mdev/8000:00:1a.0/mdev_supported_types/pcilend_mdev-fast/devices\n");
+  EXPECT_EQ(result.err,
+            "pcilend: fast: mediated devices of it exist: remove them first: they are in "
+            "/sys/bus/pci/drivers/pcilend_mdev/8000:00:1a.0/mdev_supported_types/pcilend_mdev-fast/"
+            "devices\n");
   EXPECT_THAT(file("/etc/pcilend/kinds.json"), HasSubstr("fast"));
 }
 

@@ -81,7 +81,7 @@ class RootTest : public testing::Test {
   // was written to them last.
   void make_kind(const std::string& bdf, const std::string& text, int devices = 0) {
     const fs::path at = fs::path("sys/bus/pci/drivers/pcilend_mdev") / bdf;
-    const std::string type = "pcilend-" + text.substr(0, text.find(' '));
+    const std::string type = "pcilend_mdev-" + text.substr(0, text.find(' '));
     write(at.parent_path() / "new_kind", "");
     write(at.parent_path() / "remove_kind", "");
     write(at / "kind", text + "\n");
