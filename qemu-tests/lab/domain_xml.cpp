@@ -157,16 +157,16 @@ std::string domain_xml(const GuestSpec& spec) {
         "    </iommu>\n";
   devices += spec.devices;
   // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
-  // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install leaves
-  // out as well, QEMU wakes up 250 times a second, and a boot takes twice the CPU time.
+  // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install
+  // leaves out as well, QEMU wakes up 250 times a second, and a boot takes twice the CPU time.
   return fmt::format(
       R"(<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
 {memory}  <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='{machine}'>hvm</type>
-{firmware}    <kernel>/usr/share/pcilend-lab/guest/{kernel}</kernel>
-    <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
+{firmware}    <kernel>{directory}/{kernel}</kernel>
+    <initrd>{directory}/initrd</initrd>
     <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1 pci=lastbus=0 {quick}{arguments}</cmdline>
   </os>
   <features>
@@ -198,7 +198,8 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
       fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments),
-      fmt::arg("quick", kQuickBoot), fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
+      fmt::arg("directory", spec.directory), fmt::arg("quick", kQuickBoot),
+      fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab
