@@ -17,6 +17,7 @@ privsep's daemon, since this is root."""
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 import uuid
@@ -222,6 +223,9 @@ class Compute:
 def serve(path, *settings):
     import nova.monkey_patch  # noqa: F401  before all others of Nova, as nova-compute does
 
+    # Reading an instance's console makes it the terminal of this process, which in Nova is privsep's
+    # daemon; the end of the instance hangs it up.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     compute = Compute(*settings)
     if os.path.exists(path):
         os.unlink(path)
