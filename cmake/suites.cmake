@@ -172,6 +172,12 @@ pcilend_suite(TwoHosts LIMIT 1200 REST 1500
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)
 pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug SUITES DebugKernel)
+# An installed Debian has an image of its own, which nothing else needs.
+pcilend_entry(installed@6.12 LIMIT 3600 COST 3000 OPTIONS --wide --builds NEEDS image@6.12 MAKES installed@6.12
+  COMMAND ${image}/build --kernel 6.12 --image installed)
+set_tests_properties(installed@6.12 PROPERTIES RESOURCE_LOCK image)
+pcilend_scenarios(InstalledDebian 6.12 3000 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova)
+set_tests_properties(InstalledDebian PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;installed@6.12")
 foreach(kernel 6.12 ${newer})
   pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
     MAKES packages@${kernel} COMMAND tools/package/test --kernel ${kernel})
@@ -180,7 +186,7 @@ pcilend_scenarios(Packages 6.12 900 Packages.* LABELS all packages)
 set_tests_properties(Packages PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;packages@6.12")
 
 foreach(suite ${suites})
-  if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|Packages)$")
+  if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|InstalledDebian|Nova|Packages)$")
     message(FATAL_ERROR "docs/testing.md names the suite ${suite}, which cmake/suites.cmake does not have")
   endif()
 endforeach()

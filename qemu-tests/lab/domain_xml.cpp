@@ -165,8 +165,8 @@ std::string domain_xml(const GuestSpec& spec) {
 {memory}  <vcpu>1</vcpu>
   <os>
     <type arch='x86_64' machine='{machine}'>hvm</type>
-{firmware}    <kernel>/usr/share/pcilend-lab/guest/{kernel}</kernel>
-    <initrd>/usr/share/pcilend-lab/guest/initrd</initrd>
+{firmware}    <kernel>{directory}/{kernel}</kernel>
+    <initrd>{directory}/initrd</initrd>
     <cmdline>console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1 pci=lastbus=0 {quick}{arguments}</cmdline>
   </os>
   <features>
@@ -198,8 +198,8 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
       fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments),
-      fmt::arg("quick", kQuickBoot), fmt::arg("console", guest_console(spec.name)),
-      fmt::arg("devices", devices));
+      fmt::arg("directory", spec.directory), fmt::arg("quick", kQuickBoot),
+      fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab

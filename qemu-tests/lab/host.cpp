@@ -395,6 +395,9 @@ Result<GuestSpec> Host::guest_spec(const std::string& guest_name,
                                    const std::vector<std::string>& ids, Hostdev kind) const {
   GuestSpec spec;
   spec.name = guest_name;
+  // AppArmor's profiles let no guest read from /usr/share.
+  if (machine_.state().image == Image::Installed)
+    spec.directory = "/var/lib/libvirt/images/pcilend-lab";
   // Its kernel waits as long as everybody: 21 s for RCU and twice 10 s for a CPU on a stock host;
   // the latter's limit is 60 s (watchdog_thresh).
   if (patience > 1)

@@ -9,10 +9,10 @@ namespace {
 
 // The names are those of image/kernels.txt.
 constexpr Kernel kKernels[] = {
-    {"6.12", "", 0, 1},
+    {"6.12", "", 0, 1, true},
     // KASAN alone takes an eighth of the memory, and halves the speed. Every report counts.
-    {"6.12-debug", " kasan_multi_shot sysctl.kernel.hung_task_warnings=-1", 1024, 4},
-    {"backports", "", 0, 1},
+    {"6.12-debug", " kasan_multi_shot sysctl.kernel.hung_task_warnings=-1", 1024, 4, false},
+    {"backports", "", 0, 1, true},
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ struct Kernel {
   int memory;
   // How much longer than on a stock kernel anything may take (lab/deadline.h).
   int patience;
+  // Whether an installed Debian runs with it, which needs what Debian has compiled in.
+  bool installs;
 };
 
 // For the command lines of hosts and guests: without self-tests of crypto and without patching lock

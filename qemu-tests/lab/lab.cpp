@@ -53,10 +53,15 @@ Result<> make_drive(const Drive& drive) {
 }
 
 // A host's own root, over the image's: it lives as long as the lab, through power cuts.
-Result<> make_root(const Artefacts& artefacts, const std::string& overlay) {
+Result<> make_root(const Artefacts& artefacts, Image image, const std::string& overlay) {
   std::error_code error;
-  const fs::path root = fs::canonical(artefacts.root(), error);
-  if (error) return fail_errno(artefacts.root(), error.value());
+  const std::string disk = image == Image::Installed ? artefacts.installed() : artefacts.root();
+  const fs::path root = fs::canonical(disk, error);
+  if (error && image == Image::Installed)
+    return fail(ErrorClass::NotFound,
+                "{} is not there: run 'qemu-tests/image/build --kernel {} --image installed'", disk,
+                artefacts.kernel);
+  if (error) return fail_errno(disk, error.value());
   PCILEND_TRY(run_program(
       {artefacts.qemu_img(), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", root, overlay},
       Deadline(kTool)));
@@ -138,6 +143,7 @@ Result<Plan> plan(const Options& options, const Artefacts& artefacts, const Layo
     if (!devices) return tl::unexpected(devices.error());
     HostState state;
     state.memory = options.memory_of(host);
+    state.image = options.image_of(host);
     state.command = qemu_command(options, host, files, tsc, layout, *devices);
     for (const PlacedDevice& device : *devices) state.devices.push_back(remembered(device));
     plan.state.hosts.push_back(std::move(state));
@@ -151,7 +157,8 @@ Result<> make_files(const Plan& plan, const Artefacts& artefacts, const Layout& 
       std::async(std::launch::async, [&] { return write_initrd(artefacts, layout.initrd()); });
   Result<> made;
   for (size_t i = 0; i < plan.devices.size() && made; ++i) {
-    made = make_root(artefacts, layout.root_overlay(static_cast<int>(i) + 1));
+    made = make_root(artefacts, plan.state.hosts[i].image,
+                     layout.root_overlay(static_cast<int>(i) + 1));
     for (const PlacedDevice& device : plan.devices[i])
       if (made && device.drive) made = make_drive(*device.drive);
   }

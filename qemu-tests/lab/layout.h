@@ -71,6 +71,8 @@ struct Artefacts {
   [[nodiscard]] std::string release() const { return image / ("release-" + kernel); }
   [[nodiscard]] std::string initrd() const { return image / ("initrd-" + kernel); }
   [[nodiscard]] std::string root() const { return image / ("root-" + kernel + ".ext4"); }
+  // Made only when it is asked for.
+  [[nodiscard]] std::string installed() const { return image / ("installed-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
   [[nodiscard]] std::string lab() const { return bin / "pcilend-lab"; }
   [[nodiscard]] std::string agent() const { return bin / "pcilend-lab-agent"; }

@@ -87,6 +87,16 @@ Result<Iommu> parse_iommu(std::string_view text) {
   return fail(ErrorClass::Usage, "--iommu '{}': it is intel, amd or off", text);
 }
 
+std::string_view to_string(Image image) {
+  return image == Image::Installed ? "installed" : "usual";
+}
+
+Result<Image> parse_image(std::string_view text) {
+  for (const Image image : {Image::Usual, Image::Installed})
+    if (text == to_string(image)) return image;
+  return fail(ErrorClass::Usage, "image '{}': it is usual or installed", text);
+}
+
 Result<DeviceString> DeviceString::parse(std::string_view text) {
   DeviceString device;
   std::string_view rest = text;
@@ -177,6 +187,15 @@ Result<> Options::add_memory(std::string_view text) {
   return {};
 }
 
+Result<> Options::add_image(std::string_view text) {
+  const auto split = split_host("--image", text, "HOST:IMAGE, as in host2:installed", kMaxHosts);
+  if (!split) return tl::unexpected(split.error());
+  const auto image = parse_image(split->rest);
+  if (!image) return tl::unexpected(Error(image.error()).in(fmt::format("--image '{}'", text)));
+  images[split->host] = *image;
+  return {};
+}
+
 Result<> Options::add_device(std::string_view text) {
   const auto split = split_host(
       "--device", text, "HOST:DEVICE, as in host1:nvme,serial=a,drive-size=256M", kMaxHosts);
@@ -214,6 +233,15 @@ Result<> Options::check() const {
     if (host > hosts)
       return fail(ErrorClass::NotFound, "--memory '{}:{}': the lab has hosts host1 to {}",
                   host_name(host), mib, host_name(hosts));
+  for (const auto& [host, image] : images) {
+    if (host > hosts)
+      return fail(ErrorClass::NotFound, "--image '{}:{}': the lab has hosts host1 to {}",
+                  host_name(host), to_string(image), host_name(hosts));
+    if (image == Image::Installed && !find_kernel(kernel)->installs)
+      return fail(ErrorClass::Usage,
+                  "--image '{}:installed': the kernel {} has no AppArmor: use another one",
+                  host_name(host), kernel);
+  }
   for (const DeviceOption& option : devices)
     if (option.host > hosts)
       return fail(ErrorClass::NotFound, "--device '{}:{}': the lab has hosts host1 to {}",
@@ -237,6 +265,11 @@ Result<> Options::check() const {
 Iommu Options::iommu_of(int host) const {
   const auto at = other_iommu.find(host);
   return at == other_iommu.end() ? iommu : at->second;
+}
+
+Image Options::image_of(int host) const {
+  const auto at = images.find(host);
+  return at == images.end() ? Image::Usual : at->second;
 }
 
 int Options::memory_of(int host) const {

@@ -29,6 +29,13 @@ enum class Iommu { Intel, Amd, Off };
 std::string_view to_string(Iommu iommu);
 Result<Iommu> parse_iommu(std::string_view text);
 
+// What a host boots: the lab's quick image, or an installed Debian with systemd and its packages'
+// defaults (qemu-tests/image/README.md).
+enum class Image { Usual, Installed };
+
+std::string_view to_string(Image image);
+Result<Image> parse_image(std::string_view text);
+
 // A QEMU device string for a host: DRIVER[,PROPERTY=VALUE]…, in QEMU's syntax (",," is a comma).
 // Two properties are the lab's own: drive-size=SIZE (K, M, G, T; powers of 1024) is the size of the
 // backing drive that the lab makes; root-port=on puts the device behind a root port of its own.
@@ -78,6 +85,7 @@ struct Options {
   Iommu iommu = Iommu::Intel;
   std::map<int, Iommu> other_iommu;  // host -> IOMMU, where it is not `iommu`; see iommu_of()
   std::map<int, int> memory;         // host -> MiB; kDefaultMemory for the others; see memory_of()
+  std::map<int, Image> images;       // host -> image, where it is not the usual one; see image_of()
   std::vector<DeviceOption> devices;
   std::vector<ObjectOption> objects;
   int paths = 1;       // adapters of each host towards each other host
@@ -88,8 +96,9 @@ struct Options {
 
   bool operator==(const Options&) const = default;
 
-  // HOST:MIB, HOST:DEVICE and HOST:OBJECT as on the command line.
+  // HOST:MIB, HOST:IMAGE, HOST:DEVICE and HOST:OBJECT as on the command line.
   Result<> add_memory(std::string_view text);
+  Result<> add_image(std::string_view text);
   Result<> add_device(std::string_view text);
   Result<> add_object(std::string_view text);
 
@@ -97,6 +106,7 @@ struct Options {
   [[nodiscard]] Result<> check() const;
 
   [[nodiscard]] Iommu iommu_of(int host) const;
+  [[nodiscard]] Image image_of(int host) const;
   // MiB, with what the kernel takes for itself.
   [[nodiscard]] int memory_of(int host) const;
   // Nodes of the fabric: the hosts, and the rogue behind them.

@@ -41,7 +41,7 @@ struct Arguments {
 
   Options up;
   std::string iommu = "intel";
-  std::vector<std::string> memory, devices, objects;
+  std::vector<std::string> memory, images, devices, objects;
   int guest_memory = kDefaultGuestMemory;
   std::string machine = "q35";
 };
@@ -82,6 +82,8 @@ int up(Arguments& arguments) {
   options.name = arguments.lab;
   for (const std::string& text : arguments.memory)
     if (auto added = options.add_memory(text); !added) return say(added.error());
+  for (const std::string& text : arguments.images)
+    if (auto added = options.add_image(text); !added) return say(added.error());
   for (const std::string& text : arguments.devices)
     if (auto added = options.add_device(text); !added) return say(added.error());
   for (const std::string& text : arguments.objects)
@@ -354,6 +356,10 @@ class Parser {
     command->add_option("--kernel", arguments_.up.kernel, kernel_names())->capture_default_str();
     command->add_option("--iommu", arguments_.iommu, "intel, amd or off")->capture_default_str();
     command->add_option("--memory", arguments_.memory, "HOST:MIB")->take_all();
+    command
+        ->add_option("--image", arguments_.images,
+                     "HOST:IMAGE, as in host2:installed: an installed Debian with systemd")
+        ->take_all();
     command->add_option("--paths", arguments_.up.paths, "adapters of each host towards each other")
         ->capture_default_str();
     command->add_flag("--rogue", arguments_.up.rogue, "a rogue node, joined with every host");

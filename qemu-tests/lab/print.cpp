@@ -81,6 +81,7 @@ json host_status(Host& host, int hosts, int paths) {
           {"state", to_string(condition)},
           {"pid", process ? json(process->pid) : json(nullptr)},
           {"memory_mib", machine.state().memory},
+          {"image", to_string(machine.state().image)},
           {"console", machine.console_path()},
           {"adapters", std::move(adapters)},
           {"devices", std::move(devices)}};

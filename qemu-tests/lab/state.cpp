@@ -56,8 +56,10 @@ json to_json(const State& state) {
                          {"device", device.device},
                          {"address", optional_string(device.address)},
                          {"drive", optional_string(device.drive)}});
-    hosts.push_back(
-        {{"memory_mib", host.memory}, {"command", host.command}, {"devices", std::move(devices)}});
+    hosts.push_back({{"memory_mib", host.memory},
+                     {"image", to_string(host.image)},
+                     {"command", host.command},
+                     {"devices", std::move(devices)}});
   }
   json owner;
   if (state.owner)
@@ -81,6 +83,11 @@ Result<State> state_from_json(const json& from) {
     if (!iommu) return tl::unexpected(iommu.error());
     state.iommu = *iommu;
     state.paths = from.at("paths").get<int>();
+    for (size_t i = 0; i < state.hosts.size(); ++i) {
+      const auto image = parse_image(from.at("hosts").at(i).at("image").get<std::string>());
+      if (!image) return tl::unexpected(image.error());
+      state.hosts[i].image = *image;
+    }
     return state;
   } catch (const json::exception& error) {
     return fail(ErrorClass::Failure, "{}", error.what());

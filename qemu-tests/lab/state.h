@@ -26,6 +26,7 @@ struct HostState {
   int memory = 0;  // MiB
   std::vector<std::string> command;
   std::vector<DeviceState> devices;
+  Image image = Image::Usual;
 
   bool operator==(const HostState&) const = default;
 };

@@ -32,7 +32,7 @@ build() {
 		-J size=16 -E lazy_itable_init=1,root_owner=0:0 -L pcilend-lab -d /mnt/tree /mnt/root.ext4
 	rm -rf "$tree"
 	mkdir "$out/scratch"
-	warm_disk "$out/root.ext4" "$out/scratch"
+	warm_disk "$out/root.ext4" "$out/scratch" "$image_dir/host/first-boot" 300
 	# Files that were open when they were removed are still to be freed: status 1.
 	in_tree "$need_host_tree" e2fsck -fp /mnt/root.ext4 || (($? == 1))
 	rm -rf "$out/scratch"

@@ -2,20 +2,21 @@
 # shellcheck shell=bash
 # The first boot of a host VM's disk.
 
-# warm_disk DISK DIR: boots DISK for good, with the CPU model the lab uses, lets
+# warm_disk DISK DIR FIRST-BOOT SECONDS: boots DISK for good, with the CPU model the lab uses, lets
 # libvirt probe QEMU and keep what it found, and powers off. Proves that the image boots, and
-# saves each host VM 3 s. DIR is for scratch files. Called from artefacts/root.sh.
+# saves each host VM 3 s. DIR is for scratch files; FIRST-BOOT is run in place of the agent, and has so
+# many seconds. Called from artefacts/root.sh and artefacts/installed.sh.
 warm_disk() {
 	local disk=$1 dir=$2 console=$2/console
 	local lab=$dir/first/payload/usr/lib/pcilend-lab
 	mkdir -p "$lab"
-	install -m 755 "$image_dir/host/first-boot" "$lab/agent"
+	install -m 755 "$3" "$lab/agent"
 	{
 		cat "$need_initrd/initrd"
 		make_cpio "$need_host_tree/usr/bin/busybox" "$dir/first"
 	} >"$dir/first.initrd"
 
-	timeout -k 5 300 "$need_qemu/qemu-system-x86_64" -M q35,sata=off,smbus=off -accel tcg,thread=multi \
+	timeout -k 5 "$4" "$need_qemu/qemu-system-x86_64" -M q35,sata=off,smbus=off -accel tcg,thread=multi \
 		-cpu EPYC,+svm -smp 1 -m 1024 -nodefaults -display none -no-reboot -serial "file:$console" \
 		-kernel "$need_kernel/vmlinux" -initrd "$dir/first.initrd" \
 		-append 'console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check tsc=reliable lab.host=first' \

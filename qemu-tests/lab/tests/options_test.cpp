@@ -125,6 +125,10 @@ TEST(LabOptions, TakeMemoryAndDevices) {
   Options options;
   ASSERT_TRUE(options.add_memory("host2:4096"));
   ASSERT_TRUE(options.add_device("host1:e1000e,mac=52:54:00:00:00:01"));
+  ASSERT_TRUE(options.add_image("host2:installed"));
+  EXPECT_EQ(options.image_of(1), Image::Usual);
+  EXPECT_EQ(options.image_of(2), Image::Installed);
+  options.images.clear();
   EXPECT_EQ(options.memory_of(1), kDefaultMemory);
   EXPECT_EQ(options.memory_of(2), 4096);
   options.kernel = "6.12-debug";
@@ -145,6 +149,10 @@ TEST(LabOptions, ErrorsNameTheMistake) {
             "--memory 'host1:2G': '2G' is not a number of MiB, 512 or more");
   EXPECT_EQ(error_of(options.add_memory("host1:64")),
             "--memory 'host1:64': '64' is not a number of MiB, 512 or more");
+  EXPECT_EQ(error_of(options.add_image("host1")),
+            "--image 'host1': give it as HOST:IMAGE, as in host2:installed");
+  EXPECT_EQ(error_of(options.add_image("host1:quick")),
+            "--image 'host1:quick': image 'quick': it is usual or installed");
   EXPECT_EQ(error_of(options.add_memory("lender:2048")),
             "--memory 'lender:2048': no host 'lender': hosts are named host1 to host13");
   EXPECT_EQ(error_of(options.add_device("nvme")),
@@ -177,6 +185,13 @@ TEST(LabOptions, AreCheckedAsAWhole) {
             "--kernel '6.1': it is 6.12, 6.12-debug or backports");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_memory("host3:1024")); }),
             "--memory 'host3:1024': the lab has hosts host1 to host2");
+  EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_image("host3:installed")); }),
+            "--image 'host3:installed': the lab has hosts host1 to host2");
+  EXPECT_EQ(with([](Options& o) {
+              ASSERT_TRUE(o.add_image("host2:installed"));
+              o.kernel = "6.12-debug";
+            }),
+            "--image 'host2:installed': the kernel 6.12-debug has no AppArmor: use another one");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_device("host3:edu")); }),
             "--device 'host3:edu': the lab has hosts host1 to host2");
   EXPECT_EQ(with([](Options& o) { ASSERT_TRUE(o.add_object("host3:rng-random,id=r")); }),

@@ -32,7 +32,7 @@ State sample() {
                          {"qemu", "-m", "1536M"},
                          {{"device0", "nvme,serial=a", "0000:00:10.0", "/lab/drive"},
                           {"device1", "e1000e,bus=rp", std::nullopt, std::nullopt}}});
-  state.hosts.push_back({2048, {"qemu"}, {}});
+  state.hosts.push_back({2048, {"qemu"}, {}, Image::Installed});
   return state;
 }
 

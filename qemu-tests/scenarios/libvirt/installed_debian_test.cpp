@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What an installed Debian has and the lab's usual hosts have not: QEMU is not root, AppArmor
+// confines it and libvirtd, systemd starts what there is.
+#include "scenarios/libvirt/installed_host.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+class InstalledDebian : public OnInstalledHost {
+ protected:
+  void SetUp() override {
+    OnInstalledHost::SetUp();
+    if (HasFatalFailure()) return;
+    const auto address = lender().address("a");
+    ASSERT_OK(address);
+    job_.emplace(lender(), host(), *address, "guest");
+  }
+  void TearDown() override {
+    if (job_) EXPECT_OK(job().clean_up());
+    OnInstalledHost::TearDown();
+  }
+
+  [[nodiscard]] MainJob& job() { return *job_; }
+
+  // Data goes to the guest and comes back.
+  void lend_to_guest(lab::Hostdev kind) {
+    ASSERT_OK(job().fill_drive());
+    ASSERT_OK(job().lend());
+    ASSERT_OK(job().see_available());
+    ASSERT_OK(job().start_guest(kind));
+    expect_debians_defaults("guest", lab::kDefaultGuestMemory);
+    ASSERT_OK(job().read_in_guest());
+    ASSERT_OK(job().write_in_guest());
+    EXPECT_OK(job().await_state(lender(), "borrowed"));
+    ASSERT_OK(job().shut_down_guest());
+    ASSERT_OK(job().take_back());
+  }
+
+ private:
+  std::optional<MainJob> job_;
+};
+
+/*
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme ═════════════════════════ virsh start guest: <hostdev type='pci'>, borrowed by the hook
+ */
+TEST_F(InstalledDebian, AGuestHasAFunctionByItsPciAddress) {
+  lend_to_guest(lab::Hostdev::Pci);
+}
+
+/*
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme ═════════════════════════ virsh start guest: <hostdev type='mdev'>, made by the hook
+ */
+TEST_F(InstalledDebian, AGuestHasAFunctionByAMediatedDevice) {
+  lend_to_guest(lab::Hostdev::Mdev);
+}
+
+/*
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme, not available ══════════ virsh start guest says why; then it is plugged in, with a
+ * profile of AppArmor that was made without it
+ */
+TEST_F(InstalledDebian, AFunctionIsPluggedIntoAConfinedGuest) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto function = job().function_on(host());
+  ASSERT_OK(function);
+  ASSERT_OK(lender().run("pcilend unavailable " + job().id()));
+  ASSERT_OK(job().await_state(host(), "added"));
+  const auto wants = job().another_guest("wants");
+  ASSERT_OK(wants);
+  ASSERT_OK(wants->define());
+  const auto refused = host().exec("virsh start wants");
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_NE(refused->err.find("not available"), std::string::npos) << refused->err;
+  ASSERT_OK(wants->undefine());
+
+  ASSERT_OK(lender().run("pcilend available " + job().id()));
+  ASSERT_OK(job().see_available());
+  auto spec = host().guest_spec("empty", {});
+  ASSERT_OK(spec);
+  spec->free_slots = 1;
+  const lab::Guest guest = host().guest(*spec);
+  ASSERT_OK(guest.define());
+  ASSERT_OK(guest.start());
+  ASSERT_OK(guest.await_answer());
+  struct Way {
+    const char* option;
+    std::string begin;
+    std::string end;
+  };
+  const auto uuid = function->at("uuid").get<std::string>();
+  for (const Way& way :
+       {Way{"", "pcilend borrow --frontend vfio " + job().id(), "pcilend return " + job().id()},
+        Way{"--mdev",
+            fmt::format("mdevctl start -u {} -p {} -t pcilend-function", uuid, job().id()),
+            "mdevctl stop -u " + uuid}}) {
+    SCOPED_TRACE(way.begin);
+    ASSERT_OK(host().run(way.begin));
+    ASSERT_OK(
+        host().run(fmt::format("pcilend vm-xml {} {} >/tmp/function.xml", way.option, job().id())));
+    ASSERT_OK(host().run("virsh attach-device empty /tmp/function.xml"));
+    ASSERT_OK(MainJob::await_disk(guest));
+    EXPECT_OK(guest.run(MainJob::kUseDisk));
+    expect_debians_defaults("empty", lab::kDefaultGuestMemory);
+    ASSERT_OK(host().run("virsh detach-device empty /tmp/function.xml"));
+    ASSERT_OK(host().until("! virsh dumpxml empty | grep -q '<hostdev'"));
+    ASSERT_OK(host().run(way.end));
+    EXPECT_OK(job().await_state(host(), "available"));
+  }
+  ASSERT_OK(guest.destroy());
+  ASSERT_OK(guest.undefine());
+}
+
+/*
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme ═════════════════════════ reset: a device that starts with its parent is there; a guest
+ *                                  has it
+ */
+TEST_F(InstalledDebian, ItBootsAndBorrowsAgain) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto function = job().function_on(host());
+  ASSERT_OK(function);
+  const auto uuid = function->at("uuid").get<std::string>();
+  ASSERT_OK(
+      host().run(fmt::format("type=$(echo /sys/class/mdev_bus/*/mdev_supported_types/*-storage) && "
+                             "parent=${{type%/*/*}} && "
+                             "mdevctl define -a -u {} -p ${{parent##*/}} -t ${{type##*/}} && sync",
+                             uuid)));
+  ASSERT_OK(host().reset());
+  ASSERT_OK(job().await_state(lender(), "borrowed"));
+  const auto after = job().function_on(host());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("owner"), "mdev:" + uuid);
+  const auto failed = host().run("systemctl --failed --plain --no-legend");
+  ASSERT_OK(failed);
+  EXPECT_EQ(*failed, "");
+  ASSERT_OK(job().start_guest(lab::Hostdev::Mdev));
+  ASSERT_OK(job().await_guest_disk());
+  EXPECT_OK(job().guest().run(MainJob::kUseDisk));
+  ASSERT_OK(job().guest().destroy());
+  EXPECT_OK(job().await_state(lender(), "borrowed"));
+  ASSERT_OK(host().run(fmt::format("mdevctl stop -u {0} && mdevctl undefine -u {0}", uuid)));
+  EXPECT_OK(job().await_state(lender(), "available"));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
