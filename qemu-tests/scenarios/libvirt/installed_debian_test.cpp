@@ -125,11 +125,11 @@ TEST_F(InstalledDebian, ItBootsAndBorrowsAgain) {
   const auto function = job().function_on(host());
   ASSERT_OK(function);
   const auto uuid = function->at("uuid").get<std::string>();
-  ASSERT_OK(
-      host().run(fmt::format("type=$(echo /sys/class/mdev_bus/*/mdev_supported_types/*-storage) && "
-                             "parent=${{type%/*/*}} && "
-                             "mdevctl define -a -u {} -p ${{parent##*/}} -t ${{type##*/}} && sync",
-                             uuid)));
+  ASSERT_OK(host().run(
+      fmt::format("set -- /sys/class/mdev_bus/*/mdev_supported_types/*-storage; type=$1; "
+                  "parent=${{type%/*/*}} && "
+                  "mdevctl define -a -u {} -p ${{parent##*/}} -t ${{type##*/}} && sync",
+                  uuid)));
   ASSERT_OK(host().reset());
   ASSERT_OK(job().await_state(lender(), "borrowed"));
   const auto after = job().function_on(host());
