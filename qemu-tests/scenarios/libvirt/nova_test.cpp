@@ -376,7 +376,8 @@ TEST_F(Nova, ADefinedDeviceThatSomebodyElseHasKeepsItFromStarting) {
   ASSERT_OK(host().run(fmt::format("systemctl is-failed --quiet {}", kService)));
   const auto said = host().run(fmt::format("journalctl -b -n 60 -o cat -u {}", kService));
   ASSERT_OK(said);
-  EXPECT_NE(said->find("Unable to start mediated device"), std::string::npos) << *said;
+  EXPECT_NE(said->find("No available instances of pcilend_mdev-storage"), std::string::npos)
+      << *said;
   ASSERT_OK(host().run("mdevctl undefine -u " + uuid));
   ASSERT_NO_FATAL_FAILURE(start_nova());
   expect_inventory(0, 0);
