@@ -313,7 +313,7 @@ static void kinds_end(struct mdev_kind *kind)
 	kfree(kind);
 }
 
-/* Text without the newline that echo(1) adds, for kfree(); or an error. */
+/* Text without the newline that echo(1) adds, for kfree(); NULL: out of memory. */
 static char *kinds_text(const char *buffer, size_t count)
 {
 	char *text = kmemdup_nul(buffer, count, GFP_KERNEL);
@@ -406,10 +406,15 @@ static struct pci_driver kinds_pci_driver = {
 	.dev_groups = kinds_dev_groups,
 };
 
+static int kinds_set_node(struct pci_dev *pdev, void *node)
+{
+	set_dev_node(&pdev->dev, *(int *)node);
+	return 0;
+}
+
 int mdev_kinds_adapter(struct pci_dev *adapter)
 {
 	int node = dev_to_node(&adapter->dev);
-	struct pci_dev *pdev;
 
 	guard(mutex)(&kinds_lock);
 	/* Functions behind adapters of several nodes are near none. */
@@ -417,8 +422,7 @@ int mdev_kinds_adapter(struct pci_dev *adapter)
 		node = NUMA_NO_NODE;
 	kinds_placed = true;
 	kinds_sysdata.node = node;
-	list_for_each_entry(pdev, &kinds_bus->devices, bus_list)
-		set_dev_node(&pdev->dev, node);
+	pci_walk_bus(kinds_bus, kinds_set_node, &node);
 	return 0;
 }
 

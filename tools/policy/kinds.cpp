@@ -17,7 +17,7 @@ std::string driver_file(std::string_view name) {
   return fmt::format("{}/{}", kDriver, name);
 }
 
-// The driver's directory has other devices, too: those that this host lends.
+// Nothing if it has gone meanwhile.
 std::optional<PresentKind> read_kind(const Environment& environment, const PciAddress& address) {
   const std::string device = driver_file(to_string(address));
   const auto text = environment.read(device + "/kind");
