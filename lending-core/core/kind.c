@@ -4,7 +4,7 @@
 #include "pcilend/identity.h"
 #include "pcilend/kind.h"
 
-/* PCI Code and ID Assignment Specification 1.11, section 1: all but bridges, and what is extinct. */
+/* PCI Code and ID Assignment Specification 1.11, section 1: no bridges, and nothing extinct. */
 const struct pcilend_kind_class pcilend_kind_classes[PCILEND_KIND_CLASSES] = {
 	{ 0x01, "storage", "Borrowed storage controller" },
 	{ 0x02, "network", "Borrowed network controller" },
@@ -31,7 +31,7 @@ struct field {
 	u32 mask;
 };
 
-static int refuse(const char **why, const char *sentence)
+static int kind_refuse(const char **why, const char *sentence)
 {
 	*why = sentence;
 	return -EINVAL;
@@ -162,13 +162,13 @@ int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char *
 	memset(kind, 0, sizeof(*kind));
 	text = take_name(text, kind->name);
 	if (!text)
-		return refuse(why, "a name of up to 31 small letters, digits and, in between, '-' comes first");
+		return kind_refuse(why, "a name of up to 31 small letters, digits and, in between, '-' comes first");
 	while (*text) {
 		text++;
 		value = behind(text, "label=");
 		if (value) {
 			if (!take_label(value, kind))
-				return refuse(why, "label= wants 1 to 63 printable ASCII characters, and comes last");
+				return kind_refuse(why, "label= wants 1 to 63 printable ASCII characters, and comes last");
 			break;
 		}
 		value = behind(text, "device=");
@@ -176,7 +176,7 @@ int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char *
 			had_device = true;
 			text = take_device(value, kind);
 			if (!text)
-				return refuse(why, "device= wants [VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci -d does");
+				return kind_refuse(why, "device= wants [VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci -d does");
 			continue;
 		}
 		value = behind(text, "function=");
@@ -184,13 +184,13 @@ int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char *
 			had_function = true;
 			text = take_function(value, kind);
 			if (!text)
-				return refuse(why, "function= wants an id as 'pcilend list' shows it, such as 40001");
+				return kind_refuse(why, "function= wants an id as 'pcilend list' shows it, such as 40001");
 			continue;
 		}
-		return refuse(why, "behind the name come device=, function= and label=, each once, with one space between them");
+		return kind_refuse(why, "behind the name come device=, function= and label=, each once, with one space between them");
 	}
 	if (is_any(kind))
-		return refuse(why, "say device=, function= or label=: it would be any function of any host");
+		return kind_refuse(why, "say device=, function= or label=: it would be any function of any host");
 	return 0;
 }
 EXPORT_SYMBOL_GPL(pcilend_kind_parse);
