@@ -17,7 +17,7 @@
 #include <linux/module.h>
 #include <linux/vfio_pci_core.h>
 
-#include "compat.h"
+#include "base/compat.h"
 #include "pcilend_mdev.h"
 #include "mdev_trace.h"
 

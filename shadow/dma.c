@@ -11,7 +11,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 
-#include "compat.h"
+#include "base/compat.h"
 #include "pcilend/pcilend.h"
 #include "shadow.h"
 

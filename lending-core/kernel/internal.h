@@ -61,7 +61,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-#include "compat.h"
+#include "base/compat.h"
 #include "pcilend/access.h"
 #include "pcilend/identity.h"
 #include "pcilend/layout.h"

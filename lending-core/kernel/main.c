@@ -15,7 +15,7 @@
 
 #include "internal.h"
 #include "pcilend/version.h"
-#include "virtual.h"
+#include "virtual/virtual.h"
 
 #define MAX_LEASE_MS_DEFAULT 60000U
 

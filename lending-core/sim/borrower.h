@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The borrower's role on one host, as lending-core/kernel/borrow*.c plays it: what peers say about
+// The borrower's role on one host, as lending-core/kernel/borrower/ plays it: what peers say about
 // their functions, leases, requests without an answer, and slots for guest memory.
 #pragma once
 

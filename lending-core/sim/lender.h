@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The lender's role on one host: the shipping state machines (lease, access, reservation, range
-// allocator) put together as lending-core/kernel/lender*.c does it, on simulated hardware.
+// allocator) put together as lending-core/kernel/lender/ does it, on simulated hardware.
 #pragma once
 
 #include <vector>

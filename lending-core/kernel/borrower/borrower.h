@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The borrower's side of a remote function: shared by the files of the borrower. */
+#ifndef PCILEND_BORROWER_H
+#define PCILEND_BORROWER_H
+
+#include "internal.h"
+#include "pcilend/vconfig.h"
+#include "virtual/virtual.h"
+
+#define PCILEND_FRONTENDS 4
+
+enum remote_state {
+	REMOTE_IDLE,
+	REMOTE_BORROWING,	/* no lease yet */
+	REMOTE_HELD,
+	REMOTE_LOST,		/* the lease is over, the frontend has not let go yet */
+	REMOTE_RETURNING,	/* let go, but the lender has not acknowledged that it is stopped */
+};
+
+/* A range of the aperture that leases use for guest memory: one, or those of a set. */
+struct remote_range {
+	struct kref ref;
+	struct pcilend_link *link;	/* of all these leases; with a reference */
+	u64 iova;
+	u64 size;
+	atomic_t left;		/* not 0: its adapter is gone, it is no range any more */
+};
+
+/* The part that one lease has in it. */
+struct remote_slot {
+	struct list_head node;
+	struct remote_range *range;	/* with a reference */
+	bool free;		/* given up, but the function may still write to it */
+};
+
+/*
+ * What the function reaches by its IOMMU, as its lender was told. Changed by pcilend_map_dma_area()
+ * before there is a virtual function, then by the IOMMU core alone:
+ *
+ *	    ┌──── identity ────> AREA ───────────┐
+ *	BLOCKED <────────── blocked ─────────────┤
+ *	    └─ paging domain ──> DOMAIN ─────────┘
+ */
+enum remote_dma {
+	REMOTE_DMA_BLOCKED,	/* nothing, or what a frontend has mapped */
+	REMOTE_DMA_AREA,	/* the DMA area of the aperture */
+	REMOTE_DMA_DOMAIN,	/* the granules of a domain */
+};
+
+struct pcilend_domain;
+
+/* A link over which the lender offers the function. */
+struct remote_path {
+	struct pcilend_link *link;	/* with a reference; NULL: entry was never used */
+	u32 generation;			/* SYNC in which it was last seen there */
+	bool offered;
+};
+
+/* The pages of a BAR of a function that this host holds, in a memory window. */
+struct remote_bar {
+	struct remote *to;		/* with a reference */
+	u32 lease;
+	u32 bar;
+	u64 phys;
+	u64 size;			/* bytes, page aligned */
+};
+
+struct remote_binding {
+	struct pcilend_frontend *frontend;	/* NULL: entry is free */
+	void *data;
+};
+
+struct remote {
+	struct pcilend_remote pub;
+	struct list_head node;		/* remotes_lock; by ascending id */
+	struct work_struct work;	/* frontends come and go; the end of it all */
+	bool gone;			/* work: the end has begun */
+
+	struct mutex frontends;		/* held while they come and go */
+	struct mutex operation;		/* one borrow or return at a time */
+	struct mutex reaching;		/* what a user of VFIO has mapped for it is asked for */
+
+	struct mutex lock;		/* all below, and pub.info */
+	struct remote_binding binding[PCILEND_FRONTENDS];
+	struct remote_path path[PCILEND_PATHS];
+	struct pcilend_link *link;	/* with a reference, never NULL: of the lease, or of the */
+					/* last one; changes only while the state is IDLE */
+	bool absent;			/* no longer offered: goes when idle */
+	bool dying;
+	bool reborn;			/* offered again while dying */
+	enum remote_state state;
+	u32 lease;			/* 0: none */
+	u32 granted;			/* place of the grant among the lender's messages */
+	u32 lost_early;			/* a lease that was lost before we learnt of its grant */
+	enum pcilend_lost_reason lost_reason;
+	u32 recalled;			/* a lease that its lender wants to end; 0: none */
+	u64 recall_at;			/* ms: when it will */
+	bool fenced;			/* LOST: the lender has stopped it, or died */
+	struct pcilend_frontend *frontend;	/* with a reference on its module */
+	char owner[PCILEND_OWNER_BYTES];
+	struct pcilend_vconfig *config;
+	struct pcilend_virtual *virtual;
+	struct pcilend_virtual_intx *intx;	/* of the virtual function; NULL: none */
+	struct pcilend_virtual_relay *relay;	/* the same */
+	struct pcilend_virtual_bar bar[6];
+	struct pcilend_virtual_bar rom;	/* the lender's copy of it */
+	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
+	u64 interrupts;		/* device-side address of this host's interrupt controller; */
+				/* 0: it does not reach that, the lender relays */
+	u64 last_address;	/* that its lender maps; 0: it is lent direct */
+	enum remote_dma dma;	/* the group mutex of the IOMMU core, as the next */
+	struct pcilend_domain *domain;
+	struct list_head domain_node;	/* its lock: in its list of those attached */
+	bool late;		/* group mutex: it was refused by a domain that has BARs */
+	struct list_head slots;
+	u64 guest_bytes;	/* written and read at once: what its user of VFIO has mapped */
+	struct work_struct offer_work;	/* frontends are told that it can be borrowed */
+	struct work_struct lost_work;
+	struct work_struct reset_work;	/* as lost_work with a reference */
+	struct work_struct recall_work;
+	struct work_struct return_work;
+	struct delayed_work reach_work;
+};
+
+#define to_remote(p) container_of(p, struct remote, pub)
+
+/* The lease in force, 0 if there is none. */
+static inline u32 remote_held_lease(struct remote *r)
+{
+	u32 lease;
+
+	mutex_lock(&r->lock);
+	lease = r->state == REMOTE_HELD ? r->lease : 0;
+	mutex_unlock(&r->lock);
+	return lease;
+}
+
+/* borrower.c */
+struct remote *remote_next(struct remote *previous);
+void remote_retire_if_idle(struct remote *r);
+void remote_event(struct remote *r, enum pcilend_event event);
+
+/* borrow.c */
+void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
+void remote_settled(struct remote *r);
+void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
+void remote_recall_work(struct work_struct *work);
+void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
+void remote_return_work(struct work_struct *work);
+void remote_lost_work(struct work_struct *work);
+void remote_was_reset(struct remote *r, u32 lease);
+void remote_reset_work(struct work_struct *work);
+void remote_drop_slots(struct remote *r, bool all);
+void remote_range_put(struct remote_range *range);
+void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
+void pcilend_borrower_confirm_ends(struct pcilend_link *link);
+
+/* holder.c: ranges of the aperture */
+struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
+int remote_add_slot(struct remote *r, struct remote_range *range);
+void remote_free_slot(struct remote *r, struct remote_range *range, bool stopped);
+
+/* iommu.c */
+void remote_dma_begin(struct remote *r);
+
+/* remote_path.c */
+bool remote_path_seen(struct remote *r, struct pcilend_link *link);
+u32 remote_path_generation(struct remote *r, struct pcilend_link *link, bool *offered);
+bool remote_path_gone(struct remote *r, struct pcilend_link *link);
+bool remote_listens_to(struct remote *r, struct pcilend_link *link);
+void remote_set_link(struct remote *r, struct pcilend_link *link);
+struct pcilend_link *remote_link(struct remote *r);
+struct pcilend_link *remote_any_link(struct remote *r);
+struct pcilend_link *remote_link_of_set(struct remote *r);
+struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
+void remote_report_paths(struct remote *r, struct pcilend_report *report);
+void remote_put_paths(struct remote *r);
+
+/* reach.c */
+void remote_reach_report(struct remote *r, struct pcilend_report *report);
+void remote_reach_end(struct remote *r);
+void remote_unreached(struct remote *r, u32 lease, u32 target);
+void remote_reach_doubt(struct remote *r);
+int remote_find_bar(u64 phys, u64 size, struct remote_bar *found);
+int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
+void remote_reach_work(struct work_struct *work);
+void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
+
+/* frontend.c */
+void remote_attach_frontends(struct remote *r);
+void remote_offer_work(struct work_struct *work);
+void remote_detach_frontends(struct remote *r);
+
+#endif /* PCILEND_BORROWER_H */

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a borrower reaches of a function, and the function of the borrower: an IOMMU domain that
+ * maps what the borrower asked for and nothing of this host (lender_group.c), BARs exported into
+ * the aperture, registers of the configuration space; and how all of that ends.
+ */
+
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "lender/lender.h"
+
+/* The table is the borrower's; after a reset it has each vector masked (PCIe 5.0 §7.7.2.8). */
+void pcilend_device_enable_msix(struct pci_dev *pdev, bool on)
+{
+	u16 control;
+
+	if (!pdev->msix_cap)
+		return;
+	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &control);
+	control &= ~(PCI_MSIX_FLAGS_MASKALL | PCI_MSIX_FLAGS_ENABLE);
+	if (on)
+		control |= PCI_MSIX_FLAGS_ENABLE;
+	pci_write_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, control);
+}
+
+/* What a reset leaves, for a borrower: reachable, silent, its MSI-X table its own to write. */
+void pcilend_device_open(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	pcilend_set_command(fn, PCI_COMMAND_MASTER,
+			    PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
+	pcilend_dma_was_reset(fn);
+	pcilend_device_enable_msix(fn->pdev, !fn->intx.irq);
+	pcilend_intx_resume(fn);
+}
+
+static int find_interrupts(struct pcilend_function *fn, phys_addr_t *phys)
+{
+	const struct pcilend_hello *hello = &fn->link->hello;
+
+	return pcilend_aperture_peer(fn->link, hello->interrupt_window, hello->interrupt_offset,
+				     PCILEND_MSI_BYTES, phys);
+}
+
+static int map_interrupts(struct pcilend_function *fn, u64 alias)
+{
+	phys_addr_t interrupts;
+	int err;
+
+	if (!alias)
+		return 0;
+	err = find_interrupts(fn, &interrupts) ?:
+	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
+	if (!err)
+		fn->alias = alias;
+	return err;
+}
+
+static u64 bus_address(struct pcilend_function *fn, phys_addr_t phys)
+{
+	struct resource res = { .start = phys, .end = phys, .flags = IORESOURCE_MEM };
+	struct pci_bus_region region;
+
+	pcibios_resource_to_bus(fn->pdev->bus, &region, &res);
+	return region.start;
+}
+
+/* Where a direct function reaches the borrower: in the windows themselves. */
+static int place_borrower(struct pcilend_function *fn, const struct pcilend_msg_borrow *in)
+{
+	phys_addr_t dma, interrupts;
+	int err;
+
+	err = pcilend_aperture_peer(fn->link, le32_to_cpu(in->dma_window),
+				    le64_to_cpu(in->dma_offset), fn->link->hello.dma_limit,
+				    &dma);
+	if (err)
+		return err;
+	fn->dma_address = bus_address(fn, dma);
+	if (!in->interrupt_alias)
+		return 0;
+	err = find_interrupts(fn, &interrupts);
+	if (!err)
+		fn->interrupt_address = bus_address(fn, interrupts);
+	return err;
+}
+
+static int export_bars(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	int i, err;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		u64 size = PAGE_ALIGN(pci_resource_len(pdev, i));
+
+		if (!size || !(pci_resource_flags(pdev, i) & IORESOURCE_MEM))
+			continue;
+		err = pcilend_aperture_export(fn->link, pci_resource_start(pdev, i), size,
+					      PCILEND_PROT_BAR, &fn->export[i].iova);
+		if (err)
+			return err;
+		fn->export[i].size = size;
+	}
+	return pcilend_rom_export(fn);
+}
+
+/*
+ * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
+ * @in: what it asks for
+ *
+ * On failure, pcilend_device_fence() undoes what was done.
+ */
+int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
+			const struct pcilend_msg_borrow *in)
+{
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	fn->link = pcilend_link_get(link);
+	fn->alias = 0;
+	fn->dma_address = 0;
+	fn->interrupt_address = 0;
+	fn->mapped = 0;
+	fn->small = 0;
+	fn->bus_master = false;
+	memset(fn->map, 0, sizeof(fn->map));
+	memset(fn->export, 0, sizeof(fn->export));
+	fn->returned = false;
+	fn->withdrawn = pcilend_withdrawn_alloc();
+	pcilend_intx_begin(fn);
+	pcilend_relay_begin(fn);
+	pcilend_dma_attach(fn);
+	if (!fn->withdrawn)
+		return -ENOMEM;
+
+	err = pcilend_group_attach(fn);
+	if (err)
+		return err;
+	err = pcilend_function_is_direct(fn) ?
+	      place_borrower(fn, in) : map_interrupts(fn, le64_to_cpu(in->interrupt_alias));
+	return err ?: export_bars(fn);
+}
+
+static void withdraw_bars(struct pcilend_function *fn, const struct pcilend_lease_result *end)
+{
+	bool any = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
+		if (!fn->export[i].size)
+			continue;
+		pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+		any = true;
+	}
+	if (any && end->lost && !fn->returned && fn->withdrawn) {
+		pcilend_withdrawn_keep(fn, end->node, end->lease);
+	} else {
+		for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
+			if (fn->export[i].size)
+				pcilend_aperture_export_put(fn->link, fn->export[i].iova,
+							    fn->export[i].size);
+		}
+	}
+	memset(fn->export, 0, sizeof(fn->export));
+	kfree(fn->withdrawn);
+	fn->withdrawn = NULL;
+}
+
+/*
+ * pcilend_device_fence - no DMA, no interrupts, no way in
+ * @end: of the lease; unless it was returned, the BARs keep their places in the aperture
+ *
+ * Afterwards the function is in the blocking domain, unless others of its set are still lent, and
+ * neither the peer nor another function reaches anything of it. Works on functions that are half
+ * lent, dead, or gone.
+ */
+void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end)
+{
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link)
+		return;
+	pcilend_intx_off(fn);
+	if (pci_device_is_present(fn->pdev))
+		pcilend_device_bus_master(fn, false);
+	fn->bus_master = false;
+	/* Its messages are DMA. */
+	pcilend_relay_end(fn);
+
+	pcilend_reach_fence(fn);
+	pcilend_expose_fence(fn);
+	pcilend_group_detach(fn);
+	withdraw_bars(fn, end);
+	pcilend_dma_detach(fn);
+	pcilend_link_put(fn->link);
+	fn->link = NULL;
+}
+
+static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
+{
+	return a < b + b_size && b < a + a_size;
+}
+
+/* No address that can be mapped is above this. No sum of two addresses below 2^63 wraps. */
+u64 pcilend_device_last_address(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	return min(pcilend_group_aperture_end(fn), BIT_ULL(62) - 1);
+}
+
+/* May the holder of the lease have [address, +size) of the function mapped? */
+bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
+{
+	u64 last = pcilend_device_last_address(fn);
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	if (address > last || size > last || address + size - 1 > last)
+		return false;
+	/* Here the function would reach the lender's interrupt controller. */
+	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES))
+		return false;
+	if (fn->alias && overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
+		return false;
+	for (i = 0; i < PCILEND_MAPS; i++) {
+		if (fn->map[i].size &&
+		    overlaps(address, size, fn->map[i].start, fn->map[i].size))
+			return false;
+	}
+	return true;
+}
+
+/* How many 4 KiB pages of the range fit in no 2 MiB page. */
+static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
+{
+	u64 first = round_up(address, SZ_2M), end = round_down(address + size, SZ_2M);
+
+	if ((address ^ phys) & (SZ_2M - 1) || first >= end)
+		return size / PCILEND_PAGE;
+	return (size - (end - first)) / PCILEND_PAGE;
+}
+
+/*
+ * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
+ * @phys: inside a window onto the borrower, checked by the caller
+ *
+ * Return: 0; -ERANGE if that range can't be used; -ENOSPC if too much is mapped already; -EUSERS if
+ * another function of its set reaches something else there; -EOPNOTSUPP if it is direct; or what
+ * the IOMMU says.
+ */
+int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size)
+{
+	struct pcilend_map_entry *entry = NULL;
+	u64 limit = 0, small;
+	int i, err;
+
+	lockdep_assert_held(&fn->lock);
+	if (pcilend_function_is_direct(fn))
+		return -EOPNOTSUPP;
+	if (!pcilend_device_may_map(fn, address, size))
+		return -ERANGE;
+	for (i = 0; i < PCILEND_MAPS && !entry; i++) {
+		if (!fn->map[i].size)
+			entry = &fn->map[i];
+	}
+	/* Nothing is gained by reaching the windows twice; page tables are this host's memory. */
+	for (i = 0; i < fn->link->aperture.windows; i++)
+		limit += fn->link->aperture.window[i].size;
+	small = small_pages(address, phys, size);
+	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES)
+		return -ENOSPC;
+
+	err = pcilend_group_map(fn, address, phys, size);
+	if (err)
+		return err;
+	entry->start = address;
+	entry->size = size;
+	entry->small = small;
+	fn->mapped += size;
+	fn->small += small;
+	return 0;
+}
+
+/* Undoes one pcilend_device_map(), named exactly; -ERANGE if there is none. */
+int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
+{
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	for (i = 0; i < PCILEND_MAPS; i++) {
+		if (size && fn->map[i].start == address && fn->map[i].size == size) {
+			pcilend_group_unmap(fn->group, address, size);
+			fn->map[i].size = 0;
+			fn->mapped -= size;
+			fn->small -= fn->map[i].small;
+			return 0;
+		}
+	}
+	return -ERANGE;
+}
+
+/*
+ * pcilend_device_config_read - read the configuration space of the hardware
+ *
+ * Return: 0; -ERANGE past its end; -EIO if it does not answer.
+ */
+int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length)
+{
+	struct pci_dev *pdev = fn->pdev;
+	u32 i, value = 0;
+
+	lockdep_assert_held(&fn->lock);
+	if (offset + length > pdev->cfg_size)
+		return -ERANGE;
+	for (i = 0; i < length; i++) {
+		u32 at = offset + i;
+
+		if (!i || !(at & 3)) {
+			if (pci_read_config_dword(pdev, at & ~3, &value))
+				return -EIO;
+			/* Virtual functions read as all ones here (SR-IOV 1.1 §3.4.1). */
+			if (pdev->is_virtfn && at < 4)
+				value = pdev->device << 16 | pdev->vendor;
+		}
+		data[i] = value >> (at & 3) * 8;
+		if (at == PCI_INTERRUPT_PIN && !pcilend_intx_possible(pdev))
+			data[i] = 0;
+	}
+	return 0;
+}
+
+/*
+ * Registers that live in the hardware, and the MSI capability of functions lent with MSI: its
+ * messages go through the private domain like all writes of the function.
+ */
+static bool may_write(const struct pcilend_vconfig *config, u32 offset)
+{
+	const u32 msi_bytes = 24;	/* PCI 3.0 §6.8.1, the largest layout */
+
+	if (config->msi && offset >= config->msi + PCI_MSI_FLAGS &&
+	    offset < config->msi + msi_bytes)
+		return true;
+	return pcilend_vconfig_forwards(config, offset, 1);
+}
+
+/* @length is 1, 2 or 4, @offset aligned to it. Return: 0; -ERANGE if that is not the borrower's. */
+int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
+				u32 length)
+{
+	struct pci_dev *pdev = fn->pdev;
+	u32 i;
+
+	lockdep_assert_held(&fn->lock);
+	if (offset + length > pdev->cfg_size)
+		return -ERANGE;
+	for (i = 0; i < length; i++) {
+		if (!may_write(fn->config, offset + i))
+			return -ERANGE;
+	}
+	switch (length) {
+	case 1:
+		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, *data));
+	case 2:
+		return pcibios_err_to_errno(pci_write_config_word(pdev, offset,
+								  get_unaligned_le16(data)));
+	case 4:
+		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset,
+								   get_unaligned_le32(data)));
+	default:
+		return -EINVAL;
+	}
+}

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Holding a function that can be borrowed: what must be true of it, the driver it is bound to, its
+ * reset.
+ */
+
+#include <linux/delay.h>
+#include <linux/io.h>
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "lender/lender.h"
+#include "pcilend/health.h"
+
+#define HEALTH_POLL_MS 20
+
+static struct pci_driver pcilend_driver;
+
+static bool has_direct_region(struct pci_dev *pdev)
+{
+	struct iommu_resv_region *region;
+	LIST_HEAD(regions);
+	bool direct = false;
+
+	iommu_get_resv_regions(&pdev->dev, &regions);
+	list_for_each_entry(region, &regions, list)
+		direct |= region->type == IOMMU_RESV_DIRECT;
+	iommu_put_resv_regions(&pdev->dev, &regions);
+	return direct;
+}
+
+static bool has_memory_bar(struct pci_dev *pdev)
+{
+	int i;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		if (pci_resource_flags(pdev, i) & IORESOURCE_MEM && pci_resource_len(pdev, i))
+			return true;
+	}
+	return false;
+}
+
+/* What keeps a borrower, by the function, from this host's memory and interrupts. */
+static int check_isolation(struct pci_dev *pdev, struct netlink_ext_ack *extack)
+{
+	struct iommu_group *group;
+	int err;
+
+	group = iommu_group_get(&pdev->dev);
+	if (!group) {
+		NL_SET_ERR_MSG(extack, "it is not behind an IOMMU: enable VT-d or AMD-Vi in the firmware and boot with intel_iommu=on or amd_iommu=on; or lend it without by 'pcilend available --direct'");
+		return -ENODEV;
+	}
+	err = pcilend_group_check(pdev, group, extack);
+	if (!err && !pcilend_unsafe_interrupts && !iommu_group_has_isolated_msi(group)) {
+		NL_SET_ERR_MSG(extack, "interrupt remapping is off, so a borrower could raise any interrupt here: enable it in the firmware and boot without intremap=off, or load pcilend with unsafe_interrupts=1");
+		err = -EPERM;
+	}
+	iommu_group_put(group);
+	if (!err && has_direct_region(pdev)) {
+		NL_SET_ERR_MSG(extack, "the firmware reserves memory that it must reach (RMRR): disable that use in the firmware setup, or lend another one");
+		err = -EPERM;
+	}
+	return err;
+}
+
+/*
+ * pcilend_device_check - may this function be lent at all?
+ * @direct: without an IOMMU that translates for it
+ * @extack: says what is in the way, and what to do
+ *
+ * Return: 0 or a negative errno.
+ */
+int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	err = direct ? pcilend_group_check_direct(pdev, extack) : check_isolation(pdev, extack);
+	if (err)
+		return err;
+	if (!pdev->reset_methods[0]) {
+		NL_SET_ERR_MSG(extack, "it has no way to be reset (see its reset_method in sysfs), so the next borrower would get it as the last one left it: put it into a slot of its own, whose bus can be reset");
+		return -EOPNOTSUPP;
+	}
+	if (!has_memory_bar(pdev)) {
+		NL_SET_ERR_MSG(extack, "all its registers are behind I/O BARs, and only memory can be reached through an NTB: lend one with a memory BAR");
+		return -EOPNOTSUPP;
+	}
+	if (pdev->pin && !pdev->msi_cap && !pdev->msix_cap && !pcilend_intx_possible(pdev)) {
+		NL_SET_ERR_MSG(extack, "it has legacy interrupts (INTx) only, and can't mask them by its command register, so a borrower could block the interrupt line: lend one with MSI or MSI-X");
+		return -EOPNOTSUPP;
+	}
+	if (pci_num_vf(pdev)) {
+		NL_SET_ERR_MSG(extack, "its virtual functions are enabled: write 0 to its sriov_numvfs first, or lend those");
+		return -EBUSY;
+	}
+	return 0;
+}
+
+/* The constant part of its notices. */
+void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info)
+{
+	struct pcilend_identity identity = {
+		.vendor = pdev->vendor,
+		.device = pdev->device,
+		.subsystem_vendor = pdev->subsystem_vendor,
+		.subsystem_device = pdev->subsystem_device,
+		.class_code = pdev->class,
+		.lender = pcilend_node,
+		.serial = pci_get_dsn(pdev),
+		.function = PCI_FUNC(pdev->devfn),
+		.segment = pci_domain_nr(pdev->bus),
+		.bus = pdev->bus->number,
+		.devfn = pdev->devfn,
+	};
+	int i;
+
+#ifdef CONFIG_PCI_IOV
+	if (pdev->is_virtfn) {
+		struct pci_dev *physical = pci_physfn(pdev);
+
+		identity.serial = pci_get_dsn(physical);
+		identity.function = 256 + pci_iov_vf_id(pdev);
+	}
+#endif
+	memset(info, 0, sizeof(*info));
+	pcilend_uuid_make(info->uuid, &identity);
+	info->vendor = cpu_to_le16(pdev->vendor);
+	info->device = cpu_to_le16(pdev->device);
+	info->subsystem_vendor = cpu_to_le16(pdev->subsystem_vendor);
+	info->subsystem_device = cpu_to_le16(pdev->subsystem_device);
+	info->class_revision = cpu_to_le32(pdev->class << 8 | pdev->revision);
+	info->segment = cpu_to_le16(identity.segment);
+	info->bus = identity.bus;
+	info->devfn = identity.devfn;
+	info->serial = cpu_to_le64(identity.serial);
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		unsigned long flags = pci_resource_flags(pdev, i);
+		u32 kind = 0;
+
+		if (!pci_resource_len(pdev, i))
+			continue;
+		if (flags & IORESOURCE_IO)
+			kind = PCILEND_BAR_IO;
+		if (flags & IORESOURCE_MEM_64)
+			kind |= PCILEND_BAR_MEM64;
+		if (flags & IORESOURCE_PREFETCH)
+			kind |= PCILEND_BAR_PREFETCH;
+		info->bar[i].size = cpu_to_le64(pci_resource_len(pdev, i));
+		info->bar[i].flags = cpu_to_le32(kind);
+	}
+	info->bar[PCI_ROM_RESOURCE].size = cpu_to_le64(pcilend_rom_size(pdev));
+}
+
+/*
+ * Exporting works by whole pages, so the rest of the page of a smaller BAR must be nobody's. One
+ * that starts in the middle of a page can't be exported.
+ */
+static bool guard_page(struct pcilend_function *fn, int bar)
+{
+	struct resource *res = &fn->pdev->resource[bar];
+	struct resource *guard;
+
+	if (!PAGE_ALIGNED(res->start))
+		return false;
+	if (PAGE_ALIGNED(resource_size(res)))
+		return true;
+	guard = kzalloc(sizeof(*guard), GFP_KERNEL);
+	if (!guard)
+		return false;
+	guard->start = res->end + 1;
+	guard->end = PAGE_ALIGN(res->end + 1) - 1;
+	guard->flags = res->flags;
+	guard->name = "pcilend";
+	if (request_resource(res->parent, guard)) {
+		kfree(guard);
+		return false;
+	}
+	fn->guard[bar] = guard;
+	return true;
+}
+
+static void drop_guards(struct pcilend_function *fn)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fn->guard); i++) {
+		if (!fn->guard[i])
+			continue;
+		release_resource(fn->guard[i]);
+		kfree(fn->guard[i]);
+		fn->guard[i] = NULL;
+	}
+}
+
+static int take_snapshot(struct pcilend_function *fn)
+{
+	u8 *raw __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
+	struct pcilend_vconfig_bar bar[7] = { };
+	int err;
+
+	fn->config = kvmalloc(sizeof(*fn->config), GFP_KERNEL);
+	if (!raw || !fn->config)
+		return -ENOMEM;
+	err = pcilend_device_config_read(fn, 0, raw, fn->pdev->cfg_size);
+	if (err)
+		return err;
+	return pcilend_vconfig_init(fn->config, raw, fn->pdev->cfg_size, bar);
+}
+
+/*
+ * What the class of a function says of it after a reset is in its registers, of classes that say
+ * something. They are mapped from the start: a reset must not fail for want of memory. Virtual
+ * functions may be off until their physical function's driver wants them.
+ */
+static bool map_registers(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+
+	if (pdev->class != PCILEND_NVME_CLASS || pdev->is_virtfn ||
+	    pci_resource_len(pdev, 0) < PCILEND_NVME_BYTES)
+		return true;
+	fn->registers = ioremap(pci_resource_start(pdev, 0), PCILEND_NVME_BYTES);
+	return fn->registers;
+}
+
+static void unmap_registers(struct pcilend_function *fn)
+{
+	if (fn->registers)
+		iounmap(fn->registers);
+	fn->registers = NULL;
+}
+
+static const char *bind(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	const char *why;
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	if (pcilend_group_hold(fn))
+		return "its IOMMU group is in use: see by whom in /sys/kernel/iommu_groups";
+	if (pci_enable_device(pdev)) {
+		why = "it can't be enabled: see the kernel log";
+		goto err_owner;
+	}
+	if (pci_request_regions(pdev, "pcilend")) {
+		why = "its BARs are in use by something else: see /proc/iomem";
+		goto err_disable;
+	}
+	pci_clear_master(pdev);
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		if (!(pci_resource_flags(pdev, i) & IORESOURCE_MEM) || !pci_resource_len(pdev, i))
+			continue;
+		if (!guard_page(fn, i)) {
+			why = "a BAR shares its page: boot with pci=resource_alignment=12@ADDRESS";
+			goto err_guards;
+		}
+	}
+	pcilend_rom_take(fn);
+	why = "no memory, or its configuration space can't be read";
+	if (pci_save_state(pdev))
+		goto err_rom;
+	fn->state = pci_store_saved_state(pdev);
+	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
+		goto err_state;
+	fn->held = true;
+	return NULL;
+
+err_state:
+	kvfree(fn->config);
+	fn->config = NULL;
+	kfree(fn->state);
+	fn->state = NULL;
+err_rom:
+	pcilend_rom_drop(fn);
+err_guards:
+	drop_guards(fn);
+	pci_release_regions(pdev);
+err_disable:
+	pci_disable_device(pdev);
+err_owner:
+	pcilend_group_unhold(fn);
+	return why;
+}
+
+static void unbind(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	fn->held = false;
+	unmap_registers(fn);
+	kvfree(fn->config);
+	fn->config = NULL;
+	kfree(fn->state);
+	fn->state = NULL;
+	pcilend_rom_drop(fn);
+	drop_guards(fn);
+	pci_release_regions(fn->pdev);
+	pci_disable_device(fn->pdev);
+	pcilend_group_unhold(fn);
+	fn->info.flags &= ~PCILEND_FUNCTION_DIRECT;
+}
+
+static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct pcilend_function *fn = pcilend_function_of(pdev);
+
+	if (!fn || !READ_ONCE(fn->binding)) {
+		pci_info(pdev, "not to be lent: run 'pcilend add' and 'pcilend available' instead of binding it by hand\n");
+		if (fn)
+			pcilend_function_put(fn);
+		return -ENODEV;
+	}
+	mutex_lock(&fn->lock);
+	fn->bind_error = bind(fn);
+	mutex_unlock(&fn->lock);
+	if (fn->bind_error) {
+		pcilend_function_put(fn);
+		return -ENODEV;
+	}
+	pci_set_drvdata(pdev, fn);
+	return 0;
+}
+
+/*
+ * Ours, when it has been made unavailable; or somebody else's: the function is unplugged, or
+ * unbound by hand. Then its lease ends here and now.
+ */
+static void driver_remove(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
+
+	mutex_lock(&fn->lock);
+	if (!pci_device_is_present(pdev))
+		event.type = PCILEND_LEASE_UNPLUGGED;
+	else if (fn->lease.state == PCILEND_FUNCTION_BORROWED ||
+		 fn->lease.state == PCILEND_FUNCTION_FENCING ||
+		 fn->lease.state == PCILEND_FUNCTION_RESETTING)
+		event.type = PCILEND_LEASE_REVOKE;
+	if (fn->lease.state != PCILEND_FUNCTION_ADDED &&
+	    fn->lease.state != PCILEND_FUNCTION_LOCAL) {
+		pcilend_function_apply(fn, &event, NULL);
+		pcilend_function_settle(fn);
+	}
+	/* It did not survive its reset: nothing keeps it from leaving all the same. */
+	if (fn->lease.state == PCILEND_FUNCTION_QUARANTINED) {
+		event.type = PCILEND_LEASE_MAKE_UNAVAILABLE;
+		pcilend_function_apply(fn, &event, NULL);
+		pcilend_function_settle(fn);
+	}
+	fn->todo &= ~PCILEND_DO_RELEASE;
+	unbind(fn);
+	mutex_unlock(&fn->lock);
+	pci_set_drvdata(pdev, NULL);
+	pcilend_function_put(fn);
+}
+
+/*
+ * No id table: bound by driver_override only. DMA is owned through the IOMMU group's owner, not
+ * by the driver core, so that a private domain can be attached.
+ */
+static struct pci_driver pcilend_driver = {
+	.name = "pcilend",
+	.probe = driver_probe,
+	.remove = driver_remove,
+	.driver_managed_dma = true,
+};
+
+int pcilend_device_register(void)
+{
+	return pci_register_driver(&pcilend_driver);
+}
+
+void pcilend_device_unregister(void)
+{
+	pci_unregister_driver(&pcilend_driver);
+}
+
+/* Clears our override, or puts back the one that was there before us. */
+static void restore_override(struct pcilend_function *fn)
+{
+	device_set_driver_override(&fn->pdev->dev, fn->former_override ?: "");
+	kfree(fn->former_override);
+	fn->former_override = NULL;
+}
+
+/* Somebody who unbinds our driver by hand leaves our override behind. */
+void pcilend_device_forget(struct pcilend_function *fn)
+{
+	char *override __free(kfree) = pcilend_driver_override(fn->pdev);
+
+	if (!fn->held && override && !strcmp(override, pcilend_driver.name))
+		restore_override(fn);
+}
+
+/*
+ * pcilend_device_take - unbind the function from its driver, and bind it to ours
+ *
+ * pcilend_lender_admin is held, the function's lock is not. On failure its own driver has it again.
+ */
+int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack)
+{
+	struct pci_dev *pdev = fn->pdev;
+	int err;
+
+	pcilend_device_forget(fn);
+	fn->former_override = pcilend_driver_override(pdev);
+	err = device_set_driver_override(&pdev->dev, pcilend_driver.name);
+	if (err) {
+		kfree(fn->former_override);
+		fn->former_override = NULL;
+		return err;
+	}
+
+	WRITE_ONCE(fn->binding, true);
+	fn->bind_error = NULL;
+	device_release_driver(&pdev->dev);
+	err = device_attach(&pdev->dev);
+	WRITE_ONCE(fn->binding, false);
+	if (err == 1 && READ_ONCE(fn->held))
+		return 0;
+
+	pcilend_refuse(extack, 0, fn->bind_error ?:
+		       "pcilend's driver did not bind to it: see the kernel log");
+	restore_override(fn);
+	if (device_attach(&pdev->dev) < 0)
+		pci_warn(pdev, "its own driver does not take it back\n");
+	return err < 0 ? err : -EBUSY;
+}
+
+/* Back to its own driver. pcilend_lender_admin is held, the function's lock is not. */
+void pcilend_device_release(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+
+	restore_override(fn);
+	device_release_driver(&pdev->dev);
+	if (device_attach(&pdev->dev) < 0)
+		pci_warn(pdev, "its own driver does not take it back\n");
+}
+
+static bool answers(struct pci_dev *pdev)
+{
+	u32 first, second;
+
+	if (!pci_device_is_present(pdev))
+		return false;
+	pci_read_config_dword(pdev, PCI_CLASS_REVISION, &first);
+	pci_read_config_dword(pdev, PCI_COMMAND, &second);
+	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
+}
+
+static const char *nvme_health(const void __iomem *registers)
+{
+	unsigned long deadline = jiffies;
+	enum pcilend_health health;
+	const char *why = NULL;
+	u64 cap;
+
+	cap = readl(registers + PCILEND_NVME_CAP) |
+	      (u64)readl(registers + PCILEND_NVME_CAP + 4) << 32;
+	deadline += msecs_to_jiffies(pcilend_health_nvme_ms(cap));
+	for (;;) {
+		bool last = time_after_eq(jiffies, deadline);
+
+		health = pcilend_health_nvme(cap, readl(registers + PCILEND_NVME_CSTS), &why);
+		if (health != PCILEND_HEALTH_WAIT || last)
+			break;
+		msleep(HEALTH_POLL_MS);
+	}
+	return health == PCILEND_HEALTH_READY ? NULL : why;
+}
+
+static const char *class_health(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	const char *why;
+	u16 command;
+
+	if (!fn->registers)
+		return NULL;
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	pci_write_config_word(pdev, PCI_COMMAND, command | PCI_COMMAND_MEMORY);
+	why = nvme_health(fn->registers);
+	pci_write_config_word(pdev, PCI_COMMAND, command);
+	return why;
+}
+
+/*
+ * pcilend_device_reset - reset, restore the state we found it in, see whether it answers
+ *
+ * Bus mastering is off afterwards. The device lock and the function's lock are held.
+ * Return: NULL, or a constant sentence: what went wrong.
+ */
+const char *pcilend_device_reset(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+
+	device_lock_assert(&pdev->dev);
+	lockdep_assert_held(&fn->lock);
+
+	pcilend_count(PCILEND_COUNTER_A_RESETS);
+	pcilend_intx_pause(fn);
+	pci_clear_master(pdev);
+	if (!pci_device_is_present(pdev))
+		return "it is not there any more";
+	if (pci_reset_function_locked(pdev))
+		return "its reset failed: power the slot or the host off and on";
+	/* What the borrower changed was saved and restored around the reset. */
+	pci_load_saved_state(pdev, fn->state);
+	pci_restore_state(pdev);
+	pci_clear_master(pdev);
+	if (!answers(pdev))
+		return "it does not answer after its reset: power the slot or the host off and on";
+	return class_health(fn);
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Bus mastering of lent functions, and what the loss of a link means for it. What a function writes
+ * while the link is down is gone, and what it reads is made up; one that stalls instead of failing
+ * would complete such a command later, and nobody would notice the wrong data. So from the moment
+ * a loss is signalled no function does DMA over that link, and one that did is reset before it may
+ * again (docs/decisions/0006). The same goes for one that reaches another lender over that link.
+ * Losses are signalled in interrupts, hence the spinlock; one for all links, as a function may do
+ * DMA over several.
+ */
+
+#include "lender/lender.h"
+#include "base/trace.h"
+
+static DEFINE_SPINLOCK(dma_lock);	/* taken in interrupts */
+
+static void set_bus_master(struct pcilend_function *fn, bool on)
+{
+	pcilend_set_command(fn, on ? 0 : PCI_COMMAND_MASTER, on ? PCI_COMMAND_MASTER : 0);
+	fn->masters = on;
+}
+
+/*
+ * pcilend_device_bus_master - let a lent function do DMA, or stop it
+ *
+ * Switching on is put off while a link is lost: pcilend_dma_resume() and the function's `recover`
+ * make up for it. Switching off returns when the function's own pending transactions have drained.
+ */
+void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
+{
+	struct pcilend_link *link = fn->link;
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	if (on)
+		fn->untold = false;
+	if (!on || (link->carries && !fn->stale && !fn->cut))
+		set_bus_master(fn, on);
+	spin_unlock_irqrestore(&dma_lock, flags);
+	if (!on && !pci_wait_for_pending_transaction(fn->pdev))
+		pci_warn(fn->pdev, "transactions are still pending after bus mastering was switched off\n");
+}
+
+/* The function is being lent over fn->link; its bus mastering is off. */
+void pcilend_dma_attach(struct pcilend_function *fn)
+{
+	struct pcilend_link *link = fn->link;
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	fn->masters = false;
+	fn->stale = false;
+	fn->cut = false;
+	fn->untold = false;
+	list_add(&fn->lent, &link->lent);
+	atomic_inc(&link->leases);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+void pcilend_dma_detach(struct pcilend_function *fn)
+{
+	struct pcilend_link *link = fn->link;
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	list_del_init(&fn->lent);
+	atomic_dec(&link->leases);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/* Bus mastering is off, and nothing of former commands is left in the function. */
+void pcilend_dma_was_reset(struct pcilend_function *fn)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	fn->masters = false;
+	fn->stale = false;
+	fn->untold = false;
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/*
+ * From now on the function reaches another lender over @reached->exposed->link.
+ * Return: 0, or -EHOSTUNREACH if that is lost.
+ */
+int pcilend_dma_reach(struct pcilend_reached *reached)
+{
+	struct pcilend_link *link = reached->exposed->link;
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	if (link->carries)
+		list_add(&reached->over, &link->reached);
+	else
+		err = -EHOSTUNREACH;
+	spin_unlock_irqrestore(&dma_lock, flags);
+	return err;
+}
+
+void pcilend_dma_unreach(struct pcilend_reached *reached)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	list_del_init(&reached->over);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/* What the function reached over lost links is unmapped next: what is lost later counts anew. */
+static void mend(struct pcilend_function *fn)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	fn->cut = false;
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+static void stop(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&dma_lock);
+	if (!fn->masters)
+		return;
+	set_bus_master(fn, false);
+	fn->stale = true;
+}
+
+static void queue_recover(struct pcilend_function *fn)
+{
+	kref_get(&fn->ref);
+	/* The table, or its being lent, holds another reference. */
+	if (!queue_work(pcilend_wq, &fn->recover))
+		pcilend_function_put(fn);
+}
+
+static void lose(struct pcilend_link *link)
+{
+	struct pcilend_reached *reached;
+	struct pcilend_function *fn;
+
+	lockdep_assert_held(&dma_lock);
+	link->losses += link->carries;
+	WRITE_ONCE(link->carries, false);
+	link->lost = true;
+	list_for_each_entry(fn, &link->lent, lent)
+		stop(fn);
+	list_for_each_entry(reached, &link->reached, over) {
+		WRITE_ONCE(reached->lost, true);
+		reached->from->cut = true;
+		stop(reached->from);
+		queue_recover(reached->from);
+	}
+}
+
+/* The link is lost, or was for a moment: no DMA over it. Any context. */
+void pcilend_link_lost(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	lose(link);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/*
+ * The driver says that the state of the link has changed. The link may be up again by then: an
+ * interrupt that finds it up, although it was up at the event before, tells of a loss too. (From
+ * process context drivers tell what they found when they polled, changed or not.)
+ */
+void pcilend_link_event(struct pcilend_link *link)
+{
+	bool up = ntb_link_is_up(link->ntb, NULL, NULL);
+	unsigned long flags;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	if (!up || (link->was_up && in_hardirq()))
+		lose(link);
+	link->was_up = up;
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/* How many times it has been lost: what was under way then is gone. */
+u64 pcilend_link_losses(struct pcilend_link *link)
+{
+	unsigned long flags;
+	u64 losses;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	losses = link->losses;
+	spin_unlock_irqrestore(&dma_lock, flags);
+	return losses;
+}
+
+/* Has it been lost since the handshake last asked? */
+bool pcilend_link_take_lost(struct pcilend_link *link)
+{
+	unsigned long flags;
+	bool lost;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	lost = link->lost;
+	link->lost = false;
+	spin_unlock_irqrestore(&dma_lock, flags);
+	return lost;
+}
+
+/* The handshake is over: DMA may go on, unless the link was lost again meanwhile. */
+void pcilend_link_carries(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dma_lock, flags);
+	link->was_up = true;
+	WRITE_ONCE(link->carries, !link->lost);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+static void tell_reset(struct pcilend_function *fn)
+{
+	const struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(fn->id),
+		.lease = cpu_to_le32(fn->lease.number),
+	};
+
+	pcilend_channel_notify(fn->link, PCILEND_MSG_WAS_RESET, &msg);
+}
+
+/* The same boot of the peer is there again. */
+void pcilend_dma_resume(struct pcilend_link *link)
+{
+	struct pcilend_function *fn;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		mutex_lock(&fn->lock);
+		if (fn->link != link || fn->lease.state != PCILEND_FUNCTION_BORROWED) {
+			mutex_unlock(&fn->lock);
+			continue;
+		}
+		pcilend_intx_tell_again(fn);
+		pcilend_relay_tell_again(fn);
+		if (READ_ONCE(fn->stale))
+			queue_recover(fn);
+		else if (READ_ONCE(fn->untold))
+			tell_reset(fn);
+		else if (fn->bus_master)
+			pcilend_device_bus_master(fn, true);
+		mutex_unlock(&fn->lock);
+	}
+}
+
+static void recover(struct pcilend_function *fn)
+{
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
+	struct pcilend_report report;
+	const char *why;
+
+	lockdep_assert_held(&fn->lock);
+	why = pcilend_device_reset(fn);
+	fn->resets++;
+	if (why) {
+		pci_warn(fn->pdev, "reset after the link was lost: %s\n", why);
+		pcilend_function_apply(fn, &event, NULL);
+		pcilend_function_queue_settle(fn);
+		return;
+	}
+	pcilend_device_open(fn);
+	fn->bus_master = false;
+	WRITE_ONCE(fn->untold, true);
+	pci_notice(fn->pdev, "was reset, because a link was lost during DMA over it\n");
+	tell_reset(fn);
+	pcilend_function_report(fn, &report);
+	pcilend_event_function(PCILEND_EVENT_WAS_RESET, &report);
+}
+
+void pcilend_dma_recover_work(struct work_struct *work)
+{
+	struct pcilend_function *fn = container_of(work, struct pcilend_function, recover);
+
+	device_lock(&fn->pdev->dev);
+	mutex_lock(&fn->lock);
+	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
+		goto out;
+	mend(fn);
+	pcilend_reach_drop_lost(fn);
+	/* A link that is lost again is waited for again. */
+	if (READ_ONCE(fn->stale) && pcilend_link_is_up(fn->link, NULL))
+		recover(fn);
+	else if (!READ_ONCE(fn->stale) && fn->bus_master)
+		pcilend_device_bus_master(fn, true);
+out:
+	mutex_unlock(&fn->lock);
+	device_unlock(&fn->pdev->dev);
+	pcilend_function_put(fn);
+}
+
+void pcilend_dma_init(struct pcilend_link *link)
+{
+	INIT_LIST_HEAD(&link->lent);
+	INIT_LIST_HEAD(&link->reached);
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Places of BARs in the aperture after a lease that its borrower has not returned. Nothing is
+ * reached there any more, but a VMM of the borrower, one that is stopped, say, may still have that
+ * part of the memory window mapped; so nothing else may be put there before the borrower has
+ * returned the lease, which it does once nobody has the function open, or its boot is over.
+ */
+
+#include <linux/slab.h>
+
+#include "lender/lender.h"
+
+struct pcilend_withdrawn {
+	struct list_head node;
+	struct pcilend_link *link;	/* with a reference */
+	u32 id;
+	u32 lease;
+	u32 borrower;
+	struct pcilend_export export[PCILEND_BARS];
+};
+
+static LIST_HEAD(withdrawn_list);
+static DEFINE_MUTEX(withdrawn_lock);
+
+/* Before the lease is granted, so that its end needs no memory. */
+struct pcilend_withdrawn *pcilend_withdrawn_alloc(void)
+{
+	return kzalloc(sizeof(struct pcilend_withdrawn), GFP_KERNEL);
+}
+
+static void withdrawn_release(struct pcilend_withdrawn *withdrawn)
+{
+	int i;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		if (withdrawn->export[i].size)
+			pcilend_aperture_export_put(withdrawn->link, withdrawn->export[i].iova,
+						    withdrawn->export[i].size);
+	}
+	pcilend_link_put(withdrawn->link);
+	kfree(withdrawn);
+}
+
+/* The function's BARs are hidden by now. Takes over @fn->withdrawn and the ranges. */
+void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease)
+{
+	struct pcilend_withdrawn *withdrawn = fn->withdrawn;
+
+	lockdep_assert_held(&fn->lock);
+	fn->withdrawn = NULL;
+	withdrawn->link = pcilend_link_get(fn->link);
+	withdrawn->id = fn->id;
+	withdrawn->lease = lease;
+	withdrawn->borrower = borrower;
+	memcpy(withdrawn->export, fn->export, sizeof(withdrawn->export));
+	guard(mutex)(&withdrawn_lock);
+	list_add_tail(&withdrawn->node, &withdrawn_list);
+}
+
+/* @borrower has returned that lease: nobody there uses the BARs any more. */
+void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease)
+{
+	struct pcilend_withdrawn *withdrawn, *next;
+
+	guard(mutex)(&withdrawn_lock);
+	list_for_each_entry_safe(withdrawn, next, &withdrawn_list, node) {
+		if (withdrawn->borrower != borrower || withdrawn->id != id ||
+		    withdrawn->lease != lease)
+			continue;
+		list_del(&withdrawn->node);
+		withdrawn_release(withdrawn);
+	}
+}
+
+/* That boot of the peer is over, or the adapter goes. */
+void pcilend_withdrawn_link_over(struct pcilend_link *link)
+{
+	struct pcilend_withdrawn *withdrawn, *next;
+
+	guard(mutex)(&withdrawn_lock);
+	list_for_each_entry_safe(withdrawn, next, &withdrawn_list, node) {
+		if (withdrawn->link != link)
+			continue;
+		list_del(&withdrawn->node);
+		withdrawn_release(withdrawn);
+	}
+}

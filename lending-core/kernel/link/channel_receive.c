@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Receiving: each message is copied once, checked, and sorted. Answers wake their waiter at once;
+ * notices go to a queue that is worked off in order. So do the requests about one function; those
+ * about different functions are handled side by side, as a reset may take long.
+ */
+
+#include <linux/slab.h>
+
+#include "link/channel.h"
+#include "base/trace.h"
+
+#define INCOMING_MAX 64		/* requests or notices waiting to be handled */
+
+static void take_answer(struct pcilend_link *link, const u8 *slot)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	struct pcilend_channel *ch = &link->channel;
+	u16 status = le16_to_cpu(header->status);
+	struct pcilend_waiter *waiter;
+	bool found = false;
+
+	spin_lock(&ch->lock);
+	list_for_each_entry(waiter, &ch->waiters, node) {
+		if (waiter->request != le32_to_cpu(header->request))
+			continue;
+		if (waiter->type != le16_to_cpu(header->type))
+			break;
+		found = true;
+		list_del_init(&waiter->node);
+		waiter->error = pcilend_status_to_errno(status);
+		if (waiter->answer) {
+			waiter->answer->sequence = le32_to_cpu(header->sequence);
+			memcpy(waiter->answer->payload, header + 1, PCILEND_PAYLOAD_BYTES);
+		}
+		complete(&waiter->done);
+		break;
+	}
+	spin_unlock(&ch->lock);
+
+	if (!found && status == PCILEND_STATUS_OK &&
+	    le16_to_cpu(header->type) == PCILEND_MSG_HELLO)
+		pcilend_hello_taken(link);
+	else if (!found && status == PCILEND_STATUS_OK)
+		pcilend_borrower_late_answer(link, le16_to_cpu(header->type), header + 1);
+}
+
+/* Return: false if the queue is full. */
+static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
+{
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+
+	if (!msg)
+		return false;
+	memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
+	msg->peer = link->peer_node;
+	msg->boot = link->peer_boot;
+
+	spin_lock(&ch->lock);
+	msg->session = ch->session;
+	if (queue->length < INCOMING_MAX) {
+		list_add_tail(&msg->node, &queue->list);
+		queue->length++;
+		msg = NULL;
+	}
+	spin_unlock(&ch->lock);
+
+	queue_work(pcilend_wq, &queue->work);
+	kfree(msg);
+	return !msg;
+}
+
+/*
+ * The oldest notice; ones of earlier sessions are dropped. NULL: there is none, or they must wait
+ * until the link is trusted.
+ */
+static struct pcilend_message *next_notice(struct pcilend_link *link)
+{
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_queue *queue = &ch->notices;
+	struct pcilend_message *msg;
+
+	for (;;) {
+		bool trusted = pcilend_link_is_trusted(link);
+		bool stale = false;
+
+		spin_lock(&ch->lock);
+		msg = list_first_entry_or_null(&queue->list, struct pcilend_message, node);
+		if (msg)
+			stale = msg->session != ch->session;
+		if (msg && (stale || trusted)) {
+			list_del(&msg->node);
+			queue->length--;
+		}
+		spin_unlock(&ch->lock);
+		if (!stale)
+			return trusted ? msg : NULL;
+		kfree(msg);
+	}
+}
+
+static struct pcilend_message *next_about(struct pcilend_channel *ch,
+					  const struct pcilend_message *done)
+{
+	struct pcilend_message *msg;
+
+	lockdep_assert_held(&ch->lock);
+	list_for_each_entry(msg, &ch->requests, node) {
+		if (msg != done && msg->subject == done->subject)
+			return msg;
+	}
+	return NULL;
+}
+
+static void request_work(struct work_struct *work)
+{
+	struct pcilend_message *msg = container_of(work, struct pcilend_message, work);
+	struct pcilend_link *link = msg->link;
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *next;
+	bool current_session;
+
+	spin_lock(&ch->lock);
+	current_session = msg->session == ch->session;
+	spin_unlock(&ch->lock);
+	if (current_session)
+		pcilend_lender_request(link, msg);
+
+	spin_lock(&ch->lock);
+	next = next_about(ch, msg);
+	list_del(&msg->node);
+	ch->request_count--;
+	if (next)
+		queue_work(pcilend_wq, &next->work);
+	if (!ch->request_count)
+		wake_up_all(&ch->requests_done);
+	spin_unlock(&ch->lock);
+	kfree(msg);
+	pcilend_link_put(link);
+}
+
+/* Return: false if there are too many. */
+static bool take_request(struct pcilend_link *link, const u8 *slot)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
+	u16 type = le16_to_cpu(header->type);
+	struct pcilend_channel *ch = &link->channel;
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	bool room;
+
+	if (!msg)
+		return false;
+	memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
+	msg->peer = link->peer_node;
+	msg->boot = link->peer_boot;
+	if (type == PCILEND_MSG_SYNC || type == PCILEND_MSG_HELLO || type == PCILEND_MSG_VOUCH)
+		msg->subject = 0;
+	else
+		msg->subject = le32_to_cpu(about->id);
+	msg->link = pcilend_link_get(link);
+	INIT_WORK(&msg->work, request_work);
+
+	spin_lock(&ch->lock);
+	msg->session = ch->session;
+	room = ch->request_count < INCOMING_MAX;
+	if (room) {
+		bool first = !next_about(ch, msg);
+
+		list_add_tail(&msg->node, &ch->requests);
+		ch->request_count++;
+		if (first)
+			queue_work(pcilend_wq, &msg->work);
+	}
+	spin_unlock(&ch->lock);
+	if (!room) {
+		kfree(msg);
+		pcilend_link_put(link);
+	}
+	return room;
+}
+
+/* On return none is being handled; those of a session that is over are dropped unhandled. */
+void pcilend_channel_drain_requests(struct pcilend_link *link)
+{
+	struct pcilend_channel *ch = &link->channel;
+
+	wait_event(ch->requests_done, !READ_ONCE(ch->request_count));
+	/* Whoever woke us has let go of the channel then. */
+	spin_lock(&ch->lock);
+	spin_unlock(&ch->lock);
+}
+
+static void notice_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.notices.work);
+	struct pcilend_channel *ch = &link->channel;
+	unsigned int left = INCOMING_MAX;
+	struct pcilend_message *msg;
+	bool lost;
+
+	while (left && (msg = next_notice(link))) {
+		pcilend_borrower_notice(link, msg);
+		kfree(msg);
+		left--;
+	}
+	/* Who flushes this item must not wait for a peer that never ends. */
+	if (!left)
+		queue_work(pcilend_wq, &ch->notices.work);
+
+	spin_lock(&ch->lock);
+	lost = ch->notices_lost;
+	ch->notices_lost = false;
+	spin_unlock(&ch->lock);
+	if (lost)
+		pcilend_borrower_notices_lost(link);
+}
+
+/* The link is trusted now: notices need not wait any more. */
+void pcilend_channel_go_on(struct pcilend_link *link)
+{
+	queue_work(pcilend_wq, &link->channel.notices.work);
+}
+
+/* Waits for all notices that have come: those of the run that is under way, and of the next. */
+void pcilend_channel_flush_notices(struct pcilend_link *link)
+{
+	flush_work(&link->channel.notices.work);
+	flush_work(&link->channel.notices.work);
+}
+
+/*
+ * pcilend_channel_bad - count and log a message that is ignored
+ * @why: a constant sentence
+ *
+ * Process context.
+ */
+void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *why)
+{
+	atomic64_inc(&link->channel.bad_messages);
+	trace_pcilend_message_refused(link->peer_node, sequence, why);
+	if (pcilend_link_may_log(link))
+		pci_warn(link->pdev, "node %u sent a bad control message: %s\n", link->peer_node,
+			 why);
+}
+
+static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	u16 type = le16_to_cpu(header->type);
+
+	lockdep_assert_held(&link->channel.rx_lock);
+	pcilend_channel_bad(link, sequence, why);
+	/* Answer only what really is a request of this peer's, not what a lost write left. */
+	if (le64_to_cpu(header->boot) == link->peer_boot && header->request &&
+	    le32_to_cpu(header->sequence) == sequence &&
+	    !(le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) &&
+	    pcilend_wire_length(type, true) >= 0)
+		pcilend_channel_send(link, type, true, PCILEND_STATUS_MALFORMED,
+				     le32_to_cpu(header->request), NULL);
+}
+
+/*
+ * The handshake is through. The peer has repeated its head since the link came back: what it wrote
+ * before may never have come.
+ */
+void pcilend_channel_settle(struct pcilend_link *link)
+{
+	struct pcilend_channel *ch = &link->channel;
+	u32 head;
+
+	mutex_lock(&ch->rx_lock);
+	head = pcilend_area_read(&link->area->head);
+	ch->rx_doubt = head - ch->rx_tail <= PCILEND_RING_SLOTS ? head : ch->rx_tail;
+	mutex_unlock(&ch->rx_lock);
+}
+
+/* Is the slot empty because the link was down when it was written? Who waits for it was told. */
+static bool was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+
+	lockdep_assert_held(&link->channel.rx_lock);
+	if (le64_to_cpu(header->boot) == link->peer_boot &&
+	    le32_to_cpu(header->sequence) == sequence)
+		return false;
+	return !READ_ONCE(link->carries) || (s32)(link->channel.rx_doubt - sequence) > 0;
+}
+
+static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	struct pcilend_channel *ch = &link->channel;
+	const char *why = NULL;
+
+	if (pcilend_wire_check(slot, link->peer_boot, sequence, &why)) {
+		if (was_lost(link, slot, sequence))
+			trace_pcilend_message_refused(link->peer_node, sequence,
+						      "lost with the link");
+		else
+			refuse(link, slot, sequence, why);
+		return;
+	}
+	atomic64_inc(&ch->rx_messages);
+	trace_pcilend_message_rx(link->peer_node, le16_to_cpu(header->type),
+				 le16_to_cpu(header->flags), le16_to_cpu(header->status),
+				 le32_to_cpu(header->request), sequence);
+
+	if (le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) {
+		take_answer(link, slot);
+	} else if (header->request) {
+		if (!take_request(link, slot))
+			pcilend_channel_send(link, le16_to_cpu(header->type), true,
+					     PCILEND_STATUS_OVERLOAD, le32_to_cpu(header->request),
+					     NULL);
+	} else if (!enqueue(link, &ch->notices, slot)) {
+		spin_lock(&ch->lock);
+		ch->notices_lost = true;
+		spin_unlock(&ch->lock);
+		queue_work(pcilend_wq, &ch->notices.work);
+	}
+}
+
+static void rx_work(struct work_struct *work)
+{
+	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.rx_work);
+	struct pcilend_channel *ch = &link->channel;
+	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
+	u32 head, first;
+
+	mutex_lock(&ch->rx_lock);
+	if (!ch->rx_open || !ch->rx_budget)
+		goto out;
+	head = pcilend_area_read(&link->area->head);
+	/* The head before who vouches for it: that is nobody while it begins anew. */
+	dma_rmb();
+	if (!pcilend_area_is_current(link) || head == ch->rx_tail)
+		goto out;
+	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
+		memset(slot, 0, sizeof(slot));
+		refuse(link, slot, head, "the ring's head is more than a ring ahead of its tail");
+		ch->rx_tail = head;
+		ch->rx_budget--;
+	}
+	/* The head before the messages that it announces. */
+	dma_rmb();
+	first = ch->rx_tail;
+	while (ch->rx_tail != head && ch->rx_budget) {
+		u32 sequence = ch->rx_tail++;
+
+		ch->rx_budget--;
+		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
+		take_message(link, slot, sequence);
+	}
+	pcilend_link_heard(link, ch->rx_tail - first);
+
+	mutex_lock(&ch->tx_lock);
+	if (ch->tx_open)
+		iowrite32(ch->rx_tail, &ch->peer->tail);
+	mutex_unlock(&ch->tx_lock);
+
+	/* What came meanwhile has kicked us too, unless that doorbell was lost. */
+	if (ch->rx_budget && pcilend_area_read(&link->area->head) != ch->rx_tail)
+		queue_work(pcilend_wq, &ch->rx_work);
+	else if (!ch->rx_budget && pcilend_link_may_log(link))
+		pci_warn(link->pdev, "node %u sends more than %u messages in %u ms: the rest waits\n",
+			 link->peer_node, PCILEND_RX_PER_BEAT, PCILEND_HEARTBEAT_MS);
+out:
+	mutex_unlock(&ch->rx_lock);
+}
+
+/* Any context. */
+void pcilend_channel_look(struct pcilend_link *link)
+{
+	queue_work(pcilend_wq, &link->channel.rx_work);
+}
+
+static void queue_init(struct pcilend_queue *queue, work_func_t function)
+{
+	INIT_LIST_HEAD(&queue->list);
+	INIT_WORK(&queue->work, function);
+}
+
+void pcilend_channel_receive_init(struct pcilend_link *link)
+{
+	INIT_WORK(&link->channel.rx_work, rx_work);
+	INIT_LIST_HEAD(&link->channel.requests);
+	init_waitqueue_head(&link->channel.requests_done);
+	queue_init(&link->channel.notices, notice_work);
+}

@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The NTB client: one link per NTB adapter. Probing finds out whether the adapter can be used at
+ * all; a link that can't is kept, refused, with a reason that people can act on.
+ */
+
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/slab.h>
+
+#include "internal.h"
+#include "base/trace.h"
+
+static LIST_HEAD(links);
+static DEFINE_MUTEX(links_lock);
+
+struct pcilend_link *pcilend_link_get(struct pcilend_link *link)
+{
+	kref_get(&link->ref);
+	return link;
+}
+
+static void link_release(struct kref *ref)
+{
+	struct pcilend_link *link = container_of(ref, struct pcilend_link, ref);
+
+	pci_dev_put(link->pdev);
+	kvfree(link->aperture.entries);
+	kfree(link);
+}
+
+void pcilend_link_put(struct pcilend_link *link)
+{
+	if (link)
+		kref_put(&link->ref, link_release);
+}
+
+struct pcilend_link *pcilend_link_next(struct pcilend_link *previous)
+{
+	struct pcilend_link *link, *found = NULL;
+
+	mutex_lock(&links_lock);
+	list_for_each_entry(link, &links, node) {
+		if (!previous || link->index > previous->index) {
+			found = pcilend_link_get(link);
+			break;
+		}
+	}
+	mutex_unlock(&links_lock);
+	pcilend_link_put(previous);
+	return found;
+}
+
+/* Is the link up, with that node behind it? */
+bool pcilend_link_reaches(struct pcilend_link *link, u32 node)
+{
+	u16 peer;
+
+	return pcilend_link_is_up(link, &peer) && peer == node;
+}
+
+/*
+ * A link to that node, with a reference: the one of the session with its boot id @boot if that is
+ * up, else any that is; or NULL.
+ */
+struct pcilend_link *pcilend_link_to(u32 node, u64 boot)
+{
+	struct pcilend_link *link, *found = NULL;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		bool session = pcilend_link_is_peer(link, node, boot);
+
+		if (!pcilend_link_reaches(link, node) || (found && !session))
+			continue;
+		pcilend_link_put(found);
+		found = pcilend_link_get(link);
+	}
+	return found;
+}
+
+/* The link of the NTB adapter at that PCI address, with a reference; or NULL. */
+struct pcilend_link *pcilend_link_by_adapter(const char *adapter)
+{
+	struct pcilend_link *link;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (!strcmp(pci_name(link->pdev), adapter))
+			break;
+	}
+	return link;
+}
+
+/* Is it an NTB adapter that carries one of our links? */
+bool pcilend_link_is_adapter(struct pci_dev *pdev)
+{
+	struct pcilend_link *link;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		if (link->pdev == pdev) {
+			pcilend_link_put(link);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Does the control channel work? *node (optional) is the peer's id then. */
+bool pcilend_link_is_up(struct pcilend_link *link, u16 *node)
+{
+	bool up;
+
+	spin_lock(&link->state_lock);
+	up = link->state == PCILEND_LINK_UP;
+	if (node)
+		*node = link->peer_node;
+	spin_unlock(&link->state_lock);
+	return up;
+}
+
+bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot)
+{
+	bool same;
+
+	spin_lock(&link->state_lock);
+	same = link->peer_node == node && link->peer_boot == boot;
+	spin_unlock(&link->state_lock);
+	return same;
+}
+
+/* Is it borrowed? Its bus is below an adapter's then. */
+bool pcilend_link_is_over(struct pci_dev *pdev)
+{
+	struct device *parent = pci_find_host_bridge(pdev->bus)->dev.parent;
+
+	return parent && dev_is_pci(parent) && pcilend_link_is_adapter(to_pci_dev(parent));
+}
+
+/* The handshake, when the peer is known to be the node that it says it is. */
+void pcilend_link_set_trusted(struct pcilend_link *link)
+{
+	spin_lock(&link->state_lock);
+	link->trusted = true;
+	spin_unlock(&link->state_lock);
+}
+
+void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat)
+{
+	spin_lock(&link->state_lock);
+	*beat = link->beat;
+	spin_unlock(&link->state_lock);
+}
+
+void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected)
+{
+	bool changed;
+
+	spin_lock(&link->state_lock);
+	changed = link->peer_connected != connected;
+	link->peer_connected = connected;
+	spin_unlock(&link->state_lock);
+	if (changed)
+		pcilend_event_link(link);
+}
+
+/* Before each line of the log that the peer can provoke, however often. */
+bool pcilend_link_may_log(struct pcilend_link *link)
+{
+	return __ratelimit(&link->log_limit);
+}
+
+/* Called by probe and the handshake. @reason: for people; "" if there is nothing to say. */
+void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
+			    const char *reason)
+{
+	enum pcilend_link_state former;
+	bool changed;
+	u16 node;
+
+	spin_lock(&link->state_lock);
+	former = link->state;
+	changed = former != state || strcmp(link->reason, reason);
+	link->state = state;
+	strscpy(link->reason, reason, sizeof(link->reason));
+	node = link->peer_node;
+	spin_unlock(&link->state_lock);
+	if (!changed)
+		return;
+
+	trace_pcilend_link_state(pci_name(link->pdev), node, former, state, reason);
+	pcilend_event_link(link);
+	if (state != PCILEND_LINK_REFUSED && state != PCILEND_LINK_UP &&
+	    former != PCILEND_LINK_UP)
+		return;
+	if (!pcilend_link_may_log(link))
+		return;
+	if (state == PCILEND_LINK_REFUSED)
+		pci_warn(link->pdev, "pcilend: link can't be used: %s\n", reason);
+	else if (state == PCILEND_LINK_UP)
+		pci_info(link->pdev, "pcilend: link to node %u is up\n", node);
+	else
+		pci_info(link->pdev, "pcilend: link to node %u is down%s%s\n", node,
+			 *reason ? ": " : "", reason);
+}
+
+void pcilend_link_kick_peer(struct pcilend_link *link)
+{
+	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+}
+
+static void set_kicks(struct pcilend_link *link, int kicks)
+{
+	lockdep_assert_held(&link->kick_lock);
+	if (kicks < 0 && link->kicks_left >= 0)
+		ntb_db_set_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	else if (kicks >= 0 && link->kicks_left < 0)
+		ntb_db_clear_mask(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	link->kicks_left = kicks;
+}
+
+/*
+ * pcilend_link_listen - another beat, and the peer may ring again
+ *
+ * Any context. Whoever calls it looks into the ring afterwards.
+ */
+void pcilend_link_listen(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, PCILEND_KICKS_PER_BEAT);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
+/* pcilend_link_heard - @messages have come, each of which was a reason to ring. Any context. */
+void pcilend_link_heard(struct pcilend_link *link, u32 messages)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, link->kicks_left + messages);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
+static void count_kick(struct pcilend_link *link)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->kick_lock, flags);
+	set_kicks(link, link->kicks_left - 1);
+	spin_unlock_irqrestore(&link->kick_lock, flags);
+}
+
+/* In an interrupt, with most drivers. */
+static void link_event(void *context)
+{
+	pcilend_link_event(context);
+	pcilend_handshake_event(context);
+}
+
+static void db_event(void *context, int vector)
+{
+	struct pcilend_link *link = context;
+
+	if (!(ntb_db_vector_mask(link->ntb, vector) & BIT_ULL(PCILEND_DOORBELL_KICK)))
+		return;
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	count_kick(link);
+	pcilend_channel_look(link);
+	if (READ_ONCE(link->state) != PCILEND_LINK_UP)
+		pcilend_handshake_event(link);
+}
+
+static const struct ntb_ctx_ops link_ops = {
+	.link_event = link_event,
+	.db_event = db_event,
+};
+
+/* The peer reaches the interrupt range; remapping limits it to interrupts of the NTB itself. */
+static bool interrupts_are_safe(struct pcilend_link *link)
+{
+	struct iommu_group *group = iommu_group_get(&link->pdev->dev);
+	bool safe = group && iommu_group_has_isolated_msi(group);
+
+	iommu_group_put(group);
+	if (!safe && pcilend_unsafe_interrupts)
+		pci_warn(link->pdev, "pcilend: interrupt remapping is off: the peer can raise any interrupt on this host\n");
+	return safe || pcilend_unsafe_interrupts;
+}
+
+/* What is missing for good, with its cure; NULL if nothing is. */
+static const char *missing(struct pcilend_link *link)
+{
+	const struct pcilend_aperture *ap = &link->aperture;
+
+	if (!pcilend_node)
+		return "this host has no node id: load pcilend with node=1..65535";
+	if (!ap->domain && !pcilend_direct)
+		return "no IOMMU before the NTB: boot with intel_iommu=on, or load with direct=1";
+	if (ap->direct && !pcilend_direct)
+		return "its IOMMU passes addresses through: drop iommu=pt, or load with direct=1";
+	if (!ap->direct && !interrupts_are_safe(link))
+		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
+	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
+		return "this NTB translates on the sending side only, which pcilend can't use";
+	if (!ap->windows)
+		return "the NTB has no memory window: enable them in its configuration";
+	if (ntb_spad_count(link->ntb) < PCILEND_SPADS || !link->ntb->ops->peer_spad_write)
+		return "the NTB has fewer than 6 scratchpads, which pcilend needs";
+	if (!(ntb_db_valid_mask(link->ntb) & BIT_ULL(PCILEND_DOORBELL_KICK)))
+		return "the NTB has no doorbell 0, which pcilend needs";
+	return NULL;
+}
+
+/* The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. */
+static u64 lowest_hole(void)
+{
+	struct pci_bus *bus = NULL;
+	u64 hole = PCILEND_MSI_IOVA;
+	struct resource *window;
+
+	while ((bus = pci_find_next_bus(bus))) {
+		pci_bus_for_each_resource(bus, window) {
+			if (window && resource_type(window) == IORESOURCE_MEM &&
+			    window->start >= SZ_1M && window->start < hole)
+				hole = PAGE_ALIGN_DOWN(window->start);
+		}
+	}
+	return hole;
+}
+
+static int area_alloc(struct pcilend_link *link, u64 limit)
+{
+	struct device *dev = &link->pdev->dev;
+
+	/* All DMA of the NTB's pci_dev stays in the part of a window that is planned for it. */
+	link->former_dma_limit = dev->bus_dma_limit;
+	if (!dev->bus_dma_limit || dev->bus_dma_limit > limit - 1)
+		dev->bus_dma_limit = limit - 1;
+
+	link->area = dma_alloc_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), &link->area_dma,
+					GFP_KERNEL);
+	if (!link->area) {
+		dev->bus_dma_limit = link->former_dma_limit;
+		return -ENOMEM;
+	}
+	link->area->magic = cpu_to_le32(PCILEND_WIRE_MAGIC);
+	link->area->version = cpu_to_le32(PCILEND_WIRE_VERSION);
+	link->area->boot = cpu_to_le64(link->boot);
+	link->area->node = cpu_to_le32(pcilend_node);
+	return 0;
+}
+
+/* Frees the area that was in use before, if there is one. */
+void pcilend_link_drop_former_area(struct pcilend_link *link)
+{
+	if (link->former_area)
+		dma_free_coherent(&link->pdev->dev, PAGE_ALIGN(PCILEND_AREA_BYTES),
+				  link->former_area, link->former_area_dma);
+	link->former_area = NULL;
+}
+
+static void area_free(struct pcilend_link *link)
+{
+	struct device *dev = &link->pdev->dev;
+
+	pcilend_link_drop_former_area(link);
+	dma_free_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), link->area, link->area_dma);
+	link->area = NULL;
+	dev->bus_dma_limit = link->former_dma_limit;
+	dma_set_max_seg_size(dev, link->former_segment_bytes);
+}
+
+/*
+ * pcilend_link_place_area - the DMA area ends at @limit: move the control area if it doesn't
+ *
+ * Called by the handshake while there is no session. The peer may write to the former area until
+ * it has seen the new one, so that stays until the link is up. Return: 0 or -ENOMEM; the area is
+ * where it was then.
+ */
+int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
+{
+	struct device *dev = &link->pdev->dev;
+	struct pcilend_wire_area *former = link->area;
+	dma_addr_t former_dma = link->area_dma;
+	u64 former_limit = link->former_dma_limit;
+	int err;
+
+	if (link->area_dma + PCILEND_AREA_BYTES <= limit) {
+		dev->bus_dma_limit = min(dev->bus_dma_limit, limit - 1);
+		return 0;
+	}
+	pcilend_link_drop_former_area(link);
+	cancel_delayed_work_sync(&link->tick);
+	err = area_alloc(link, limit);
+	link->former_dma_limit = former_limit;
+	if (err) {
+		link->area = former;
+		link->area_dma = former_dma;
+	} else {
+		link->former_area = former;
+		link->former_area_dma = former_dma;
+	}
+	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	return err;
+}
+
+static int link_start(struct pcilend_link *link)
+{
+	int err;
+
+	link->aperture.entries = kvcalloc(PCILEND_EXPORTS + PCILEND_SLOTS,
+					  sizeof(*link->aperture.entries), GFP_KERNEL);
+	if (!link->aperture.entries)
+		return -ENOMEM;
+	err = area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
+	if (err)
+		return err;
+	/* It passes on what functions send: how long a segment may be is theirs to say. */
+	link->former_segment_bytes = dma_get_max_seg_size(&link->pdev->dev);
+	dma_set_max_seg_size(&link->pdev->dev, UINT_MAX);
+	err = ntb_set_ctx(link->ntb, link, &link_ops);
+	if (err)
+		goto err_area;
+
+	link->usable = true;
+	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
+	ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	/* ntb_hw_amd leaves them all open. */
+	ntb_db_set_mask(link->ntb, ntb_db_valid_mask(link->ntb));
+	link->kicks_left = -1;
+	pcilend_link_listen(link);
+	pcilend_handshake_start(link);
+	return 0;
+
+err_area:
+	area_free(link);
+	return err;
+}
+
+static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct pcilend_link *link, *other;
+	const char *reason;
+	u32 index = 0;
+	int err;
+
+	link = kzalloc(sizeof(*link), GFP_KERNEL);
+	if (!link)
+		return -ENOMEM;
+	kref_init(&link->ref);
+	spin_lock_init(&link->state_lock);
+	spin_lock_init(&link->kick_lock);
+	ratelimit_state_init(&link->log_limit, DEFAULT_RATELIMIT_INTERVAL,
+			     DEFAULT_RATELIMIT_BURST);
+	link->ntb = ntb;
+	link->pdev = pci_dev_get(ntb->pdev);
+	link->boot = pcilend_new_boot();
+	link->hole = lowest_hole();
+	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
+	pcilend_channel_init(link);
+	pcilend_dma_init(link);
+	pcilend_intx_link_init(link);
+	pcilend_expose_link_init(link);
+	pcilend_handshake_init(link);
+	pcilend_borrower_link_init(link);
+
+	err = pcilend_aperture_init(link);
+	if (err)
+		goto err_put;
+
+	mutex_lock(&links_lock);
+	/* The lowest free number, so that an adapter that comes back gets its own again. */
+	list_for_each_entry(other, &links, node) {
+		if (other->index != index)
+			break;
+		index++;
+	}
+	link->index = index;
+	list_add_tail(&link->node, &other->node);
+	mutex_unlock(&links_lock);
+	pcilend_reach_link_added(link);
+	dev_set_drvdata(&ntb->dev, link);
+
+	reason = missing(link);
+	if (!reason) {
+		if (link->aperture.direct)
+			pci_warn(link->pdev, "pcilend: no IOMMU: the peer, and functions borrowed from it, reach all memory and all interrupts of this host\n");
+		err = link_start(link);
+		if (err)
+			goto err_list;
+		pcilend_frontend_adapter_added(link);
+	} else {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, reason);
+	}
+	return 0;
+
+err_list:
+	pcilend_reach_link_gone(link);
+	mutex_lock(&links_lock);
+	list_del(&link->node);
+	mutex_unlock(&links_lock);
+err_put:
+	pci_err(ntb->pdev, "pcilend: can't use this NTB (error %d)\n", err);
+	pcilend_link_put(link);
+	return err;
+}
+
+/* Waits until nothing is borrowed or lent over this link any more, and no frontend shows it. */
+static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
+{
+	struct pcilend_link *link = dev_get_drvdata(&ntb->dev);
+
+	if (link->usable) {
+		pcilend_handshake_stop(link);
+		pcilend_frontend_adapter_gone(link);
+		pcilend_expose_link_gone(link);
+		pcilend_withdrawn_link_over(link);
+		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+		ntb_clear_ctx(ntb);
+		cancel_work_sync(&link->channel.rx_work);
+		pcilend_aperture_exit(link);
+		ntb_link_disable(ntb);
+		area_free(link);
+	}
+	pcilend_reach_link_gone(link);
+	mutex_lock(&links_lock);
+	list_del(&link->node);
+	mutex_unlock(&links_lock);
+	pcilend_changed();
+	pcilend_link_put(link);
+}
+
+static struct ntb_client client = {
+	.ops = {
+		.probe = link_probe,
+		.remove = link_remove,
+	},
+};
+
+int pcilend_links_register(void)
+{
+	return ntb_register_client(&client);
+}
+
+void pcilend_links_unregister(void)
+{
+	ntb_unregister_client(&client);
+}

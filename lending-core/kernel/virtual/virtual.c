@@ -1,0 +1,819 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A virtual function: a root bus with one function, whose config space is kept here and whose
+ * BARs are pieces of the NTB's memory windows.
+ *
+ * Config accesses may come with interrupts off, so they are served from a copy. What a write means
+ * for the hardware is carried out by a work item. A writer who may sleep waits for it, as who
+ * writes to a function in this host does: when pci_set_master() returns, DMA works. One who may not
+ * sleep doesn't; pcilend_virtual_settle() makes up for that. Registers whose truth is in the
+ * hardware read as the copy has them. (docs/decisions/0010)
+ *
+ * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
+ */
+
+#include <linux/idr.h>
+#include <linux/pci.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "internal.h"
+#include "borrower/iommu.h"
+#include "virtual/virtual.h"
+
+/*
+ * For functions without a place of their own (pcilend_pci_place()): above every real segment, and
+ * above VMD's. VMMs can't be given these by their PCI addresses.
+ */
+#define DOMAIN_FIRST 0x1e000
+#define DOMAIN_LAST 0x1efff
+
+#define FORWARDS 32
+#define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
+		 PCILEND_EFFECT_FORWARD)
+/* Besides: the hardware is not what it was last told to be. */
+#define EFFECT_RESTART 0x80000000
+
+#ifndef CONFIG_PREEMPT_COUNT
+#error "without CONFIG_PREEMPT_COUNT nothing tells whether a config write may sleep"
+#endif
+
+struct forward {
+	u16 offset;
+	u8 value;
+};
+
+struct pcilend_virtual {
+	struct pci_sysdata sysdata;
+	u8 bus_number;
+	bool numbered;			/* its domain is from `domains` */
+	struct pci_dev *ntb;
+	struct pcilend_remote *remote;
+	const struct pcilend_frontend *frontend;
+	struct pci_bus *bus;
+	struct irq_domain *msi;
+	struct pcilend_virtual_intx *intx;	/* NULL: it has no pin */
+	struct pcilend_virtual_relay *relay;	/* NULL: it reaches this host's interrupts */
+	struct pcilend_virtual_bar bar[PCILEND_BARS];
+	struct resource window[PCILEND_BARS];
+	struct resource *region[PCILEND_BARS];	/* what each window lies in */
+
+	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
+	struct pci_dev *pdev;		/* NULL: removed by hand, or not found yet */
+	char driver[32];		/* empty: none is bound */
+	struct pcilend_vconfig config;
+	unsigned int pending;		/* effects to be carried out */
+	struct forward forward[FORWARDS];
+	unsigned int forwards;
+	bool resetting;			/* reads all-ones, as a function in reset */
+	bool gone;
+
+	struct work_struct work;
+	bool bus_master;		/* work: as the lender was told */
+	int error;			/* what went wrong since the last settle */
+};
+
+static DEFINE_IDA(domains);
+
+struct workqueue_struct *pcilend_virtual_wq;
+
+/*
+ * Regions of the NTB's BARs that its driver has requested. They are busy, so nobody could request
+ * a BAR inside; they stop being so while there are windows in them.
+ */
+struct shared_region {
+	struct list_head node;
+	struct resource *region;
+	unsigned int users;
+};
+
+static LIST_HEAD(shared_regions);
+static DEFINE_MUTEX(shared_regions_lock);
+
+static int region_share(struct resource *region)
+{
+	struct shared_region *shared;
+
+	guard(mutex)(&shared_regions_lock);
+	list_for_each_entry(shared, &shared_regions, node) {
+		if (shared->region == region) {
+			shared->users++;
+			return 0;
+		}
+	}
+	if (!(region->flags & IORESOURCE_BUSY))
+		return 0;
+	shared = kzalloc(sizeof(*shared), GFP_KERNEL);
+	if (!shared)
+		return -ENOMEM;
+	shared->region = region;
+	shared->users = 1;
+	list_add(&shared->node, &shared_regions);
+	region->flags &= ~IORESOURCE_BUSY;
+	return 0;
+}
+
+static void region_unshare(struct resource *region)
+{
+	struct shared_region *shared;
+
+	guard(mutex)(&shared_regions_lock);
+	list_for_each_entry(shared, &shared_regions, node) {
+		if (shared->region != region)
+			continue;
+		if (!--shared->users) {
+			region->flags |= IORESOURCE_BUSY;
+			list_del(&shared->node);
+			kfree(shared);
+		}
+		return;
+	}
+}
+
+/* The innermost resource of the NTB that holds @window: its BAR, or its driver's region in it. */
+static struct resource *find_region(struct pci_dev *ntb, const struct resource *window)
+{
+	struct resource *bar, *child;
+
+	pci_dev_for_each_resource(ntb, bar) {
+		if (resource_type(bar) != IORESOURCE_MEM || !resource_contains(bar, window))
+			continue;
+		child = bar->child;
+		return child && resource_contains(child, window) ? child : bar;
+	}
+	return NULL;
+}
+
+static int windows_claim(struct pcilend_virtual *virtual,
+			 const struct pcilend_virtual_bar bar[PCILEND_BARS],
+			 struct list_head *resources)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		struct resource *window = &virtual->window[i];
+		struct resource *region;
+
+		if (!bar[i].size)
+			continue;
+		window->name = "pcilend";
+		window->start = bar[i].address;
+		window->end = bar[i].address + bar[i].size - 1;
+		window->flags = IORESOURCE_MEM | IORESOURCE_MEM_64;
+		region = find_region(virtual->ntb, window);
+		if (!region) {
+			pci_err(virtual->ntb, "BAR %u at %pR is outside the memory windows\n", i,
+				window);
+			return -ENXIO;
+		}
+		err = region_share(region);
+		if (err)
+			return err;
+		virtual->region[i] = region;
+		err = request_resource(region, window);
+		if (err) {
+			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
+			return err;
+		}
+		pci_add_resource(resources, window);
+	}
+	return 0;
+}
+
+static void windows_release(struct pcilend_virtual *virtual)
+{
+	unsigned int i;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		/* The PCI core merges adjacent windows and releases all but one of them. */
+		if (virtual->window[i].parent)
+			release_resource(&virtual->window[i]);
+		if (virtual->region[i])
+			region_unshare(virtual->region[i]);
+	}
+}
+
+static struct pcilend_virtual *to_virtual(struct pci_bus *bus)
+{
+	return container_of(to_pci_sysdata(bus), struct pcilend_virtual, sysdata);
+}
+
+static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
+{
+	struct pcilend_virtual *virtual = to_virtual(bus);
+
+	PCI_SET_ERROR_RESPONSE(value);
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	if (virtual->gone)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	if (!virtual->resetting)
+		*value = pcilend_vconfig_read(&virtual->config, where, size);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static int write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
+			unsigned int *pending)
+{
+	unsigned int all, effects;
+	int i;
+
+	lockdep_assert_held(&virtual->lock);
+	if (virtual->gone)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	if (virtual->resetting)
+		return PCIBIOS_SUCCESSFUL;
+
+	all = pcilend_vconfig_write(&virtual->config, where, size, value);
+	effects = all & ACTIONS;
+	/* It has a work item of its own. */
+	if (all & PCILEND_EFFECT_INTX)
+		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
+	/* Also without a change: the one before may not have reached the lender. */
+	if (where <= PCI_COMMAND && where + size > PCI_COMMAND)
+		effects |= PCILEND_EFFECT_COMMAND;
+	for (i = 0; effects & PCILEND_EFFECT_FORWARD && i < size; i++, value >>= 8) {
+		if (!pcilend_vconfig_forwards(&virtual->config, where + i, 1))
+			continue;
+		if (virtual->forwards == FORWARDS)
+			return PCIBIOS_SET_FAILED;
+		virtual->forward[virtual->forwards++] = (struct forward) {
+			.offset = where + i,
+			.value = value,
+		};
+	}
+	if (effects & PCILEND_EFFECT_RESET)
+		virtual->resetting = true;
+	if (effects) {
+		virtual->pending |= effects;
+		queue_work(pcilend_virtual_wq, &virtual->work);
+	}
+	*pending = effects | (all & PCILEND_EFFECT_INTX);
+	return PCIBIOS_SUCCESSFUL;
+}
+
+static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+{
+	struct pcilend_virtual *virtual = to_virtual(bus);
+	unsigned int pending = 0;
+	int err;
+
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		err = write_locked(virtual, where, size, value, &pending);
+	/* pci_lock may be held, or a spinlock of the driver. */
+	if (!pending || !preemptible() || rcu_preempt_depth())
+		return err;
+	flush_work(&virtual->work);
+	if (pending & PCILEND_EFFECT_INTX)
+		pcilend_virtual_intx_settle(virtual->intx);
+	return err;
+}
+
+static struct pci_ops virtual_config_ops = {
+	.read = virtual_read,
+	.write = virtual_write,
+};
+
+static int forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length)
+{
+	u32 value;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		value = pcilend_vconfig_read(&virtual->config, offset, length);
+	return pcilend_config_write(virtual->remote, offset, value, length);
+}
+
+/* Makes the function's MSI capability what the virtual one is. PCI 3.0 §6.8.1. */
+static int forward_msi(struct pcilend_virtual *virtual)
+{
+	u32 msi = virtual->config.msi;
+	u32 data, mask;
+	u16 flags;
+	int err;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		flags = pcilend_vconfig_read(&virtual->config, msi + PCI_MSI_FLAGS, 2);
+	data = flags & PCI_MSI_FLAGS_64BIT ? PCI_MSI_DATA_64 : PCI_MSI_DATA_32;
+	mask = flags & PCI_MSI_FLAGS_64BIT ? PCI_MSI_MASK_64 : PCI_MSI_MASK_32;
+
+	/* Switched off first, and on last: no message goes out with half of a new address. */
+	if (!(flags & PCI_MSI_FLAGS_ENABLE))
+		return forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+
+	err = forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4);
+	if (!err && flags & PCI_MSI_FLAGS_64BIT)
+		err = forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4);
+	if (!err)
+		err = forward_register(virtual, msi + data, 2);
+	if (!err && flags & PCI_MSI_FLAGS_MASKBIT)
+		err = forward_register(virtual, msi + mask, 4);
+	if (!err)
+		err = forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+	return err;
+}
+
+static int virtual_reset(struct pcilend_virtual *virtual)
+{
+	int err = pcilend_reset(virtual->remote);
+
+	/* The lender leaves bus mastering off. */
+	virtual->bus_master = false;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	pcilend_vconfig_reset(&virtual->config);
+	if (virtual->intx)
+		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
+	virtual->resetting = false;
+	return err;
+}
+
+static void carry_out(struct pcilend_virtual *virtual)
+{
+	struct forward forward[FORWARDS];
+	unsigned int pending, forwards, i;
+	int err = 0, last = 0;
+	bool bus_master;
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		pending = virtual->pending;
+		forwards = virtual->forwards;
+		memcpy(forward, virtual->forward, forwards * sizeof(*forward));
+		bus_master = pcilend_vconfig_bus_master(&virtual->config);
+		virtual->pending = 0;
+		virtual->forwards = 0;
+	}
+
+	if (pending & EFFECT_RESTART)
+		virtual->bus_master = false;
+	if (pending & PCILEND_EFFECT_RESET) {
+		err = virtual_reset(virtual);
+		goto out;
+	}
+	for (i = 0; i < forwards; i++) {
+		last = pcilend_config_write(virtual->remote, forward[i].offset,
+					    forward[i].value, 1);
+		err = err ?: last;
+	}
+	if (pending & PCILEND_EFFECT_MSI) {
+		last = forward_msi(virtual);
+		err = err ?: last;
+	}
+	if (pending & PCILEND_EFFECT_COMMAND && bus_master != virtual->bus_master) {
+		last = pcilend_bus_master(virtual->remote, bus_master);
+		err = err ?: last;
+		if (!last)
+			virtual->bus_master = bus_master;
+	}
+out:
+	if (!err)
+		return;
+	if (err != -ESTALE)
+		dev_warn_ratelimited(&virtual->remote->dev,
+				     "the lender did not take a config write: %d\n", err);
+	WRITE_ONCE(virtual->error, err);
+}
+
+static void virtual_work(struct work_struct *work)
+{
+	unsigned int flags = memalloc_noio_save();
+
+	carry_out(container_of(work, struct pcilend_virtual, work));
+	memalloc_noio_restore(flags);
+}
+
+/* The last reference to the bus is gone, and with it to its config space. */
+static void bridge_release(struct pci_host_bridge *bridge)
+{
+	kfree(bridge->release_data);
+}
+
+/*
+ * Puts the BARs' addresses where the PCI core looks for them, as far as there is room. The ROM's is
+ * put there by who enables it.
+ */
+static void write_bars(struct pcilend_virtual *virtual,
+		       const struct pcilend_virtual_bar bar[PCILEND_BARS])
+{
+	struct pcilend_vconfig *config = &virtual->config;
+	unsigned int i;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		u32 at = PCI_BASE_ADDRESS_0 + 4 * i;
+		bool wide = config->bar[i].flags & PCILEND_BAR_MEM64;
+
+		if (!config->bar[i].size)
+			continue;
+		if (!bar[i].size || (!wide && upper_32_bits(bar[i].address))) {
+			pcilend_vconfig_write(config, at, 4, 0);
+			continue;
+		}
+		pcilend_vconfig_write(config, at, 4, lower_32_bits(bar[i].address));
+		if (wide)
+			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(bar[i].address));
+	}
+}
+
+/*
+ * The resources as they are, whatever the registers could hold: a 32-bit BAR may well lie above
+ * 4 GiB here, since this host's address never reaches the function. A BAR that can't be claimed is
+ * none, so that nobody puts it elsewhere.
+ */
+static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	const struct pcilend_virtual_bar *bar = virtual->bar;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < PCI_NUM_RESOURCES; i++) {
+		struct resource *res = &pdev->resource[i];
+
+		if (i < PCILEND_BARS && bar[i].size && !err) {
+			res->name = pci_name(pdev);
+			res->start = bar[i].address;
+			res->end = bar[i].address + bar[i].size - 1;
+			res->flags |= IORESOURCE_MEM | IORESOURCE_SIZEALIGN;
+			res->flags &= ~IORESOURCE_UNSET;
+			err = pci_claim_resource(pdev, i);
+			if (!err)
+				continue;
+		}
+		res->start = 0;
+		res->end = 0;
+		res->flags = 0;
+	}
+	return err;
+}
+
+/* The PCI core has found the function; no driver has. */
+static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	const struct pcilend_frontend *frontend = virtual->frontend;
+	int err = claim_bars(virtual, pdev);
+
+	if (!err && frontend->driver_override)
+		err = device_set_driver_override(&pdev->dev, frontend->driver_override);
+	if (err) {
+		pci_err(pdev, "can't be used (error %d)\n", err);
+		return err;
+	}
+	/* Intel's IOMMU sets that of all devices whose domain has 16 bits, to none for ours. */
+	dev_set_msi_domain(&pdev->dev, virtual->msi);
+	/* Nothing here shows that its pin is asserted: VFIO has it for itself, and disables it. */
+	pdev->broken_intx_masking = true;
+	pdev->irq = virtual->intx ? pcilend_virtual_intx_irq(virtual->intx) : 0;
+	/* Else the PCI core asks the firmware where its pin leads, and warns. */
+	pdev->pin = 0;
+	if (frontend->found)
+		frontend->found(virtual->remote, pdev);
+	pci_dev_get(pdev);
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	virtual->pdev = pdev;
+	return 0;
+}
+
+static void pdev_removed(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		if (virtual->pdev != pdev)
+			return;
+		virtual->pdev = NULL;
+	}
+	pci_dev_put(pdev);
+}
+
+static void driver_changed(struct pcilend_virtual *virtual, const char *name)
+{
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		strscpy(virtual->driver, name, sizeof(virtual->driver));
+	pcilend_remote_changed(virtual->remote);
+}
+
+static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct pci_dev *pdev = to_pci_dev(data);
+
+	if (pdev->bus->ops != &virtual_config_ops)
+		return NOTIFY_DONE;
+	switch (event) {
+	case BUS_NOTIFY_ADD_DEVICE:
+		pdev_added(to_virtual(pdev->bus), pdev);
+		break;
+	case BUS_NOTIFY_DEL_DEVICE:
+		pdev_removed(to_virtual(pdev->bus), pdev);
+		break;
+	case BUS_NOTIFY_BOUND_DRIVER:
+		driver_changed(to_virtual(pdev->bus), pdev->dev.driver->name);
+		break;
+	case BUS_NOTIFY_UNBOUND_DRIVER:
+		driver_changed(to_virtual(pdev->bus), "");
+		break;
+	}
+	return NOTIFY_OK;
+}
+
+static struct notifier_block bus_notifier = { .notifier_call = bus_event };
+
+/* The IOMMU core's notifier comes after this one, and before the one above. */
+static int bus_event_early(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct pci_dev *pdev = to_pci_dev(data);
+
+	if (pdev->bus->ops == &virtual_config_ops && event == BUS_NOTIFY_ADD_DEVICE &&
+	    pcilend_iommu_claim(pdev))
+		pci_err(pdev, "out of memory: VFIO can't use it\n");
+	return NOTIFY_OK;
+}
+
+static struct notifier_block early_notifier = {
+	.notifier_call = bus_event_early,
+	.priority = 16,
+};
+
+int pcilend_virtual_init(void)
+{
+	int err;
+
+	pcilend_virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!pcilend_virtual_wq)
+		return -ENOMEM;
+	err = pcilend_iommu_init();
+	if (err)
+		goto err_workqueue;
+	err = bus_register_notifier(&pci_bus_type, &early_notifier);
+	if (err)
+		goto err_iommu;
+	err = bus_register_notifier(&pci_bus_type, &bus_notifier);
+	if (err)
+		goto err_early;
+	return 0;
+
+err_early:
+	bus_unregister_notifier(&pci_bus_type, &early_notifier);
+err_iommu:
+	pcilend_iommu_exit();
+err_workqueue:
+	destroy_workqueue(pcilend_virtual_wq);
+	return err;
+}
+
+void pcilend_virtual_exit(void)
+{
+	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
+	bus_unregister_notifier(&pci_bus_type, &early_notifier);
+	pcilend_iommu_exit();
+	destroy_workqueue(pcilend_virtual_wq);
+}
+
+/* Of its MSI-X table; 0: it has none. MSI has registers in configuration space only. */
+static phys_addr_t first_vector_control(const struct pcilend_virtual *virtual)
+{
+	const struct pcilend_vconfig *config = &virtual->config;
+	u32 table, bar;
+
+	if (!config->msix)
+		return 0;
+	table = pcilend_vconfig_read(config, config->msix + PCI_MSIX_TABLE, 4);
+	bar = table & PCI_MSIX_TABLE_BIR;
+	if (!virtual->bar[bar].size)
+		return 0;
+	return virtual->bar[bar].address + (table & PCI_MSIX_TABLE_OFFSET) +
+	       PCI_MSIX_ENTRY_VECTOR_CTRL;
+}
+
+static void destroy_msi(struct pcilend_virtual *virtual)
+{
+	pcilend_virtual_msi_destroy(virtual->msi);
+	if (virtual->relay)
+		pcilend_virtual_relay_destroy(virtual->relay);
+}
+
+/* A name for the interrupt domain that says whose it is. */
+static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
+{
+	char name[32];
+
+	if (!interrupts) {
+		virtual->relay = pcilend_virtual_relay_create(virtual->remote,
+							      first_vector_control(virtual));
+		if (!virtual->relay)
+			return -ENOMEM;
+	}
+	snprintf(name, sizeof(name), "pcilend-%04x:%02x", virtual->sysdata.domain,
+		 virtual->bus_number);
+	virtual->msi = pcilend_virtual_msi_create(virtual->ntb, interrupts, virtual->relay, name);
+	if (virtual->msi)
+		return 0;
+	if (virtual->relay)
+		pcilend_virtual_relay_destroy(virtual->relay);
+	pci_err(virtual->ntb, "no interrupt domain to stack on\n");
+	return -EOPNOTSUPP;
+}
+
+/* The same of a function that has a pin. Return: 0, also without one; or -ENOMEM. */
+static int create_intx(struct pcilend_virtual *virtual)
+{
+	enum pcilend_intx_state allowed = pcilend_vconfig_intx(&virtual->config);
+	char name[32];
+
+	if (allowed == PCILEND_INTX_OFF)
+		return 0;
+	snprintf(name, sizeof(name), "pcilend-intx-%04x:%02x", virtual->sysdata.domain,
+		 virtual->bus_number);
+	virtual->intx = pcilend_virtual_intx_create(virtual->remote, name);
+	if (!virtual->intx)
+		return -ENOMEM;
+	pcilend_virtual_intx_allow(virtual->intx, allowed);
+	return 0;
+}
+
+/* The same on every borrower, if there is no such bus in this host. */
+static int take_place(struct pcilend_virtual *virtual)
+{
+	u32 domain;
+	int number;
+
+	if (pcilend_pci_place(virtual->remote->id, &domain, &virtual->bus_number)) {
+		if (pci_find_bus(domain, virtual->bus_number)) {
+			pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
+				domain, virtual->bus_number, virtual->remote->id);
+			return -EEXIST;
+		}
+		virtual->sysdata.domain = domain;
+		return 0;
+	}
+	number = ida_alloc_range(&domains, DOMAIN_FIRST, DOMAIN_LAST, GFP_KERNEL);
+	if (number < 0)
+		return number;
+	virtual->bus_number = 0;
+	virtual->sysdata.domain = number;
+	virtual->numbered = true;
+	return 0;
+}
+
+static void leave_place(struct pcilend_virtual *virtual)
+{
+	if (virtual->numbered)
+		ida_free(&domains, virtual->sysdata.domain);
+}
+
+struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
+					       u64 interrupts,
+					       const struct pcilend_vconfig *config,
+					       const struct pcilend_frontend *frontend)
+{
+	struct pcilend_virtual *virtual;
+	LIST_HEAD(resources);
+	int err;
+
+	virtual = kzalloc(sizeof(*virtual), GFP_KERNEL);
+	if (!virtual)
+		return ERR_PTR(-ENOMEM);
+	virtual->ntb = ntb;
+	virtual->remote = remote;
+	virtual->frontend = frontend;
+	virtual->config = *config;
+	memcpy(virtual->bar, bar, sizeof(virtual->bar));
+	raw_spin_lock_init(&virtual->lock);
+	INIT_WORK(&virtual->work, virtual_work);
+	write_bars(virtual, bar);
+
+	err = take_place(virtual);
+	if (err)
+		goto err_free;
+	virtual->sysdata.node = dev_to_node(&ntb->dev);
+
+	err = create_msi(virtual, interrupts);
+	if (err)
+		goto err_place;
+	err = create_intx(virtual);
+	if (err)
+		goto err_msi;
+	err = windows_claim(virtual, bar, &resources);
+	if (err)
+		goto err_windows;
+
+	pci_lock_rescan_remove();
+	virtual->bus = pci_create_root_bus(&ntb->dev, virtual->bus_number, &virtual_config_ops,
+					   &virtual->sysdata, &resources);
+	if (!virtual->bus) {
+		err = -ENOMEM;
+		goto err_unlock;
+	}
+	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
+				    virtual);
+	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
+	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
+	if (!READ_ONCE(virtual->pdev)) {	/* the log says why */
+		err = -ENODEV;
+		goto err_bus;
+	}
+	pci_bus_add_devices(virtual->bus);
+	pci_unlock_rescan_remove();
+	return virtual;
+
+err_bus:
+	pci_unlock_rescan_remove();
+	pcilend_virtual_destroy(virtual);
+	return ERR_PTR(err);
+err_unlock:
+	pci_unlock_rescan_remove();
+err_windows:
+	pci_free_resource_list(&resources);
+	windows_release(virtual);
+	if (virtual->intx)
+		pcilend_virtual_intx_destroy(virtual->intx);
+err_msi:
+	destroy_msi(virtual);
+err_place:
+	leave_place(virtual);
+err_free:
+	kfree(virtual);
+	return ERR_PTR(err);
+}
+
+/*
+ * Without pci_lock_rescan_remove(), like vmd_remove(): the NTB itself may be going, and whoever
+ * removes a PCI device holds that lock already.
+ */
+void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
+{
+	/* pci_create_root_bus() leaves a reference to its caller: that one is put at the end. */
+	struct pci_host_bridge *bridge = to_pci_host_bridge(virtual->bus->bridge);
+
+	pci_stop_root_bus(virtual->bus);
+	flush_work(&virtual->work);
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		virtual->gone = true;
+	pci_remove_root_bus(virtual->bus);
+	cancel_work_sync(&virtual->work);
+
+	if (virtual->intx)
+		pcilend_virtual_intx_destroy(virtual->intx);
+	destroy_msi(virtual);
+	windows_release(virtual);
+	leave_place(virtual);
+	pci_free_host_bridge(bridge);
+}
+
+struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual)
+{
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	return pci_dev_get(virtual->pdev);
+}
+
+void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t bytes)
+{
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	strscpy(name, virtual->driver, bytes);
+}
+
+struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *pdev)
+{
+	return pdev->bus->ops == &virtual_config_ops ? to_virtual(pdev->bus)->remote : NULL;
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_remote);
+
+int pcilend_virtual_restart(struct pci_dev *pdev)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		if (virtual->gone)
+			return -ESTALE;
+		virtual->pending |= EFFECT_RESTART | PCILEND_EFFECT_COMMAND;
+		if (virtual->config.msi)
+			virtual->pending |= PCILEND_EFFECT_MSI;
+		queue_work(pcilend_virtual_wq, &virtual->work);
+	}
+	return pcilend_virtual_settle(pdev);
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_restart);
+
+int pcilend_virtual_settle(struct pci_dev *pdev)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+
+	flush_work(&virtual->work);
+	if (virtual->intx)
+		pcilend_virtual_intx_settle(virtual->intx);
+	return xchg(&virtual->error, 0);
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_settle);
+
+int pcilend_virtual_hardware(struct pci_dev *pdev, u32 offset, u8 *value)
+{
+	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+	int err;
+
+	/* Constant from the beginning. */
+	if (!pcilend_vconfig_forwards(&virtual->config, offset, 1))
+		return 0;
+	err = pcilend_config_read(virtual->remote, offset, value, 1);
+	return err ?: 1;
+}
+EXPORT_SYMBOL_GPL(pcilend_virtual_hardware);
