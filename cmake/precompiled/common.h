@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What most files of the programs include, compiled once (cmake/precompiled.cmake).
+// What most files of the programs include, compiled once (cmake/precompiled.cmake). Not CLI11: it
+// has objects in each file that includes it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What most files of the lab and of the tests include, compiled once (cmake/precompiled.cmake).
+// What most files of the lab and of the tests include, compiled once (cmake/precompiled.cmake). Not
+// CLI11: it has objects in each file that includes it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
