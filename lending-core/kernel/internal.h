@@ -5,7 +5,7 @@
  * Lock order, outermost first; a lock may be taken while those above it are held:
  *
  *	pcilend_lender_admin	one change of what is lent at a time
- *	pcilend_link.telling	one other lender is told of exposed BARs at a time
+ *	lender_link.telling	one other lender is told of exposed BARs at a time
  *	device_lock()		of a local function
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
  *	reaches_lock		what local functions reach by peer-to-peer
@@ -33,7 +33,7 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				dma_lock, pcilend_intx.lock, reach_lock,
+ *				pcilend_link.loss_lock, dma_lock, pcilend_intx.lock, reach_lock,
  *				pcilend_virtual_relay.lock
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
@@ -257,6 +257,8 @@ void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *wh
 int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payload);
 int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32 request,
 			   u16 status, const void *payload);
+void pcilend_channel_reply(struct pcilend_link *link, const struct pcilend_message *msg, int error,
+			   const void *payload);
 int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
 			    struct pcilend_answer *answer);
 int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
@@ -331,32 +333,85 @@ struct pcilend_link {
 	u64 audit_since;		/* ms: start of the time that audit_lines counts */
 	u32 audit_lines;
 
-	/* dma_lock (lender_dma.c): DMA over this link */
-	struct list_head lent;		/* dma_lock: of struct pcilend_function */
-	struct list_head reached;	/* dma_lock: of struct pcilend_reached, in the peer */
-	bool carries;			/* dma_lock: up, and not lost since */
-	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
-	bool was_up;			/* dma_lock: at the last event */
-	u64 losses;			/* dma_lock: since it was taken into use */
-	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
+	spinlock_t loss_lock;		/* taken in interrupts (loss.c) */
+	bool carries;			/* loss_lock: up, and not lost since */
+	bool lost;			/* loss_lock: lost, and the handshake has not seen it yet */
+	bool was_up;			/* loss_lock: at the last event */
+	u64 losses;			/* loss_lock: since it was taken into use */
 
-	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
-	struct delayed_work unexpose;	/* tells it what no longer is */
-
-	/* borrower's side */
-	struct delayed_work sync;
-	u32 sync_generation;		/* of the last SYNC that was asked for */
-	u64 synced_at;			/* ms, when that was */
-	struct ratelimit_state appear_limit;
-	wait_queue_head_t idle;		/* woken when a lease over this link is over */
-	struct list_head reach_node;	/* reach_lock (reach.c) */
-	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
-	bool going;			/* the adapter is: nothing new is borrowed over it */
+	void *lender;			/* what the two roles keep with it; from their init(), */
+	void *borrower;			/* freed with the link; constant */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
 };
 
-int pcilend_links_register(void);
+/**
+ * struct pcilend_lender_ops - what link/ asks of the lender's role
+ * @init: a link is made: sets its @lender to what the role keeps with it, from kmalloc(). 0 or -ENOMEM
+ * @up: the session with the peer goes on, or has begun
+ * @lost: the link does not carry any more, as from now until @up. Any context, also interrupts; the
+ *	link's loss_lock is held
+ * @request: of a trusted peer; those of one session about one function come one by one, in their order.
+ *	To be answered, now or later, by pcilend_channel_answer()
+ * @peer_dead: that boot of the peer is over, or is not trusted any more: on return nothing is lent to it
+ * @gone: the adapter is going: no session, none will be, and all is returned
+ *
+ * All are there. But for @lost they are called in process context without locks and may sleep; all
+ * but @request by the handshake or by who adds and removes the adapter, so one at a time for a link.
+ */
+struct pcilend_lender_ops {
+	int (*init)(struct pcilend_link *link);
+	void (*up)(struct pcilend_link *link);
+	void (*lost)(struct pcilend_link *link);
+	void (*request)(struct pcilend_link *link, const struct pcilend_message *msg);
+	void (*peer_dead)(struct pcilend_link *link, u32 node, u64 boot);
+	void (*gone)(struct pcilend_link *link);
+};
+
+/**
+ * struct pcilend_borrower_ops - what link/ asks of the borrower's role
+ * @init: as that of the lender, for the link's @borrower
+ * @added: the link is in the table, its windows are known, whether it can be used or not
+ * @usable: it can carry leases as soon as it has a peer
+ * @up: the session with the peer goes on, or has begun
+ * @down: nothing comes over it for now
+ * @request: one that the lender's role of the peer sends (MSI_RAISED); as that of the lender
+ * @notice: of a trusted peer, in the order in which they were sent. Not to wait for the peer
+ * @notices_lost: some did not come; the next one may be later than those
+ * @late_answer: of a request that nobody waits for any more. Not to wait for anything
+ * @silent: the peer was silent for as long as leases last, or is not trusted any more
+ * @peer_dead: that boot of the peer is over, and nothing of it does DMA any more
+ * @leaving: the adapter is going, the channel is still there: returns when nothing is borrowed over it
+ * @gone: there is no session, and none will be
+ * @removed: it leaves the table; @added is undone
+ *
+ * All are there. They are called in process context without locks and may sleep; all but @request,
+ * the notices and @late_answer one at a time for a link.
+ */
+struct pcilend_borrower_ops {
+	int (*init)(struct pcilend_link *link);
+	void (*added)(struct pcilend_link *link);
+	void (*usable)(struct pcilend_link *link);
+	void (*up)(struct pcilend_link *link);
+	void (*down)(struct pcilend_link *link);
+	void (*request)(struct pcilend_link *link, const struct pcilend_message *msg);
+	void (*notice)(struct pcilend_link *link, const struct pcilend_message *msg);
+	void (*notices_lost)(struct pcilend_link *link);
+	void (*late_answer)(struct pcilend_link *link, u16 type, const void *payload);
+	void (*silent)(struct pcilend_link *link);
+	void (*peer_dead)(struct pcilend_link *link);
+	void (*leaving)(struct pcilend_link *link);
+	void (*gone)(struct pcilend_link *link);
+	void (*removed)(struct pcilend_link *link);
+};
+
+/* As given to pcilend_links_register(); for link/ alone. */
+extern const struct pcilend_lender_ops *pcilend_link_lender;
+extern const struct pcilend_borrower_ops *pcilend_link_borrower;
+
+/* Links come from now on. */
+int pcilend_links_register(const struct pcilend_lender_ops *lender,
+			   const struct pcilend_borrower_ops *borrower);
 void pcilend_links_unregister(void);
 struct pcilend_link *pcilend_link_get(struct pcilend_link *link);
 void pcilend_link_put(struct pcilend_link *link);
@@ -380,6 +435,13 @@ bool pcilend_link_reaches(struct pcilend_link *link, u32 node);
 struct pcilend_link *pcilend_link_to(u32 node, u64 boot);
 struct pcilend_link *pcilend_link_by_adapter(const char *adapter);
 void pcilend_link_set_trusted(struct pcilend_link *link);
+
+/* loss.c */
+void pcilend_link_event(struct pcilend_link *link);
+void pcilend_link_lost(struct pcilend_link *link);
+u64 pcilend_link_losses(struct pcilend_link *link);
+bool pcilend_link_take_lost(struct pcilend_link *link);
+void pcilend_link_carries(struct pcilend_link *link);
 
 /* trust.c */
 struct pcilend_msg_vouch;
@@ -478,27 +540,7 @@ int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report
 /* The local function with the lowest id above @after; false if there is none. */
 bool pcilend_lender_next(u32 after, struct pcilend_report *report);
 bool pcilend_lender_has_uuid(const u8 uuid[16]);
-int pcilend_lender_sync(struct pcilend_link *link);
-void pcilend_lender_link_up(struct pcilend_link *link);
-void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot);
-
-/* lender_dma.c */
-void pcilend_link_event(struct pcilend_link *link);
-void pcilend_link_lost(struct pcilend_link *link);
-u64 pcilend_link_losses(struct pcilend_link *link);
-bool pcilend_link_take_lost(struct pcilend_link *link);
-void pcilend_link_carries(struct pcilend_link *link);
-void pcilend_dma_init(struct pcilend_link *link);
-
-/* lender_intx.c */
-void pcilend_intx_link_init(struct pcilend_link *link);
-
-/* lender_withdrawn.c */
-void pcilend_withdrawn_link_over(struct pcilend_link *link);
-
-/* lender_expose.c */
-void pcilend_expose_link_init(struct pcilend_link *link);
-void pcilend_expose_link_gone(struct pcilend_link *link);
+extern const struct pcilend_lender_ops pcilend_lender_link_ops;
 
 /* reserve.c */
 int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
@@ -522,21 +564,8 @@ void pcilend_audit_admin(u32 uid, const char *action, u32 function, u32 target, 
 void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action, u32 function,
 			u32 target, int result);
 
-/* lender_request.c */
-void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg);
-
 /* borrower.c */
-void pcilend_borrower_link_init(struct pcilend_link *link);
-void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
-void pcilend_borrower_msi_raised(struct pcilend_link *link,
-				 const struct pcilend_msg_msi_raised *msg);
-void pcilend_borrower_link_up(struct pcilend_link *link);
-void pcilend_borrower_link_down(struct pcilend_link *link);
-void pcilend_borrower_resync(struct pcilend_link *link);
-void pcilend_borrower_notices_lost(struct pcilend_link *link);
-void pcilend_borrower_silent(struct pcilend_link *link);
-void pcilend_borrower_peer_dead(struct pcilend_link *link);
-void pcilend_borrower_link_gone(struct pcilend_link *link);
+extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
 struct pcilend_remote *pcilend_remote_get(u32 id);
 void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);
@@ -568,7 +597,6 @@ int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool o
 void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
 
 /* borrow.c */
-void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
 void pcilend_borrower_exit(void);
 
 /* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
@@ -576,8 +604,6 @@ bool pcilend_remote_in_use(struct pcilend_remote *remote);
 
 /* reach.c: peer-to-peer */
 void pcilend_reach_start(void);
-void pcilend_reach_link_added(struct pcilend_link *link);
-void pcilend_reach_link_gone(struct pcilend_link *link);
 /* Is any of it in a memory window of an adapter of this host? Any context. */
 bool pcilend_reach_is_window(u64 phys, u64 size);
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
@@ -585,8 +611,6 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 /* frontend.c */
 struct pcilend_frontend *pcilend_frontend_get(const char *name);
 void pcilend_frontend_put(struct pcilend_frontend *frontend);
-void pcilend_frontend_adapter_added(struct pcilend_link *link);
-void pcilend_frontend_adapter_gone(struct pcilend_link *link);
 
 /* bus.c */
 extern const struct bus_type pcilend_bus;

@@ -144,7 +144,7 @@ static int __init pcilend_init(void)
 	err = pcilend_netlink_init();
 	if (err)
 		goto err_lender;
-	err = pcilend_links_register();
+	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops);
 	if (err)
 		goto err_netlink;
 

@@ -155,13 +155,21 @@ void pcilend_remote_changed(struct pcilend_remote *remote)
 	remote_event(to_remote(remote), PCILEND_EVENT_FUNCTION);
 }
 
+static void resync(struct pcilend_link *link)
+{
+	struct borrower_link *ours = borrower_link(link);
+	u64 next = READ_ONCE(ours->synced_at) + SYNC_GAP_MS, now = pcilend_now();
+
+	mod_delayed_work(pcilend_wq, &ours->sync, msecs_to_jiffies(next > now ? next - now : 0));
+}
+
 static void resync_node(u32 node)
 {
 	struct pcilend_link *link;
 
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (pcilend_link_reaches(link, node))
-			pcilend_borrower_resync(link);
+			resync(link);
 	}
 }
 
@@ -418,7 +426,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 		pcilend_channel_bad(link, sequence,
 				    "it shows a function with the UUID of another node's");
 		/* The impostor may be the other one, and go. */
-		queue_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(IMPOSTOR_MS));
+		queue_delayed_work(pcilend_wq, &borrower_link(link)->sync,
+				   msecs_to_jiffies(IMPOSTOR_MS));
 		return;
 	}
 	if (count_remotes(link) >= REMOTES_MAX) {
@@ -427,8 +436,9 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 		return;
 	}
 	/* Each costs a device, frontends, and udev: one that shows ever new ones has to wait. */
-	if (!__ratelimit(&link->appear_limit)) {
-		queue_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(APPEAR_MS));
+	if (!__ratelimit(&borrower_link(link)->appear_limit)) {
+		queue_delayed_work(pcilend_wq, &borrower_link(link)->sync,
+				   msecs_to_jiffies(APPEAR_MS));
 		return;
 	}
 	r = remote_alloc(link, info);
@@ -556,8 +566,7 @@ static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_m
 }
 
 /* The same of vectors. */
-void pcilend_borrower_msi_raised(struct pcilend_link *link,
-				 const struct pcilend_msg_msi_raised *msg)
+static void handle_msi_raised(struct pcilend_link *link, const struct pcilend_msg_msi_raised *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -628,11 +637,11 @@ static void withdraw_all(struct pcilend_link *link)
 static void handle_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
 {
 	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
-	pcilend_borrower_resync(link);
+	resync(link);
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
-void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
+static void notice(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 	const void *payload = pcilend_message_payload(msg);
@@ -673,25 +682,37 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 	}
 }
 
+/* A lender speaks of a function of its own that is borrowed here. */
+static void request(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	const struct pcilend_msg_msi_raised *in = pcilend_message_payload(msg);
+	bool own = pcilend_id_node(le32_to_cpu(in->id)) == msg->peer;
+
+	if (own)
+		handle_msi_raised(link, in);
+	pcilend_channel_reply(link, msg, own ? 0 : -EINVAL, NULL);
+}
+
 /* Asks for all notices; what the peer does not name is not there any more. */
 static void sync_work(struct work_struct *work)
 {
-	struct pcilend_link *link = container_of(work, struct pcilend_link, sync.work);
-	u32 generation = link->sync_generation + 1;
+	struct borrower_link *ours = container_of(work, struct borrower_link, sync.work);
+	struct pcilend_link *link = ours->link;
+	u32 generation = ours->sync_generation + 1;
 	u64 losses = pcilend_link_losses(link);
 	struct remote *r;
 
-	WRITE_ONCE(link->synced_at, pcilend_now());
+	WRITE_ONCE(ours->synced_at, pcilend_now());
 	if (!READ_ONCE(link->peer_connected)) {
 		withdraw_all(link);
 		return;
 	}
-	WRITE_ONCE(link->sync_generation, generation);
+	WRITE_ONCE(ours->sync_generation, generation);
 	/* An answer whose notices may have been lost with the link says nothing. */
 	if (pcilend_channel_request(link, PCILEND_MSG_SYNC, NULL, NULL) ||
 	    pcilend_link_losses(link) != losses) {
 		if (pcilend_link_is_up(link, NULL))
-			queue_delayed_work(pcilend_wq, &link->sync,
+			queue_delayed_work(pcilend_wq, &ours->sync,
 					   msecs_to_jiffies(SYNC_RETRY_MS));
 		return;
 	}
@@ -714,15 +735,8 @@ static void sync_work(struct work_struct *work)
 	}
 }
 
-void pcilend_borrower_resync(struct pcilend_link *link)
-{
-	u64 next = READ_ONCE(link->synced_at) + SYNC_GAP_MS, now = pcilend_now();
-
-	mod_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(next > now ? next - now : 0));
-}
-
 /* One of them may have told of a reset. */
-void pcilend_borrower_notices_lost(struct pcilend_link *link)
+static void notices_lost(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -731,17 +745,17 @@ void pcilend_borrower_notices_lost(struct pcilend_link *link)
 			remote_was_reset(r, 0);
 	}
 	doubt(link);
-	pcilend_borrower_resync(link);
+	resync(link);
 }
 
-void pcilend_borrower_link_up(struct pcilend_link *link)
+static void link_up(struct pcilend_link *link)
 {
 	doubt(link);
-	pcilend_borrower_resync(link);
+	resync(link);
 }
 
 /* What was under way on it has to be told over the others. */
-void pcilend_borrower_link_down(struct pcilend_link *link)
+static void link_down(struct pcilend_link *link)
 {
 	u32 node = READ_ONCE(link->peer_node);
 
@@ -750,7 +764,7 @@ void pcilend_borrower_link_down(struct pcilend_link *link)
 }
 
 /* No heartbeat for as long as a lease lasts: the lender has taken everything back, or is dead. */
-void pcilend_borrower_silent(struct pcilend_link *link)
+static void silent(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -761,7 +775,7 @@ void pcilend_borrower_silent(struct pcilend_link *link)
 }
 
 /* That boot of the lender is over, and nothing of it does DMA any more. */
-void pcilend_borrower_peer_dead(struct pcilend_link *link)
+static void peer_dead(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -809,13 +823,14 @@ static void forget_unacknowledged(struct remote *r)
  * The adapter is going: returns when nothing is borrowed over it any more. Who has a function open
  * then finds it dead, and may keep it open for as long as it likes.
  */
-void pcilend_borrower_link_gone(struct pcilend_link *link)
+static void link_leaving(struct pcilend_link *link)
 {
+	struct borrower_link *ours = borrower_link(link);
 	unsigned int seconds = 0;
 	struct remote *r;
 
-	disable_delayed_work_sync(&link->sync);
-	WRITE_ONCE(link->going, true);
+	disable_delayed_work_sync(&ours->sync);
+	WRITE_ONCE(ours->going, true);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		if (uses(r, link))
 			lose_path(r, link, PCILEND_LOST_GONE, false);
@@ -825,16 +840,40 @@ void pcilend_borrower_link_gone(struct pcilend_link *link)
 			pci_notice(link->pdev, "pcilend: waiting for function %x to be returned: 'pcilend list' says who uses it\n",
 				   r->pub.id);
 		forget_unacknowledged(r);
-		wait_event_timeout(link->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
+		wait_event_timeout(ours->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
 		remote_put(r);
 	}
 	for (r = remote_next(NULL); r; r = remote_next(r))
 		remote_leave_aperture(r, link);
 }
 
-void pcilend_borrower_link_init(struct pcilend_link *link)
+static int link_init(struct pcilend_link *link)
 {
-	INIT_DELAYED_WORK(&link->sync, sync_work);
-	ratelimit_state_init(&link->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
-	init_waitqueue_head(&link->idle);
+	struct borrower_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
+
+	if (!ours)
+		return -ENOMEM;
+	ours->link = link;
+	INIT_DELAYED_WORK(&ours->sync, sync_work);
+	ratelimit_state_init(&ours->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
+	init_waitqueue_head(&ours->idle);
+	link->borrower = ours;
+	return 0;
 }
+
+const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
+	.init = link_init,
+	.added = pcilend_reach_link_added,
+	.usable = pcilend_frontend_adapter_added,
+	.up = link_up,
+	.down = link_down,
+	.request = request,
+	.notice = notice,
+	.notices_lost = notices_lost,
+	.late_answer = pcilend_borrower_late_answer,
+	.silent = silent,
+	.peer_dead = peer_dead,
+	.leaving = link_leaving,
+	.gone = pcilend_frontend_adapter_gone,
+	.removed = pcilend_reach_link_removed,
+};

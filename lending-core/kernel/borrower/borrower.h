@@ -124,6 +124,24 @@ struct remote {
 
 #define to_remote(p) container_of(p, struct remote, pub)
 
+/* What the borrower keeps with a link, as long as there are references on that. */
+struct borrower_link {
+	struct pcilend_link *link;
+	struct delayed_work sync;
+	u32 sync_generation;		/* of the last SYNC that was asked for */
+	u64 synced_at;			/* ms, when that was */
+	struct ratelimit_state appear_limit;
+	wait_queue_head_t idle;		/* woken when a lease over this link is over */
+	struct list_head reach_node;	/* reach_lock (reach.c) */
+	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
+	bool going;			/* the adapter is: nothing new is borrowed over it */
+};
+
+static inline struct borrower_link *borrower_link(struct pcilend_link *link)
+{
+	return link->borrower;
+}
+
 /* The lease in force, 0 if there is none. */
 static inline u32 remote_held_lease(struct remote *r)
 {
@@ -154,6 +172,7 @@ void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
 void pcilend_borrower_confirm_ends(struct pcilend_link *link);
+void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
 
 /* holder.c: ranges of the aperture */
 struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
@@ -177,6 +196,8 @@ void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
 
 /* reach.c */
+void pcilend_reach_link_added(struct pcilend_link *link);
+void pcilend_reach_link_removed(struct pcilend_link *link);
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
@@ -187,6 +208,8 @@ void remote_reach_work(struct work_struct *work);
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 
 /* frontend.c */
+void pcilend_frontend_adapter_added(struct pcilend_link *link);
+void pcilend_frontend_adapter_gone(struct pcilend_link *link);
 void remote_attach_frontends(struct remote *r);
 void remote_offer_work(struct work_struct *work);
 void remote_detach_frontends(struct remote *r);

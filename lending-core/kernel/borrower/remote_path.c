@@ -38,7 +38,8 @@ static bool works(struct remote *r, struct pcilend_link *link)
 {
 	struct remote_path *path = find(r, link);
 
-	return path && path->offered && !READ_ONCE(link->going) && pcilend_link_is_up(link, NULL);
+	return path && path->offered && !READ_ONCE(borrower_link(link)->going) &&
+	       pcilend_link_is_up(link, NULL);
 }
 
 /* The function is offered over @link. Return: is that new? */
@@ -57,7 +58,7 @@ bool remote_path_seen(struct remote *r, struct pcilend_link *link)
 	}
 	fresh = !path->offered;
 	path->offered = true;
-	path->generation = READ_ONCE(link->sync_generation);
+	path->generation = READ_ONCE(borrower_link(link)->sync_generation);
 	return fresh;
 }
 
