@@ -566,15 +566,14 @@ void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action,
 
 /* borrower.c */
 extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
+int pcilend_borrower_init(void);
+void pcilend_borrower_exit(void);
 struct pcilend_remote *pcilend_remote_get(u32 id);
 void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);
 void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
-void pcilend_remote_changed(struct pcilend_remote *remote);
 
 /* holder.c */
-struct pcilend_virtual_intx;
-struct pcilend_virtual_relay;
 
 /*
  * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
@@ -587,23 +586,11 @@ int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, s
 /* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
 int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
 int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
-/* What it shall do with the legacy interrupt. */
-int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
-/* What the lender tells of the legacy interrupt goes there; with NULL: nowhere, on return. */
-void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
-/* The same of MSI and MSI-X; @address and @data are set if they are to be relayed. */
-int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
-		    u32 *data);
-void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
-
-/* borrow.c */
-void pcilend_borrower_exit(void);
 
 /* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
 bool pcilend_remote_in_use(struct pcilend_remote *remote);
 
 /* reach.c: peer-to-peer */
-void pcilend_reach_start(void);
 /* Is any of it in a memory window of an adapter of this host? Any context. */
 bool pcilend_reach_is_window(u64 phys, u64 size);
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
@@ -611,12 +598,6 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 /* frontend.c */
 struct pcilend_frontend *pcilend_frontend_get(const char *name);
 void pcilend_frontend_put(struct pcilend_frontend *frontend);
-
-/* bus.c */
-extern const struct bus_type pcilend_bus;
-extern struct device *pcilend_bus_root;
-int pcilend_bus_register(void);
-void pcilend_bus_unregister(void);
 
 /* netlink.c, netlink_admin.c */
 struct genl_info;

@@ -123,7 +123,6 @@ static int __init pcilend_init(void)
 	    !lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
 		return -EINVAL;
 	pcilend_boot = pcilend_new_boot();
-	pcilend_reach_start();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
 	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
@@ -132,18 +131,18 @@ static int __init pcilend_init(void)
 		goto err_workqueues;
 	}
 
-	err = pcilend_bus_register();
-	if (err)
-		goto err_workqueues;
 	err = pcilend_virtual_init();
 	if (err)
-		goto err_bus;
+		goto err_workqueues;
 	err = pcilend_lender_init();
 	if (err)
 		goto err_virtual;
-	err = pcilend_netlink_init();
+	err = pcilend_borrower_init();
 	if (err)
 		goto err_lender;
+	err = pcilend_netlink_init();
+	if (err)
+		goto err_borrower;
 	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops);
 	if (err)
 		goto err_netlink;
@@ -154,12 +153,12 @@ static int __init pcilend_init(void)
 
 err_netlink:
 	pcilend_netlink_exit();
+err_borrower:
+	pcilend_borrower_exit();
 err_lender:
 	pcilend_lender_exit();
 err_virtual:
 	pcilend_virtual_exit();
-err_bus:
-	pcilend_bus_unregister();
 err_workqueues:
 	if (pcilend_frontend_wq)
 		destroy_workqueue(pcilend_frontend_wq);
@@ -175,11 +174,10 @@ static void __exit pcilend_exit(void)
 	pcilend_pins_exit();
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);
-	pcilend_borrower_exit();
 	pcilend_netlink_exit();
+	pcilend_borrower_exit();
 	pcilend_lender_exit();
 	pcilend_virtual_exit();
-	pcilend_bus_unregister();
 	destroy_workqueue(pcilend_frontend_wq);
 	destroy_workqueue(pcilend_wq);
 }

@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "borrower/borrower.h"
+#include "borrower/iommu.h"
 
 #define SYNC_RETRY_MS 1000
 #define SYNC_GAP_MS 200		/* between two, however often the peer gives reason for one */
@@ -150,7 +151,7 @@ void remote_event(struct remote *r, enum pcilend_event event)
 }
 
 /* What listings show of its virtual function is not what it was. */
-void pcilend_remote_changed(struct pcilend_remote *remote)
+void remote_virtual_changed(struct pcilend_remote *remote)
 {
 	remote_event(to_remote(remote), PCILEND_EVENT_FUNCTION);
 }
@@ -877,3 +878,25 @@ const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
 	.gone = pcilend_frontend_adapter_gone,
 	.removed = pcilend_reach_link_removed,
 };
+
+int pcilend_borrower_init(void)
+{
+	int err;
+
+	pcilend_reach_start();
+	err = pcilend_bus_register();
+	if (err)
+		return err;
+	err = pcilend_iommu_init();
+	if (err)
+		pcilend_bus_unregister();
+	return err;
+}
+
+/* No link is left, and no remote function. */
+void pcilend_borrower_exit(void)
+{
+	remote_forget_unconfirmed();
+	pcilend_iommu_exit();
+	pcilend_bus_unregister();
+}

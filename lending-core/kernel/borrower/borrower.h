@@ -157,6 +157,7 @@ static inline u32 remote_held_lease(struct remote *r)
 struct remote *remote_next(struct remote *previous);
 void remote_retire_if_idle(struct remote *r);
 void remote_event(struct remote *r, enum pcilend_event event);
+void remote_virtual_changed(struct pcilend_remote *remote);
 
 /* borrow.c */
 void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
@@ -172,7 +173,15 @@ void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
 void pcilend_borrower_confirm_ends(struct pcilend_link *link);
+void remote_forget_unconfirmed(void);
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+
+/* holder.c: for a virtual function (struct pcilend_virtual_ops) */
+int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
+void remote_intx_listen(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
+int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		   u32 *data);
+void remote_msi_listen(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
 
 /* holder.c: ranges of the aperture */
 struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
@@ -195,7 +204,14 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
 
+/* bus.c */
+extern const struct bus_type pcilend_bus;
+extern struct device *pcilend_bus_root;
+int pcilend_bus_register(void);
+void pcilend_bus_unregister(void);
+
 /* reach.c */
+void pcilend_reach_start(void);
 void pcilend_reach_link_added(struct pcilend_link *link);
 void pcilend_reach_link_removed(struct pcilend_link *link);
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
