@@ -61,7 +61,9 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "base/base.h"
 #include "base/compat.h"
+#include "base/events.h"
 #include "pcilend/access.h"
 #include "pcilend/identity.h"
 #include "pcilend/layout.h"
@@ -71,57 +73,6 @@
 #include "pcilend/reach.h"
 #include "pcilend/set.h"
 #include "pcilend/wire.h"
-
-#define PCILEND_REASON_BYTES PCILEND_LAYOUT_TEXT_BYTES
-#define PCILEND_PATHS 8			/* links to one node that are used */
-
-/* main.c */
-extern u16 pcilend_node;		/* 0: not set, links are refused */
-extern u64 pcilend_boot;		/* random at load */
-extern unsigned int pcilend_lease_ms;
-extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
-extern bool pcilend_unsafe_interrupts;
-extern bool pcilend_direct;		/* adapters without an IOMMU are used */
-extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
-extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
-extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
-/* For what frontends do: a lender can cause as much of it as it has functions. */
-extern struct workqueue_struct *pcilend_frontend_wq;
-
-/* A boot id; neither half is 0. */
-u64 pcilend_new_boot(void);
-
-/* Counts since the module was loaded, as COUNTERS_GET tells them. */
-extern atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
-
-static inline void pcilend_count(enum pcilend_counter_attr counter)
-{
-	atomic64_inc(&pcilend_counters[counter]);
-}
-
-static inline u64 pcilend_now(void)
-{
-	return ktime_to_ms(ktime_get());
-}
-
-/* A change that listings show; makes dumps that it interrupts say so. */
-void pcilend_changed(void);
-unsigned int pcilend_generation(void);
-
-/*
- * Refuses a netlink request with a constant sentence that is only known at run time, or longer
- * than what NL_SET_ERR_MSG_FMT() takes.
- */
-static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, const char *why)
-{
-	if (extack && why)
-		extack->_msg = why;
-	return error;
-}
-
-/* The same with a text of up to PCILEND_REASON_BYTES that is made here. */
-__printf(3, 4)
-int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
 
 /* aperture.c: this host's inbound aperture of one link, and the peer's windows seen from here */
 
@@ -306,6 +257,7 @@ struct pcilend_link {
 	struct pcilend_channel channel;
 
 	struct ratelimit_state log_limit;	/* of lines that the peer can provoke */
+	struct pcilend_audit_limit audit;	/* the same of the audit */
 	struct pcilend_hello hello;
 	u64 denied_by;			/* handshake: peer_boot of the link over which this */
 					/* node said that this session is not with it */
@@ -330,8 +282,6 @@ struct pcilend_link {
 	bool alive;			/* a beat was seen since the handshake began */
 	bool silent;			/* none for lease_ms: everything from this peer is over */
 	bool restart;			/* the channel is stuck: handshake again */
-	u64 audit_since;		/* ms: start of the time that audit_lines counts */
-	u32 audit_lines;
 
 	spinlock_t loss_lock;		/* taken in interrupts (loss.c) */
 	bool carries;			/* loss_lock: up, and not lost since */
@@ -470,44 +420,6 @@ bool pcilend_hello_is_heard(struct pcilend_link *link);
 void pcilend_hello_reset(struct pcilend_link *link);
 int pcilend_hello_judge(struct pcilend_link *link, char *why, size_t bytes);
 
-/* Another function of a function's IOMMU group. */
-struct pcilend_report_member {
-	u32 id;				/* 0: not added */
-	enum pcilend_function_state state;
-	u16 segment;
-	u8 bus;
-	u8 devfn;
-};
-
-/* Everything that listings and events say about a function, made under its lock. */
-struct pcilend_report {
-	struct pcilend_msg_function info;
-	u32 lease;
-	bool local;			/* this host is the lender */
-	const char *reason;		/* constant sentence, or NULL */
-	char frontend[16];
-	char adapter[16];		/* that the lease goes over */
-	char path[PCILEND_PATHS][16];	/* adapters over which it can be reached; "": no more */
-	char owner[PCILEND_OWNER_BYTES];
-	char virtual[24];
-	char driver[32];
-	u64 guest_bytes;
-	u32 resets;
-	u64 faults;
-	bool relayed;			/* MSI, by the lender */
-	u64 recall_ms;			/* left; U64_MAX: not recalled */
-	u32 reaches;			/* functions whose BARs it reaches, by ascending id */
-	u32 reach[PCILEND_REACHES];
-	/* of the lender only */
-	u32 lease_ms;
-	int group;			/* IOMMU group, negative: none */
-	u32 members;			/* others in it */
-	struct pcilend_report_member member[PCILEND_SET_MAX - 1];
-	struct pcilend_access access;
-	u8 reserved_uuid[16];		/* zeroes: not for a domain */
-	u64 reserved_ms;		/* left */
-};
-
 /* What ADD may say of a function from the start. */
 struct pcilend_add {
 	u32 id;				/* 0: the lowest free one */
@@ -542,31 +454,17 @@ bool pcilend_lender_next(u32 after, struct pcilend_report *report);
 bool pcilend_lender_has_uuid(const u8 uuid[16]);
 extern const struct pcilend_lender_ops pcilend_lender_link_ops;
 
-/* reserve.c */
-int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
+/* lender_reserve.c */
+int pcilend_lender_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
 
 /* config_get.c */
 int pcilend_config_get(u32 id, bool emulated, u8 *space, u32 *length,
 		       struct netlink_ext_ack *extack);
 
-/* audit.c */
-struct pcilend_audit {
-	u32 uid;
-	u32 node;			/* 0: asked by that user of this host */
-	const char *action;		/* constant */
-	u32 function;			/* id, 0: about none */
-	u32 target;			/* node it is about, or id of a second function, which is */
-					/* above all nodes; 0: none */
-	int result;			/* 0 or a negative errno */
-};
-
-void pcilend_audit_admin(u32 uid, const char *action, u32 function, u32 target, int result);
-void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action, u32 function,
-			u32 target, int result);
-
 /* borrower.c */
 extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
-int pcilend_borrower_init(void);
+/* @is_local: is the UUID that of a function of this host? May sleep. */
+int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]));
 void pcilend_borrower_exit(void);
 struct pcilend_remote *pcilend_remote_get(u32 id);
 void pcilend_remote_put(struct pcilend_remote *remote);
@@ -590,6 +488,10 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
 /* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
 bool pcilend_remote_in_use(struct pcilend_remote *remote);
 
+/* reserve.c */
+int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
+			     struct netlink_ext_ack *extack);
+
 /* reach.c: peer-to-peer */
 /* Is any of it in a memory window of an adapter of this host? Any context. */
 bool pcilend_reach_is_window(u64 phys, u64 size);
@@ -610,9 +512,6 @@ struct pcilend_reply {
 
 int pcilend_netlink_init(void);
 void pcilend_netlink_exit(void);
-void pcilend_event_link(struct pcilend_link *link);
-void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
-void pcilend_event_audit(const struct pcilend_audit *audit);
 int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info);
 int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 			   const struct pcilend_report *report);

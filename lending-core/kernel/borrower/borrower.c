@@ -16,6 +16,8 @@
 #define IMPOSTOR_MS 60000	/* until a refused function is looked at again */
 #define REMOTES_MAX 1024	/* of one node: more is not a lender, but a flood */
 
+static bool (*is_local_uuid)(const u8 uuid[16]);	/* set once */
+
 static LIST_HEAD(remotes);
 static DEFINE_MUTEX(remotes_lock);
 static DEFINE_MUTEX(appear_lock);	/* a function may appear over several links at once */
@@ -405,7 +407,7 @@ out:
 /* Domains name functions by their UUIDs: no node may show that of another node's function. */
 static bool uuid_is_taken(const struct pcilend_msg_function *info)
 {
-	bool taken = pcilend_lender_has_uuid(info->uuid);
+	bool taken = is_local_uuid(info->uuid);
 	struct remote *r;
 
 	mutex_lock(&remotes_lock);
@@ -879,10 +881,11 @@ const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
 	.removed = pcilend_reach_link_removed,
 };
 
-int pcilend_borrower_init(void)
+int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]))
 {
 	int err;
 
+	is_local_uuid = is_local;
 	pcilend_reach_start();
 	err = pcilend_bus_register();
 	if (err)

@@ -173,7 +173,7 @@ int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
 
-/* reserve.c */
+/* lender_reserve.c */
 void pcilend_reserve_init(struct pcilend_function *fn);
 void pcilend_reserve_exit(struct pcilend_function *fn);
 int pcilend_function_reserve(struct pcilend_function *fn, struct pcilend_reserve *wish,

@@ -24,7 +24,7 @@ static void answer(const struct exchange *ex, int error, const void *payload)
 static void audit(const struct exchange *ex, const char *action, u32 function, u32 target,
 		  int error)
 {
-	pcilend_audit_peer(ex->link, ex->msg->peer, action, function, target, error);
+	pcilend_audit_peer(&ex->link->audit, ex->msg->peer, action, function, target, error);
 }
 
 /* Does the sender hold this lease? The function's lock is held. */

@@ -456,6 +456,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	kref_init(&link->ref);
 	spin_lock_init(&link->state_lock);
 	spin_lock_init(&link->kick_lock);
+	pcilend_audit_limit_init(&link->audit);
 	ratelimit_state_init(&link->log_limit, DEFAULT_RATELIMIT_INTERVAL,
 			     DEFAULT_RATELIMIT_BURST);
 	link->ntb = ntb;
