@@ -12,7 +12,11 @@
 
 #include <linux/module.h>
 
-#include "internal.h"
+#include "base/base.h"
+#include "borrower/remote.h"
+#include "lender/admin.h"
+#include "link/link.h"
+#include "netlink/netlink.h"
 #include "pcilend/version.h"
 #include "virtual/virtual.h"
 

@@ -158,7 +158,7 @@ void remote_virtual_changed(struct pcilend_remote *remote)
 	remote_event(to_remote(remote), PCILEND_EVENT_FUNCTION);
 }
 
-static void resync(struct pcilend_link *link)
+static void borrower_resync(struct pcilend_link *link)
 {
 	struct borrower_link *ours = borrower_link(link);
 	u64 next = READ_ONCE(ours->synced_at) + SYNC_GAP_MS, now = pcilend_now();
@@ -172,7 +172,7 @@ static void resync_node(u32 node)
 
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (pcilend_link_reaches(link, node))
-			resync(link);
+			borrower_resync(link);
 	}
 }
 
@@ -640,11 +640,11 @@ static void withdraw_all(struct pcilend_link *link)
 static void handle_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
 {
 	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
-	resync(link);
+	borrower_resync(link);
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
-static void notice(struct pcilend_link *link, const struct pcilend_message *msg)
+static void borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 	const void *payload = pcilend_message_payload(msg);
@@ -686,7 +686,7 @@ static void notice(struct pcilend_link *link, const struct pcilend_message *msg)
 }
 
 /* A lender speaks of a function of its own that is borrowed here. */
-static void request(struct pcilend_link *link, const struct pcilend_message *msg)
+static void borrower_request(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct pcilend_msg_msi_raised *in = pcilend_message_payload(msg);
 	bool own = pcilend_id_node(le32_to_cpu(in->id)) == msg->peer;
@@ -739,7 +739,7 @@ static void sync_work(struct work_struct *work)
 }
 
 /* One of them may have told of a reset. */
-static void notices_lost(struct pcilend_link *link)
+static void borrower_notices_lost(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -748,17 +748,17 @@ static void notices_lost(struct pcilend_link *link)
 			remote_was_reset(r, 0);
 	}
 	doubt(link);
-	resync(link);
+	borrower_resync(link);
 }
 
-static void link_up(struct pcilend_link *link)
+static void borrower_link_up(struct pcilend_link *link)
 {
 	doubt(link);
-	resync(link);
+	borrower_resync(link);
 }
 
 /* What was under way on it has to be told over the others. */
-static void link_down(struct pcilend_link *link)
+static void borrower_link_down(struct pcilend_link *link)
 {
 	u32 node = READ_ONCE(link->peer_node);
 
@@ -767,7 +767,7 @@ static void link_down(struct pcilend_link *link)
 }
 
 /* No heartbeat for as long as a lease lasts: the lender has taken everything back, or is dead. */
-static void silent(struct pcilend_link *link)
+static void borrower_silent(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -778,7 +778,7 @@ static void silent(struct pcilend_link *link)
 }
 
 /* That boot of the lender is over, and nothing of it does DMA any more. */
-static void peer_dead(struct pcilend_link *link)
+static void borrower_peer_dead(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -826,7 +826,7 @@ static void forget_unacknowledged(struct remote *r)
  * The adapter is going: returns when nothing is borrowed over it any more. Who has a function open
  * then finds it dead, and may keep it open for as long as it likes.
  */
-static void link_leaving(struct pcilend_link *link)
+static void borrower_link_leaving(struct pcilend_link *link)
 {
 	struct borrower_link *ours = borrower_link(link);
 	unsigned int seconds = 0;
@@ -850,7 +850,7 @@ static void link_leaving(struct pcilend_link *link)
 		remote_leave_aperture(r, link);
 }
 
-static int link_init(struct pcilend_link *link)
+static int borrower_link_init(struct pcilend_link *link)
 {
 	struct borrower_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
 
@@ -865,18 +865,18 @@ static int link_init(struct pcilend_link *link)
 }
 
 const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
-	.init = link_init,
+	.init = borrower_link_init,
 	.added = pcilend_reach_link_added,
 	.usable = pcilend_frontend_adapter_added,
-	.up = link_up,
-	.down = link_down,
-	.request = request,
-	.notice = notice,
-	.notices_lost = notices_lost,
+	.up = borrower_link_up,
+	.down = borrower_link_down,
+	.request = borrower_request,
+	.notice = borrower_notice,
+	.notices_lost = borrower_notices_lost,
 	.late_answer = pcilend_borrower_late_answer,
-	.silent = silent,
-	.peer_dead = peer_dead,
-	.leaving = link_leaving,
+	.silent = borrower_silent,
+	.peer_dead = borrower_peer_dead,
+	.leaving = borrower_link_leaving,
 	.gone = pcilend_frontend_adapter_gone,
 	.removed = pcilend_reach_link_removed,
 };

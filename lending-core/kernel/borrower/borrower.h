@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The borrower's side of a remote function: shared by the files of the borrower. */
+/*
+ * The borrower's side of a remote function: shared by the files of the borrower. remote.h is what
+ * others see of it.
+ *
+ * Locks (base.h has the order): adapters_lock, remote.frontends, remote.operation,
+ * pcilend_domain.lock and remote.reaching, which are held while a lender is waited for, or a
+ * frontend is called; choice_lock, appear_lock, remotes_lock, frontends_lock, unconfirmed_lock,
+ * remote.lock; in any context reach_lock.
+ */
 #ifndef PCILEND_BORROWER_H
 #define PCILEND_BORROWER_H
 
-#include "internal.h"
+#include "base/compat.h"
+#include "borrower/remote.h"
+#include "pcilend/identity.h"
+#include "pcilend/reach.h"
 #include "pcilend/vconfig.h"
 #include "virtual/virtual.h"
 
@@ -176,6 +187,20 @@ void pcilend_borrower_confirm_ends(struct pcilend_link *link);
 void remote_forget_unconfirmed(void);
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
 
+/* holder.c */
+
+/*
+ * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
+ * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
+ */
+int pcilend_reset(struct pcilend_remote *remote);
+int pcilend_bus_master(struct pcilend_remote *remote, bool on);
+int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
+int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
+int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
+int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+
 /* holder.c: for a virtual function (struct pcilend_virtual_ops) */
 int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
 void remote_intx_listen(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
@@ -212,6 +237,8 @@ void pcilend_bus_unregister(void);
 
 /* reach.c */
 void pcilend_reach_start(void);
+/* Is any of it in a memory window of an adapter of this host? Any context. */
+bool pcilend_reach_is_window(u64 phys, u64 size);
 void pcilend_reach_link_added(struct pcilend_link *link);
 void pcilend_reach_link_removed(struct pcilend_link *link);
 void remote_reach_report(struct remote *r, struct pcilend_report *report);

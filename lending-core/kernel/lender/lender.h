@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A local function that this host offers to others: shared by the files of the lender. */
+/*
+ * A local function that this host offers to others: shared by the files of the lender. admin.h is
+ * what others see of it.
+ *
+ * Locks (base.h has the order): pcilend_lender_admin, lender_link.telling, device_lock() and
+ * pcilend_function.lock, which are held while a device or a peer is waited for; reaches_lock,
+ * exposures_lock, pcilend_group.lock, functions_lock, withdrawn_lock; in interrupts dma_lock,
+ * inside of a link's loss_lock, and pcilend_intx.lock.
+ */
 #ifndef PCILEND_LENDER_H
 #define PCILEND_LENDER_H
 
-#include "internal.h"
+#include "base/compat.h"
+#include "lender/admin.h"
+#include "pcilend/access.h"
+#include "pcilend/identity.h"
+#include "pcilend/lease.h"
 #include "pcilend/mappings.h"
 #include "pcilend/reservation.h"
 #include "pcilend/set.h"

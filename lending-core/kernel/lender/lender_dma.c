@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Bus mastering of lent functions, and what the loss of a link means for it. What a function writes
- * while the link is down is gone, and what it reads is made up; one that stalls instead of failing
- * would complete such a command later, and nobody would notice the wrong data. So from the moment
- * a loss is signalled no function does DMA over that link, and one that did is reset before it may
- * again (docs/decisions/0006). The same goes for one that reaches another lender over that link.
- * Losses are signalled in interrupts, hence the spinlock; one for all links, as a function may do
- * DMA over several. It is inside of the links' loss_lock: a link carries no more before it is taken to
- * stop functions, so who finds with it that the link carries starts none that is not stopped.
+ * Bus mastering of lent functions, and what the loss of a link means for it. What a function
+ * writes while the link is down is gone, and what it reads is made up; one that stalls instead of
+ * failing would complete such a command later, and nobody would notice the wrong data. So from the
+ * moment a loss is signalled no function does DMA over that link, and one that did is reset before
+ * it may again (docs/decisions/0006). The same goes for one that reaches another lender over that
+ * link. Losses are signalled in interrupts, hence the spinlock; one for all links, as a function
+ * may do DMA over several. It is inside of the links' loss_lock: a link carries no more before it
+ * is taken to stop functions, so who finds with it that the link carries starts none that is not
+ * stopped.
  */
 
 #include "lender/lender.h"

@@ -127,7 +127,7 @@ int pcilend_lender_sync(struct pcilend_link *link)
 }
 
 /* The same boot of the peer is there (again): its leases go on. */
-static void link_up(struct pcilend_link *link)
+static void lender_link_up(struct pcilend_link *link)
 {
 	struct pcilend_msg_connected msg;
 	u16 node;
@@ -144,7 +144,7 @@ static void link_up(struct pcilend_link *link)
  * That boot of the peer is over: on return, all it had borrowed is fenced and reset, nothing is
  * exposed to it, no function reaches it, and it holds no place in the aperture.
  */
-static void peer_dead(struct pcilend_link *link, u32 node, u64 boot)
+static void lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 {
 	struct pcilend_lease_event event = {
 		.type = PCILEND_LEASE_PEER_DEAD,
@@ -167,7 +167,7 @@ static void peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 	pcilend_withdrawn_link_over(link);
 }
 
-static int link_init(struct pcilend_link *link)
+static int lender_link_init(struct pcilend_link *link)
 {
 	struct lender_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
 
@@ -182,17 +182,17 @@ static int link_init(struct pcilend_link *link)
 	return 0;
 }
 
-static void link_gone(struct pcilend_link *link)
+static void lender_link_gone(struct pcilend_link *link)
 {
 	pcilend_expose_link_gone(lender_link(link));
 	pcilend_withdrawn_link_over(link);
 }
 
 const struct pcilend_lender_ops pcilend_lender_link_ops = {
-	.init = link_init,
-	.up = link_up,
+	.init = lender_link_init,
+	.up = lender_link_up,
 	.lost = pcilend_dma_lost,
 	.request = pcilend_lender_request,
-	.peer_dead = peer_dead,
-	.gone = link_gone,
+	.peer_dead = lender_peer_dead,
+	.gone = lender_link_gone,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reservations of this host's functions, by its administrator or by peers. Who may reserve what, and
- * for how long, is decided in the portable core (reservation.h).
+ * Reservations of this host's functions, by its administrator or by peers. Who may reserve what,
+ * and for how long, is decided in the portable core (reservation.h).
  */
 
 #include "lender/lender.h"

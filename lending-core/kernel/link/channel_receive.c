@@ -113,8 +113,8 @@ static struct pcilend_message *next_about(struct pcilend_channel *ch,
 	return NULL;
 }
 
-/* What tells who the peer is is handled here; all else is for the one role or for the other. */
-static void handle_request(struct pcilend_link *link, const struct pcilend_message *msg)
+/* What the two need to know of one another is handled here; all else is for one of the roles. */
+static void channel_route_request(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 
@@ -149,7 +149,7 @@ static void request_work(struct work_struct *work)
 	current_session = msg->session == ch->session;
 	spin_unlock(&ch->lock);
 	if (current_session)
-		handle_request(link, msg);
+		channel_route_request(link, msg);
 
 	spin_lock(&ch->lock);
 	next = next_about(ch, msg);

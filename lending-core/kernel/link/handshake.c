@@ -16,7 +16,7 @@
  * boot id starts a new one, after everything of the old one is fenced and forgotten.
  */
 
-#include "internal.h"
+#include "link/session.h"
 
 #define QUICK_MS 50		/* while a handshake is under way, for QUICK_FOR_MS */
 #define QUICK_FOR_MS 10000

@@ -8,7 +8,7 @@
 #include <linux/iommu.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "link/session.h"
 #include "base/trace.h"
 
 static LIST_HEAD(links);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Lost links. What is under way while a link is down is gone, however short that was. So a loss that
- * is signalled counts at once, whatever the handshake still believes: nothing is carried until that
- * is through again.
+ * Lost links. What is under way while a link is down is gone, however short that was. So a loss
+ * that is signalled counts at once, whatever the handshake still believes: nothing is carried
+ * until that is through again.
  */
 
-#include "internal.h"
+#include "link/session.h"
 
 static void lose(struct pcilend_link *link)
 {

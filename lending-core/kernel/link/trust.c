@@ -11,7 +11,7 @@
 
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "link/session.h"
 #include "pcilend/path.h"
 
 /* A node that is let in over this adapter only, or over others that it is pinned to. */

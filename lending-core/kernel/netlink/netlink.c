@@ -6,7 +6,7 @@
 
 #include <net/genetlink.h>
 
-#include "internal.h"
+#include "netlink/netlink.h"
 
 static struct genl_family family;
 
@@ -419,25 +419,25 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 	genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
 }
 
-static void event_link(struct pcilend_link *link)
+static void netlink_event_link(struct pcilend_link *link)
 {
 	send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
 }
 
-static void event_function(enum pcilend_event event, const struct pcilend_report *report)
+static void netlink_event_function(enum pcilend_event event, const struct pcilend_report *report)
 {
 	send_event(event, NULL, report, NULL);
 }
 
-static void event_audit(const struct pcilend_audit *audit)
+static void netlink_event_audit(const struct pcilend_audit *audit)
 {
 	send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
 }
 
-static const struct pcilend_event_ops event_ops = {
-	.link = event_link,
-	.function = event_function,
-	.audit = event_audit,
+static const struct pcilend_event_ops netlink_event_ops = {
+	.link = netlink_event_link,
+	.function = netlink_event_function,
+	.audit = netlink_event_audit,
 };
 
 int pcilend_netlink_init(void)
@@ -445,7 +445,7 @@ int pcilend_netlink_init(void)
 	int err = genl_register_family(&family);
 
 	if (!err)
-		pcilend_events_listen(&event_ops);
+		pcilend_events_listen(&netlink_event_ops);
 	return err;
 }
 

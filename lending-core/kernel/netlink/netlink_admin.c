@@ -6,7 +6,7 @@
 #include <linux/ratelimit.h>
 #include <net/genetlink.h>
 
-#include "internal.h"
+#include "netlink/netlink.h"
 
 /* What the policies of netlink.c let pass; absent attributes are NULL. */
 struct request {

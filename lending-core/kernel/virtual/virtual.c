@@ -18,7 +18,9 @@
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
-#include "internal.h"
+#include "base/compat.h"
+#include "pcilend/identity.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 /*

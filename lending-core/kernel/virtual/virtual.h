@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Virtual functions: a struct pci_dev on this host for a function that is in another one.
+ * Virtual functions: a struct pci_dev on this host for a function that is in another one. It knows
+ * no link and no lease: what the hardware has to do it asks of who made it, by operations.
+ *
+ * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; in any context each
+ * part's raw spinlock, inside of those of genirq.
  */
 #ifndef PCILEND_VIRTUAL_H
 #define PCILEND_VIRTUAL_H
@@ -25,8 +29,8 @@ struct pcilend_virtual_relay;
 
 /**
  * struct pcilend_virtual_ops - what a virtual function asks of who made it, for the hardware's sake
- * @claim: it is announced on the PCI bus, and the IOMMU core has not heard of it yet. Error: it is in
- *	no IOMMU group
+ * @claim: it is announced on the PCI bus, and the IOMMU core has not heard of it yet. Error: it is
+ *	in no IOMMU group
  * @changed: what listings show of it is not what it was
  * @reset: reset the function, which leaves its bus mastering off
  * @bus_master: let it do DMA, or stop it: then its transactions have drained on return

@@ -16,7 +16,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 #define RETRY_MS 100

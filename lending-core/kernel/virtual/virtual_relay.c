@@ -15,7 +15,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 struct relay_vector {

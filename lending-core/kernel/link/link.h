@@ -1,78 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of pcilend.ko share.
+ * Links: one for each NTB adapter, with the peer behind it. link/ brings them up and watches them,
+ * carries messages, and opens pieces of this host's aperture to the peer. It knows sessions and
+ * messages, but no function: what happens to a link it tells the two roles, the lender's and the
+ * borrower's, by the operations that pcilend_links_register() is given.
  *
- * Lock order, outermost first; a lock may be taken while those above it are held:
+ * Who has a reference on a link may call all of this, whatever becomes of the link meanwhile:
+ * requests fail then. Process context; pcilend_channel_request() waits for the peer, the others
+ * for short locks.
  *
- *	pcilend_lender_admin	one change of what is lent at a time
- *	lender_link.telling	one other lender is told of exposed BARs at a time
- *	device_lock()		of a local function
- *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
- *	reaches_lock		what local functions reach by peer-to-peer
- *	exposures_lock		what functions of other lenders reach of local ones
- *	pcilend_group.lock	the functions of an IOMMU group
- *
- *	adapters_lock		frontends are told of one adapter at a time
- *	remote.frontends	a remote function's frontends come and go
- *	remote.operation	a remote function: one borrow or return at a time; of two the
- *				lower id's first
- *	device_lock()		of a virtual function
- *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
- *	pcilend_domain.lock	what a user of VFIO has mapped for functions
- *	remote.reaching		what a user of VFIO has mapped for a function is asked for
- *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
- *
- *	trust_lock		one link becomes trusted at a time
- *	choice_lock		links of leases are chosen one by one
- *	appear_lock		remote functions appear one by one
- *	remotes_lock, functions_lock, links_lock, frontends_lock, pins_lock	tables
- *	withdrawn_lock		BARs of leases that were not returned; in functions' locks
- *	unconfirmed_lock	leases whose end a lender has not heard of
- *	remote.lock		a remote function: lease, placement
- *	pcilend_aperture.lock	ranges of one link
- *	pcilend_channel.rx_lock
- *	pcilend_channel.tx_lock
- *	spinlocks		pcilend_link.state_lock, pcilend_channel.lock,
- *				pcilend_link.loss_lock, dma_lock, pcilend_intx.lock, reach_lock,
- *				pcilend_virtual_relay.lock
- *
- * Lender (first group) and borrower (second) never call one another. Of all these, only
- * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
- * remote.reaching, pcilend_virtual_relay.asking and the lender's first four may be held while waiting for a peer or a
- * device.
- *
- * Work items of a link never wait for one another, but for the handshake, which waits for those
- * that handle messages. It, and a request to expose a function, may also wait for the peer of
- * another, trusted link, which waits for nothing to answer that.
+ * Locks: links_lock, pins_lock, trust_lock; of a link aperture.lock, channel.rx_lock,
+ * channel.tx_lock, and the spinlocks state_lock, channel.lock, kick_lock and loss_lock, of which
+ * the last two are taken in interrupts. Callers may hold their own (base.h has the order), and
+ * take state_lock and aperture.lock, to read what these guard. No operation is called with any of
+ * them but .lost.
  */
-#ifndef PCILEND_INTERNAL_H
-#define PCILEND_INTERNAL_H
+#ifndef PCILEND_LINK_H
+#define PCILEND_LINK_H
 
 #include <linux/completion.h>
+#include <linux/iommu.h>
 #include <linux/kref.h>
-#include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/netlink.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
-#include <linux/pcilend.h>
 #include <linux/ratelimit.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include "base/base.h"
-#include "base/compat.h"
 #include "base/events.h"
-#include "pcilend/access.h"
-#include "pcilend/identity.h"
 #include "pcilend/layout.h"
 #include "pcilend/lease.h"
-#include "pcilend/pcilend.h"
 #include "pcilend/range.h"
-#include "pcilend/reach.h"
-#include "pcilend/set.h"
 #include "pcilend/wire.h"
+
+struct pcilend_link;
 
 /* aperture.c: this host's inbound aperture of one link, and the peer's windows seen from here */
 
@@ -101,11 +65,6 @@ struct pcilend_aperture {
 	struct pcilend_range_entry *entries;	/* storage of both */
 };
 
-struct pcilend_link;
-
-int pcilend_aperture_init(struct pcilend_link *link);
-int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
-void pcilend_aperture_exit(struct pcilend_link *link);
 int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, int prot,
 			    u64 *iova);
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
@@ -194,15 +153,6 @@ struct pcilend_channel {
 	atomic64_t timeouts;
 };
 
-void pcilend_channel_init(struct pcilend_link *link);
-int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, const char **why);
-void pcilend_channel_suspend(struct pcilend_link *link);
-void pcilend_channel_resume(struct pcilend_link *link);
-void pcilend_channel_settle(struct pcilend_link *link);
-void pcilend_channel_close(struct pcilend_link *link);
-void pcilend_channel_beat(struct pcilend_link *link);
-void pcilend_channel_look(struct pcilend_link *link);
-void pcilend_channel_go_on(struct pcilend_link *link);
 void pcilend_channel_flush_notices(struct pcilend_link *link);
 void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *why);
 int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payload);
@@ -215,7 +165,7 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
 void pcilend_channel_wait_room(struct pcilend_link *link);
 
-/* link.c, handshake.c */
+/* link.c */
 
 /* What the peers told each other (hello.c). */
 struct pcilend_hello {
@@ -297,17 +247,20 @@ struct pcilend_link {
 
 /**
  * struct pcilend_lender_ops - what link/ asks of the lender's role
- * @init: a link is made: sets its @lender to what the role keeps with it, from kmalloc(). 0 or -ENOMEM
+ * @init: a link is made: sets its @lender to what the role keeps with it, from kmalloc(). 0 or
+ *	-ENOMEM
  * @up: the session with the peer goes on, or has begun
  * @lost: the link does not carry any more, as from now until @up. Any context, also interrupts; the
  *	link's loss_lock is held
- * @request: of a trusted peer; those of one session about one function come one by one, in their order.
- *	To be answered, now or later, by pcilend_channel_answer()
- * @peer_dead: that boot of the peer is over, or is not trusted any more: on return nothing is lent to it
+ * @request: of a trusted peer; those of one session about one function come one by one, in their
+ *	order. To be answered, now or later, by pcilend_channel_answer()
+ * @peer_dead: that boot of the peer is over, or is not trusted any more: on return nothing is lent
+ *	to it
  * @gone: the adapter is going: no session, none will be, and all is returned
  *
  * All are there. But for @lost they are called in process context without locks and may sleep; all
- * but @request by the handshake or by who adds and removes the adapter, so one at a time for a link.
+ * but @request by the handshake or by who adds and removes the adapter, so one at a time for a
+ * link.
  */
 struct pcilend_lender_ops {
 	int (*init)(struct pcilend_link *link);
@@ -331,7 +284,8 @@ struct pcilend_lender_ops {
  * @late_answer: of a request that nobody waits for any more. Not to wait for anything
  * @silent: the peer was silent for as long as leases last, or is not trusted any more
  * @peer_dead: that boot of the peer is over, and nothing of it does DMA any more
- * @leaving: the adapter is going, the channel is still there: returns when nothing is borrowed over it
+ * @leaving: the adapter is going, the channel is still there: returns when nothing is borrowed
+ *	over it
  * @gone: there is no session, and none will be
  * @removed: it leaves the table; @added is undone
  *
@@ -355,10 +309,6 @@ struct pcilend_borrower_ops {
 	void (*removed)(struct pcilend_link *link);
 };
 
-/* As given to pcilend_links_register(); for link/ alone. */
-extern const struct pcilend_lender_ops *pcilend_link_lender;
-extern const struct pcilend_borrower_ops *pcilend_link_borrower;
-
 /* Links come from now on. */
 int pcilend_links_register(const struct pcilend_lender_ops *lender,
 			   const struct pcilend_borrower_ops *borrower);
@@ -371,158 +321,22 @@ bool pcilend_link_is_adapter(struct pci_dev *pdev);
 bool pcilend_link_is_over(struct pci_dev *pdev);
 bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
-void pcilend_link_kick_peer(struct pcilend_link *link);
-void pcilend_link_listen(struct pcilend_link *link);
-void pcilend_link_heard(struct pcilend_link *link, u32 messages);
 bool pcilend_link_may_log(struct pcilend_link *link);
-void pcilend_link_restart(struct pcilend_link *link);
 void pcilend_link_set_peer_connected(struct pcilend_link *link, bool connected);
-void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
-			    const char *reason);
 /* Is this session's peer (node and boot id) still the one of the link? */
 bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot);
 bool pcilend_link_reaches(struct pcilend_link *link, u32 node);
 struct pcilend_link *pcilend_link_to(u32 node, u64 boot);
 struct pcilend_link *pcilend_link_by_adapter(const char *adapter);
-void pcilend_link_set_trusted(struct pcilend_link *link);
 
 /* loss.c */
-void pcilend_link_event(struct pcilend_link *link);
-void pcilend_link_lost(struct pcilend_link *link);
 u64 pcilend_link_losses(struct pcilend_link *link);
-bool pcilend_link_take_lost(struct pcilend_link *link);
-void pcilend_link_carries(struct pcilend_link *link);
 
 /* trust.c */
-struct pcilend_msg_vouch;
-
 int pcilend_pin(u32 id, const char *adapter, struct netlink_ext_ack *extack);
 void pcilend_unpin(u32 id);
 void pcilend_pins_exit(void);
 u32 pcilend_pinned(struct pcilend_link *link);
 bool pcilend_link_is_trusted(struct pcilend_link *link);
-bool pcilend_link_is_misplaced(struct pcilend_link *link, u32 id, char *why, size_t bytes);
-int pcilend_link_earn_trust(struct pcilend_link *link, char *why, size_t bytes);
-int pcilend_link_vouch(u32 node, const struct pcilend_msg_vouch *msg);
 
-void pcilend_handshake_init(struct pcilend_link *link);
-void pcilend_handshake_start(struct pcilend_link *link);
-void pcilend_handshake_stop(struct pcilend_link *link);
-void pcilend_handshake_event(struct pcilend_link *link);
-int pcilend_link_place_area(struct pcilend_link *link, u64 limit);
-void pcilend_link_drop_former_area(struct pcilend_link *link);
-
-/* hello.c */
-void pcilend_hello_say(struct pcilend_link *link);
-void pcilend_hello_taken(struct pcilend_link *link);
-void pcilend_hello_heard(struct pcilend_link *link, const struct pcilend_message *message);
-bool pcilend_hello_is_heard(struct pcilend_link *link);
-void pcilend_hello_reset(struct pcilend_link *link);
-int pcilend_hello_judge(struct pcilend_link *link, char *why, size_t bytes);
-
-/* What ADD may say of a function from the start. */
-struct pcilend_add {
-	u32 id;				/* 0: the lowest free one */
-	const char *label;		/* NULL: none */
-	const struct nlattr *nodes;	/* NULL: all connected ones */
-};
-
-/* lender.c, lender_admin.c, lender_peer.c */
-int pcilend_lender_init(void);
-void pcilend_lender_exit(void);
-int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
-int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
-bool pcilend_lender_connected(u32 node);
-u32 pcilend_lender_id(const char *bdf);
-int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
-int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
-		       struct netlink_ext_ack *extack, struct pcilend_report *report);
-int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
-int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
-			     struct pcilend_report *report);
-int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack);
-int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack *extack);
-int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *extack,
-				      struct pcilend_report *report);
-int pcilend_lender_label(const char *bdf, const char *label, struct netlink_ext_ack *extack);
-int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
-			 struct netlink_ext_ack *extack);
-int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report,
-			  struct netlink_ext_ack *extack);
-/* The local function with the lowest id above @after; false if there is none. */
-bool pcilend_lender_next(u32 after, struct pcilend_report *report);
-bool pcilend_lender_has_uuid(const u8 uuid[16]);
-extern const struct pcilend_lender_ops pcilend_lender_link_ops;
-
-/* lender_reserve.c */
-int pcilend_lender_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
-
-/* config_get.c */
-int pcilend_config_get(u32 id, bool emulated, u8 *space, u32 *length,
-		       struct netlink_ext_ack *extack);
-
-/* borrower.c */
-extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
-/* @is_local: is the UUID that of a function of this host? May sleep. */
-int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]));
-void pcilend_borrower_exit(void);
-struct pcilend_remote *pcilend_remote_get(u32 id);
-void pcilend_remote_put(struct pcilend_remote *remote);
-bool pcilend_remote_next(u32 after, struct pcilend_report *report);
-void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
-
-/* holder.c */
-
-/*
- * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
- * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
- */
-int pcilend_reset(struct pcilend_remote *remote);
-int pcilend_bus_master(struct pcilend_remote *remote, bool on);
-int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
-int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
-/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
-int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
-int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
-
-/* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
-bool pcilend_remote_in_use(struct pcilend_remote *remote);
-
-/* reserve.c */
-int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
-			     struct netlink_ext_ack *extack);
-
-/* reach.c: peer-to-peer */
-/* Is any of it in a memory window of an adapter of this host? Any context. */
-bool pcilend_reach_is_window(u64 phys, u64 size);
-int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
-
-/* frontend.c */
-struct pcilend_frontend *pcilend_frontend_get(const char *name);
-void pcilend_frontend_put(struct pcilend_frontend *frontend);
-
-/* netlink.c, netlink_admin.c */
-struct genl_info;
-
-/* A message to be filled; made before a change, so that the change can't end without an answer. */
-struct pcilend_reply {
-	struct sk_buff *skb;
-	void *header;
-};
-
-int pcilend_netlink_init(void);
-void pcilend_netlink_exit(void);
-int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info);
-int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
-			   const struct pcilend_report *report);
-int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
-bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
-int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
-
-/* report.c */
-int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
-int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
-int pcilend_put_counters(struct sk_buff *skb);
-int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit);
-
-#endif /* PCILEND_INTERNAL_H */
+#endif /* PCILEND_LINK_H */
