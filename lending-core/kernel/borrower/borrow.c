@@ -247,7 +247,7 @@ static void forget_lease(struct remote *r)
 	r->lease = 0;
 	remote_drop_slots(r, false);
 	atomic_dec(&r->link->leases);
-	wake_up_all(&borrower_link(r->link)->idle);
+	wake_up_all(&r->link->idle);
 }
 
 /* The lender has stopped the function after a lease that we gave up. */

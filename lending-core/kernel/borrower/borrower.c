@@ -828,12 +828,10 @@ static void forget_unacknowledged(struct remote *r)
  */
 static void borrower_link_leaving(struct pcilend_link *link)
 {
-	struct borrower_link *ours = borrower_link(link);
 	unsigned int seconds = 0;
 	struct remote *r;
 
-	disable_delayed_work_sync(&ours->sync);
-	WRITE_ONCE(ours->going, true);
+	disable_delayed_work_sync(&borrower_link(link)->sync);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		if (uses(r, link))
 			lose_path(r, link, PCILEND_LOST_GONE, false);
@@ -843,7 +841,7 @@ static void borrower_link_leaving(struct pcilend_link *link)
 			pci_notice(link->pdev, "pcilend: waiting for function %x to be returned: 'pcilend list' says who uses it\n",
 				   r->pub.id);
 		forget_unacknowledged(r);
-		wait_event_timeout(ours->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
+		wait_event_timeout(link->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
 		remote_put(r);
 	}
 	for (r = remote_next(NULL); r; r = remote_next(r))
@@ -859,7 +857,6 @@ static int borrower_link_init(struct pcilend_link *link)
 	ours->link = link;
 	INIT_DELAYED_WORK(&ours->sync, sync_work);
 	ratelimit_state_init(&ours->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
-	init_waitqueue_head(&ours->idle);
 	link->borrower = ours;
 	return 0;
 }

@@ -142,10 +142,8 @@ struct borrower_link {
 	u32 sync_generation;		/* of the last SYNC that was asked for */
 	u64 synced_at;			/* ms, when that was */
 	struct ratelimit_state appear_limit;
-	wait_queue_head_t idle;		/* woken when a lease over this link is over */
 	struct list_head reach_node;	/* reach_lock (reach.c) */
 	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
-	bool going;			/* the adapter is: nothing new is borrowed over it */
 };
 
 static inline struct borrower_link *borrower_link(struct pcilend_link *link)

@@ -38,8 +38,7 @@ static bool works(struct remote *r, struct pcilend_link *link)
 {
 	struct remote_path *path = find(r, link);
 
-	return path && path->offered && !READ_ONCE(borrower_link(link)->going) &&
-	       pcilend_link_is_up(link, NULL);
+	return path && path->offered && !READ_ONCE(link->going) && pcilend_link_is_up(link, NULL);
 }
 
 /* The function is offered over @link. Return: is that new? */

@@ -452,6 +452,7 @@ void pcilend_handshake_stop(struct pcilend_link *link)
 	const struct pcilend_msg_connected goodbye = { .connected = 0 };
 
 	disable_delayed_work_sync(&link->work);
+	WRITE_ONCE(link->going, true);
 	pcilend_link_borrower->leaving(link);
 	if (link->state == PCILEND_LINK_UP)
 		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &goodbye);

@@ -466,6 +466,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
 	spin_lock_init(&link->loss_lock);
+	init_waitqueue_head(&link->idle);
 	pcilend_handshake_init(link);
 
 	err = pcilend_link_lender->init(link) ?: pcilend_link_borrower->init(link) ?:

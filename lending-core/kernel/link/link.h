@@ -243,6 +243,8 @@ struct pcilend_link {
 	void *borrower;			/* freed with the link; constant */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
+	wait_queue_head_t idle;		/* woken when one is over that was borrowed */
+	bool going;			/* the adapter is: nothing new is borrowed over it */
 };
 
 /**
