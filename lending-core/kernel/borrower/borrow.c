@@ -11,6 +11,7 @@
 #include <linux/slab.h>
 
 #include "borrower/borrower.h"
+#include "borrower/iommu.h"
 #include "base/trace.h"
 
 #define RETURN_TRIES 4		/* of PCILEND_REQUEST_MS each */
@@ -156,7 +157,7 @@ void pcilend_borrower_confirm_ends(struct pcilend_link *link)
 }
 
 /* No adapter is left. */
-void pcilend_borrower_exit(void)
+void remote_forget_unconfirmed(void)
 {
 	struct unconfirmed *unconfirmed, *next;
 
@@ -586,6 +587,19 @@ static int fetch_config(struct remote *r)
 	return 0;
 }
 
+static const struct pcilend_virtual_ops virtual_ops = {
+	.claim = pcilend_iommu_claim,
+	.changed = remote_virtual_changed,
+	.reset = pcilend_reset,
+	.bus_master = pcilend_bus_master,
+	.config_read = pcilend_config_read,
+	.config_write = pcilend_config_write,
+	.intx_ask = remote_intx_ask,
+	.intx_listen = remote_intx_listen,
+	.msi_ask = remote_msi_ask,
+	.msi_listen = remote_msi_listen,
+};
+
 static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 {
 	struct pcilend_virtual_bar bar[PCILEND_BARS];
@@ -593,8 +607,8 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 
 	memcpy(bar, r->bar, sizeof(r->bar));
 	bar[PCI_ROM_RESOURCE] = r->rom;
-	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, bar, r->interrupts, r->config,
-					 frontend);
+	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, &virtual_ops, bar, r->interrupts,
+					 r->config, frontend);
 	/* Not to be taken for an answer of the lender. */
 	if (IS_ERR(virtual))
 		return PTR_ERR(virtual) == -ENOMEM ? -ENOMEM : -ECANCELED;

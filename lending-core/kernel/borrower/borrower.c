@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "borrower/borrower.h"
+#include "borrower/iommu.h"
 
 #define SYNC_RETRY_MS 1000
 #define SYNC_GAP_MS 200		/* between two, however often the peer gives reason for one */
@@ -14,6 +15,8 @@
 #define APPEAR_MAX 64
 #define IMPOSTOR_MS 60000	/* until a refused function is looked at again */
 #define REMOTES_MAX 1024	/* of one node: more is not a lender, but a flood */
+
+static bool (*is_local_uuid)(const u8 uuid[16]);	/* set once */
 
 static LIST_HEAD(remotes);
 static DEFINE_MUTEX(remotes_lock);
@@ -150,9 +153,17 @@ void remote_event(struct remote *r, enum pcilend_event event)
 }
 
 /* What listings show of its virtual function is not what it was. */
-void pcilend_remote_changed(struct pcilend_remote *remote)
+void remote_virtual_changed(struct pcilend_remote *remote)
 {
 	remote_event(to_remote(remote), PCILEND_EVENT_FUNCTION);
+}
+
+static void borrower_resync(struct pcilend_link *link)
+{
+	struct borrower_link *ours = borrower_link(link);
+	u64 next = READ_ONCE(ours->synced_at) + SYNC_GAP_MS, now = pcilend_now();
+
+	mod_delayed_work(pcilend_wq, &ours->sync, msecs_to_jiffies(next > now ? next - now : 0));
 }
 
 static void resync_node(u32 node)
@@ -161,7 +172,7 @@ static void resync_node(u32 node)
 
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (pcilend_link_reaches(link, node))
-			pcilend_borrower_resync(link);
+			borrower_resync(link);
 	}
 }
 
@@ -396,7 +407,7 @@ out:
 /* Domains name functions by their UUIDs: no node may show that of another node's function. */
 static bool uuid_is_taken(const struct pcilend_msg_function *info)
 {
-	bool taken = pcilend_lender_has_uuid(info->uuid);
+	bool taken = is_local_uuid(info->uuid);
 	struct remote *r;
 
 	mutex_lock(&remotes_lock);
@@ -418,7 +429,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 		pcilend_channel_bad(link, sequence,
 				    "it shows a function with the UUID of another node's");
 		/* The impostor may be the other one, and go. */
-		queue_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(IMPOSTOR_MS));
+		queue_delayed_work(pcilend_wq, &borrower_link(link)->sync,
+				   msecs_to_jiffies(IMPOSTOR_MS));
 		return;
 	}
 	if (count_remotes(link) >= REMOTES_MAX) {
@@ -427,8 +439,9 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 		return;
 	}
 	/* Each costs a device, frontends, and udev: one that shows ever new ones has to wait. */
-	if (!__ratelimit(&link->appear_limit)) {
-		queue_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(APPEAR_MS));
+	if (!__ratelimit(&borrower_link(link)->appear_limit)) {
+		queue_delayed_work(pcilend_wq, &borrower_link(link)->sync,
+				   msecs_to_jiffies(APPEAR_MS));
 		return;
 	}
 	r = remote_alloc(link, info);
@@ -556,8 +569,7 @@ static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_m
 }
 
 /* The same of vectors. */
-void pcilend_borrower_msi_raised(struct pcilend_link *link,
-				 const struct pcilend_msg_msi_raised *msg)
+static void handle_msi_raised(struct pcilend_link *link, const struct pcilend_msg_msi_raised *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -628,11 +640,11 @@ static void withdraw_all(struct pcilend_link *link)
 static void handle_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
 {
 	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
-	pcilend_borrower_resync(link);
+	borrower_resync(link);
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
-void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
+static void borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 	const void *payload = pcilend_message_payload(msg);
@@ -673,25 +685,37 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 	}
 }
 
+/* A lender speaks of a function of its own that is borrowed here. */
+static void borrower_request(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	const struct pcilend_msg_msi_raised *in = pcilend_message_payload(msg);
+	bool own = pcilend_id_node(le32_to_cpu(in->id)) == msg->peer;
+
+	if (own)
+		handle_msi_raised(link, in);
+	pcilend_channel_reply(link, msg, own ? 0 : -EINVAL, NULL);
+}
+
 /* Asks for all notices; what the peer does not name is not there any more. */
 static void sync_work(struct work_struct *work)
 {
-	struct pcilend_link *link = container_of(work, struct pcilend_link, sync.work);
-	u32 generation = link->sync_generation + 1;
+	struct borrower_link *ours = container_of(work, struct borrower_link, sync.work);
+	struct pcilend_link *link = ours->link;
+	u32 generation = ours->sync_generation + 1;
 	u64 losses = pcilend_link_losses(link);
 	struct remote *r;
 
-	WRITE_ONCE(link->synced_at, pcilend_now());
+	WRITE_ONCE(ours->synced_at, pcilend_now());
 	if (!READ_ONCE(link->peer_connected)) {
 		withdraw_all(link);
 		return;
 	}
-	WRITE_ONCE(link->sync_generation, generation);
+	WRITE_ONCE(ours->sync_generation, generation);
 	/* An answer whose notices may have been lost with the link says nothing. */
 	if (pcilend_channel_request(link, PCILEND_MSG_SYNC, NULL, NULL) ||
 	    pcilend_link_losses(link) != losses) {
 		if (pcilend_link_is_up(link, NULL))
-			queue_delayed_work(pcilend_wq, &link->sync,
+			queue_delayed_work(pcilend_wq, &ours->sync,
 					   msecs_to_jiffies(SYNC_RETRY_MS));
 		return;
 	}
@@ -714,15 +738,8 @@ static void sync_work(struct work_struct *work)
 	}
 }
 
-void pcilend_borrower_resync(struct pcilend_link *link)
-{
-	u64 next = READ_ONCE(link->synced_at) + SYNC_GAP_MS, now = pcilend_now();
-
-	mod_delayed_work(pcilend_wq, &link->sync, msecs_to_jiffies(next > now ? next - now : 0));
-}
-
 /* One of them may have told of a reset. */
-void pcilend_borrower_notices_lost(struct pcilend_link *link)
+static void borrower_notices_lost(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -731,17 +748,17 @@ void pcilend_borrower_notices_lost(struct pcilend_link *link)
 			remote_was_reset(r, 0);
 	}
 	doubt(link);
-	pcilend_borrower_resync(link);
+	borrower_resync(link);
 }
 
-void pcilend_borrower_link_up(struct pcilend_link *link)
+static void borrower_link_up(struct pcilend_link *link)
 {
 	doubt(link);
-	pcilend_borrower_resync(link);
+	borrower_resync(link);
 }
 
 /* What was under way on it has to be told over the others. */
-void pcilend_borrower_link_down(struct pcilend_link *link)
+static void borrower_link_down(struct pcilend_link *link)
 {
 	u32 node = READ_ONCE(link->peer_node);
 
@@ -750,7 +767,7 @@ void pcilend_borrower_link_down(struct pcilend_link *link)
 }
 
 /* No heartbeat for as long as a lease lasts: the lender has taken everything back, or is dead. */
-void pcilend_borrower_silent(struct pcilend_link *link)
+static void borrower_silent(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -761,7 +778,7 @@ void pcilend_borrower_silent(struct pcilend_link *link)
 }
 
 /* That boot of the lender is over, and nothing of it does DMA any more. */
-void pcilend_borrower_peer_dead(struct pcilend_link *link)
+static void borrower_peer_dead(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -809,13 +826,12 @@ static void forget_unacknowledged(struct remote *r)
  * The adapter is going: returns when nothing is borrowed over it any more. Who has a function open
  * then finds it dead, and may keep it open for as long as it likes.
  */
-void pcilend_borrower_link_gone(struct pcilend_link *link)
+static void borrower_link_leaving(struct pcilend_link *link)
 {
 	unsigned int seconds = 0;
 	struct remote *r;
 
-	disable_delayed_work_sync(&link->sync);
-	WRITE_ONCE(link->going, true);
+	disable_delayed_work_sync(&borrower_link(link)->sync);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		if (uses(r, link))
 			lose_path(r, link, PCILEND_LOST_GONE, false);
@@ -832,9 +848,55 @@ void pcilend_borrower_link_gone(struct pcilend_link *link)
 		remote_leave_aperture(r, link);
 }
 
-void pcilend_borrower_link_init(struct pcilend_link *link)
+static int borrower_link_init(struct pcilend_link *link)
 {
-	INIT_DELAYED_WORK(&link->sync, sync_work);
-	ratelimit_state_init(&link->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
-	init_waitqueue_head(&link->idle);
+	struct borrower_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
+
+	if (!ours)
+		return -ENOMEM;
+	ours->link = link;
+	INIT_DELAYED_WORK(&ours->sync, sync_work);
+	ratelimit_state_init(&ours->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
+	link->borrower = ours;
+	return 0;
+}
+
+const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
+	.init = borrower_link_init,
+	.added = pcilend_reach_link_added,
+	.usable = pcilend_frontend_adapter_added,
+	.up = borrower_link_up,
+	.down = borrower_link_down,
+	.request = borrower_request,
+	.notice = borrower_notice,
+	.notices_lost = borrower_notices_lost,
+	.late_answer = pcilend_borrower_late_answer,
+	.silent = borrower_silent,
+	.peer_dead = borrower_peer_dead,
+	.leaving = borrower_link_leaving,
+	.gone = pcilend_frontend_adapter_gone,
+	.removed = pcilend_reach_link_removed,
+};
+
+int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]))
+{
+	int err;
+
+	is_local_uuid = is_local;
+	pcilend_reach_start();
+	err = pcilend_bus_register();
+	if (err)
+		return err;
+	err = pcilend_iommu_init();
+	if (err)
+		pcilend_bus_unregister();
+	return err;
+}
+
+/* No link is left, and no remote function. */
+void pcilend_borrower_exit(void)
+{
+	remote_forget_unconfirmed();
+	pcilend_iommu_exit();
+	pcilend_bus_unregister();
 }

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The borrower's side of a remote function: shared by the files of the borrower. */
+/*
+ * The borrower's side of a remote function: shared by the files of the borrower. remote.h is what
+ * others see of it.
+ *
+ * Locks (base.h has the order): adapters_lock, remote.frontends, remote.operation,
+ * pcilend_domain.lock and remote.reaching, which are held while a lender is waited for, or a
+ * frontend is called; choice_lock, appear_lock, remotes_lock, frontends_lock, unconfirmed_lock,
+ * remote.lock; in any context reach_lock.
+ */
 #ifndef PCILEND_BORROWER_H
 #define PCILEND_BORROWER_H
 
-#include "internal.h"
+#include "base/compat.h"
+#include "borrower/remote.h"
+#include "pcilend/identity.h"
+#include "pcilend/reach.h"
 #include "pcilend/vconfig.h"
 #include "virtual/virtual.h"
 
@@ -124,6 +135,22 @@ struct remote {
 
 #define to_remote(p) container_of(p, struct remote, pub)
 
+/* What the borrower keeps with a link, as long as there are references on that. */
+struct borrower_link {
+	struct pcilend_link *link;
+	struct delayed_work sync;
+	u32 sync_generation;		/* of the last SYNC that was asked for */
+	u64 synced_at;			/* ms, when that was */
+	struct ratelimit_state appear_limit;
+	struct list_head reach_node;	/* reach_lock (reach.c) */
+	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
+};
+
+static inline struct borrower_link *borrower_link(struct pcilend_link *link)
+{
+	return link->borrower;
+}
+
 /* The lease in force, 0 if there is none. */
 static inline u32 remote_held_lease(struct remote *r)
 {
@@ -139,6 +166,7 @@ static inline u32 remote_held_lease(struct remote *r)
 struct remote *remote_next(struct remote *previous);
 void remote_retire_if_idle(struct remote *r);
 void remote_event(struct remote *r, enum pcilend_event event);
+void remote_virtual_changed(struct pcilend_remote *remote);
 
 /* borrow.c */
 void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
@@ -154,6 +182,29 @@ void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
 void pcilend_borrower_confirm_ends(struct pcilend_link *link);
+void remote_forget_unconfirmed(void);
+void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+
+/* holder.c */
+
+/*
+ * What the lender does for the holder of the lease. All may sleep, all return 0 or a negative
+ * errno (-ESTALE: no lease any more, -ETIMEDOUT: no answer; the lease may be over).
+ */
+int pcilend_reset(struct pcilend_remote *remote);
+int pcilend_bus_master(struct pcilend_remote *remote, bool on);
+int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
+int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+/* [device_address, +size) of the function reaches [iova, +size) of this host's aperture. */
+int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size);
+int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
+
+/* holder.c: for a virtual function (struct pcilend_virtual_ops) */
+int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
+void remote_intx_listen(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
+int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		   u32 *data);
+void remote_msi_listen(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
 
 /* holder.c: ranges of the aperture */
 struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
@@ -176,7 +227,18 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
 
+/* bus.c */
+extern const struct bus_type pcilend_bus;
+extern struct device *pcilend_bus_root;
+int pcilend_bus_register(void);
+void pcilend_bus_unregister(void);
+
 /* reach.c */
+void pcilend_reach_start(void);
+/* Is any of it in a memory window of an adapter of this host? Any context. */
+bool pcilend_reach_is_window(u64 phys, u64 size);
+void pcilend_reach_link_added(struct pcilend_link *link);
+void pcilend_reach_link_removed(struct pcilend_link *link);
 void remote_reach_report(struct remote *r, struct pcilend_report *report);
 void remote_reach_end(struct remote *r);
 void remote_unreached(struct remote *r, u32 lease, u32 target);
@@ -187,6 +249,8 @@ void remote_reach_work(struct work_struct *work);
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 
 /* frontend.c */
+void pcilend_frontend_adapter_added(struct pcilend_link *link);
+void pcilend_frontend_adapter_gone(struct pcilend_link *link);
 void remote_attach_frontends(struct remote *r);
 void remote_offer_work(struct work_struct *work);
 void remote_detach_frontends(struct remote *r);

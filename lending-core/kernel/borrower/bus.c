@@ -4,7 +4,7 @@
  * borrowed. No driver binds to them: frontends are told of them by pcilend_frontend.
  */
 
-#include "internal.h"
+#include "borrower/borrower.h"
 
 /*
  * Parent of all remote functions: they may outlast the adapter that they are reached through, while

@@ -193,7 +193,7 @@ void pcilend_frontend_adapter_added(struct pcilend_link *link)
 	struct pcilend_frontend *frontend;
 
 	guard(mutex)(&adapters_lock);
-	link->shown = true;
+	borrower_link(link)->shown = true;
 	list_for_each_entry(frontend, &frontends, node)
 		show_adapter(frontend, link);
 }
@@ -202,7 +202,7 @@ void pcilend_frontend_adapter_added(struct pcilend_link *link)
 void pcilend_frontend_adapter_gone(struct pcilend_link *link)
 {
 	guard(mutex)(&adapters_lock);
-	link->shown = false;
+	borrower_link(link)->shown = false;
 }
 
 /**
@@ -230,7 +230,7 @@ int pcilend_frontend_register(struct pcilend_frontend *frontend)
 	list_add_tail(&frontend->node, &frontends);
 	mutex_unlock(&frontends_lock);
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
-		if (link->shown)
+		if (borrower_link(link)->shown)
 			show_adapter(frontend, link);
 	}
 	mutex_unlock(&adapters_lock);

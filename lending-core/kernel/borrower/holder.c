@@ -41,7 +41,7 @@ int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 			   -ESTALE;
 }
 
-int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state)
+int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state)
 {
 	struct remote *r = to_remote(remote);
 	const struct pcilend_msg_intx msg = {
@@ -54,7 +54,7 @@ int pcilend_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state stat
 			   -ESTALE;
 }
 
-void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx)
+void remote_intx_listen(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx)
 {
 	struct remote *r = to_remote(remote);
 
@@ -63,8 +63,8 @@ void pcilend_remote_set_intx(struct pcilend_remote *remote, struct pcilend_virtu
 	mutex_unlock(&r->lock);
 }
 
-int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
-		    u32 *data)
+int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		   u32 *data)
 {
 	struct remote *r = to_remote(remote);
 	const struct pcilend_msg_msi msg = {
@@ -89,7 +89,7 @@ int pcilend_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool o
 	return 0;
 }
 
-void pcilend_remote_set_relay(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay)
+void remote_msi_listen(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay)
 {
 	struct remote *r = to_remote(remote);
 

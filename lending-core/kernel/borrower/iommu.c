@@ -646,9 +646,9 @@ static const char *const kind_names[KINDS] = {
  * core that is not exported; so what it makes is made here, for a device that nobody has seen yet.
  * The IOMMU core frees both.
  */
-int pcilend_iommu_claim(struct pci_dev *pdev)
+int pcilend_iommu_claim(struct pcilend_remote *remote, struct pci_dev *pdev)
 {
-	struct remote *r = to_remote(pcilend_virtual_remote(pdev));
+	struct remote *r = to_remote(remote);
 	struct iommu_fwspec *fwspec;
 	struct dev_iommu *iommu;
 

@@ -7,6 +7,7 @@
 #define PCILEND_IOMMU_H
 
 struct pci_dev;
+struct pcilend_remote;
 
 int pcilend_iommu_init(void);
 void pcilend_iommu_exit(void);
@@ -17,6 +18,6 @@ void pcilend_iommu_exit(void);
  * Called when the function is announced on the PCI bus, before the IOMMU core hears of it. Return:
  * 0, also if it is behind none; -ENOMEM: it gets no IOMMU group.
  */
-int pcilend_iommu_claim(struct pci_dev *pdev);
+int pcilend_iommu_claim(struct pcilend_remote *remote, struct pci_dev *pdev);
 
 #endif /* PCILEND_IOMMU_H */

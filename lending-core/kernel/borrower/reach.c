@@ -17,7 +17,7 @@
 
 static DEFINE_SPINLOCK(reach_lock);	/* also taken in interrupts */
 static struct pcilend_reach_table table;	/* reach_lock */
-static LIST_HEAD(links);		/* reach_lock: all adapters of this host */
+static LIST_HEAD(links);		/* reach_lock: all adapters of this host, borrower_link */
 
 void pcilend_reach_start(void)
 {
@@ -28,24 +28,24 @@ void pcilend_reach_start(void)
 void pcilend_reach_link_added(struct pcilend_link *link)
 {
 	guard(spinlock_irqsave)(&reach_lock);
-	list_add(&link->reach_node, &links);
+	list_add(&borrower_link(link)->reach_node, &links);
 }
 
-void pcilend_reach_link_gone(struct pcilend_link *link)
+void pcilend_reach_link_removed(struct pcilend_link *link)
 {
 	guard(spinlock_irqsave)(&reach_lock);
-	list_del(&link->reach_node);
+	list_del(&borrower_link(link)->reach_node);
 }
 
 static bool in_window(u64 phys, u64 size)
 {
-	struct pcilend_link *link;
+	struct borrower_link *ours;
 	unsigned int i;
 
 	lockdep_assert_held(&reach_lock);
-	list_for_each_entry(link, &links, reach_node) {
-		for (i = 0; i < link->aperture.windows; i++) {
-			const struct pcilend_window *window = &link->aperture.window[i];
+	list_for_each_entry(ours, &links, reach_node) {
+		for (i = 0; i < ours->link->aperture.windows; i++) {
+			const struct pcilend_window *window = &ours->link->aperture.window[i];
 
 			if (phys < window->phys + window->size && window->phys < phys + size)
 				return true;

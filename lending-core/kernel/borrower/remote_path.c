@@ -57,7 +57,7 @@ bool remote_path_seen(struct remote *r, struct pcilend_link *link)
 	}
 	fresh = !path->offered;
 	path->offered = true;
-	path->generation = READ_ONCE(link->sync_generation);
+	path->generation = READ_ONCE(borrower_link(link)->sync_generation);
 	return fresh;
 }
 

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A local function that this host offers to others: shared by the files of the lender. */
+/*
+ * A local function that this host offers to others: shared by the files of the lender. admin.h is
+ * what others see of it.
+ *
+ * Locks (base.h has the order): pcilend_lender_admin, lender_link.telling, device_lock() and
+ * pcilend_function.lock, which are held while a device or a peer is waited for; reaches_lock,
+ * exposures_lock, pcilend_group.lock, functions_lock, withdrawn_lock; in interrupts dma_lock,
+ * inside of a link's loss_lock, and pcilend_intx.lock.
+ */
 #ifndef PCILEND_LENDER_H
 #define PCILEND_LENDER_H
 
-#include "internal.h"
+#include "base/compat.h"
+#include "lender/admin.h"
+#include "pcilend/access.h"
+#include "pcilend/identity.h"
+#include "pcilend/lease.h"
 #include "pcilend/mappings.h"
 #include "pcilend/reservation.h"
 #include "pcilend/set.h"
@@ -23,6 +35,21 @@ struct pcilend_map_entry {
 	u64 size;			/* 0: entry is free */
 	u64 small;			/* 4 KiB pages of it that are in no large one */
 };
+
+/* What the lender keeps with a link, as long as there are references on that. */
+struct lender_link {
+	struct pcilend_link *link;
+	struct list_head lent;		/* dma_lock: of struct pcilend_function */
+	struct list_head reached;	/* dma_lock: of struct pcilend_reached, in the peer */
+	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
+	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
+	struct delayed_work unexpose;	/* tells it what no longer is */
+};
+
+static inline struct lender_link *lender_link(struct pcilend_link *link)
+{
+	return link->lender;
+}
 
 /* The legacy interrupt of a lent function. */
 struct pcilend_intx {
@@ -98,7 +125,7 @@ struct pcilend_function {
 	struct pcilend_link *link;	/* with a reference, and one on the module */
 	bool attached;			/* to its group's domain */
 	bool bus_master;		/* wanted by the borrower */
-	struct list_head lent;		/* dma_lock, as the next three: in link.lent */
+	struct list_head lent;		/* dma_lock, as the next three: in lender_link.lent */
 	bool masters;			/* bus mastering is on */
 	bool stale;			/* a link was lost meanwhile: to be reset first */
 	bool cut;			/* it reached another lender over a link that was lost: */
@@ -158,11 +185,17 @@ int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
 
-/* reserve.c */
+/* lender_reserve.c */
 void pcilend_reserve_init(struct pcilend_function *fn);
 void pcilend_reserve_exit(struct pcilend_function *fn);
 int pcilend_function_reserve(struct pcilend_function *fn, struct pcilend_reserve *wish,
 			     const char **why);
+
+/* lender_peer.c */
+int pcilend_lender_sync(struct pcilend_link *link);
+
+/* lender_request.c */
+void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg);
 
 /* lender_admin.c */
 void pcilend_lender_take_back(void);
@@ -182,6 +215,7 @@ const char *pcilend_device_reset(struct pcilend_function *fn);
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
 void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease);
 void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease);
+void pcilend_withdrawn_link_over(struct pcilend_link *link);
 
 /* lender_group.c: IOMMU groups */
 struct pcilend_group *pcilend_group_get(struct pci_dev *pdev);
@@ -248,7 +282,7 @@ struct pcilend_reached {
 	u64 address;			/* device side */
 	phys_addr_t phys;		/* on this host */
 	u64 size;			/* bytes, whole pages */
-	struct list_head over;		/* dma_lock: in exposed->link.reached */
+	struct list_head over;		/* dma_lock: in lender_link.reached */
 	bool lost;			/* dma_lock: that link was lost since */
 };
 
@@ -266,10 +300,13 @@ int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event
 		   u32 node);
 void pcilend_unexpose(struct pcilend_function *fn, u32 node);
 void pcilend_expose_fence(struct pcilend_function *fn);
+void pcilend_expose_link_init(struct lender_link *link);
+void pcilend_expose_link_gone(struct lender_link *link);
 void pcilend_expose_link_up(struct pcilend_link *link);
 void pcilend_expose_peer_dead(struct pcilend_link *link);
 
 /* lender_intx.c: legacy interrupts */
+void pcilend_intx_link_init(struct lender_link *link);
 void pcilend_intx_init(struct pcilend_function *fn);
 bool pcilend_intx_possible(struct pci_dev *pdev);
 void pcilend_set_command(struct pcilend_function *fn, u16 clear, u16 set);
@@ -293,6 +330,7 @@ void pcilend_device_bus_master(struct pcilend_function *fn, bool on);
 void pcilend_dma_attach(struct pcilend_function *fn);
 void pcilend_dma_detach(struct pcilend_function *fn);
 void pcilend_dma_was_reset(struct pcilend_function *fn);
+void pcilend_dma_lost(struct pcilend_link *link);
 void pcilend_dma_resume(struct pcilend_link *link);
 int pcilend_dma_reach(struct pcilend_reached *reached);
 void pcilend_dma_unreach(struct pcilend_reached *reached);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Bus mastering of lent functions, and what the loss of a link means for it. What a function writes
- * while the link is down is gone, and what it reads is made up; one that stalls instead of failing
- * would complete such a command later, and nobody would notice the wrong data. So from the moment
- * a loss is signalled no function does DMA over that link, and one that did is reset before it may
- * again (docs/decisions/0006). The same goes for one that reaches another lender over that link.
- * Losses are signalled in interrupts, hence the spinlock; one for all links, as a function may do
- * DMA over several.
+ * Bus mastering of lent functions, and what the loss of a link means for it. What a function
+ * writes while the link is down is gone, and what it reads is made up; one that stalls instead of
+ * failing would complete such a command later, and nobody would notice the wrong data. So from the
+ * moment a loss is signalled no function does DMA over that link, and one that did is reset before
+ * it may again (docs/decisions/0006). The same goes for one that reaches another lender over that
+ * link. Losses are signalled in interrupts, hence the spinlock; one for all links, as a function
+ * may do DMA over several. It is inside of the links' loss_lock: a link carries no more before it
+ * is taken to stop functions, so who finds with it that the link carries starts none that is not
+ * stopped.
  */
 
 #include "lender/lender.h"
@@ -35,7 +37,7 @@ void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
 	spin_lock_irqsave(&dma_lock, flags);
 	if (on)
 		fn->untold = false;
-	if (!on || (link->carries && !fn->stale && !fn->cut))
+	if (!on || (READ_ONCE(link->carries) && !fn->stale && !fn->cut))
 		set_bus_master(fn, on);
 	spin_unlock_irqrestore(&dma_lock, flags);
 	if (!on && !pci_wait_for_pending_transaction(fn->pdev))
@@ -54,7 +56,7 @@ void pcilend_dma_attach(struct pcilend_function *fn)
 	fn->stale = false;
 	fn->cut = false;
 	fn->untold = false;
-	list_add(&fn->lent, &link->lent);
+	list_add(&fn->lent, &lender_link(link)->lent);
 	atomic_inc(&link->leases);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
@@ -95,8 +97,8 @@ int pcilend_dma_reach(struct pcilend_reached *reached)
 	int err = 0;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	if (link->carries)
-		list_add(&reached->over, &link->reached);
+	if (READ_ONCE(link->carries))
+		list_add(&reached->over, &lender_link(link)->reached);
 	else
 		err = -EHOSTUNREACH;
 	spin_unlock_irqrestore(&dma_lock, flags);
@@ -140,85 +142,26 @@ static void queue_recover(struct pcilend_function *fn)
 		pcilend_function_put(fn);
 }
 
-static void lose(struct pcilend_link *link)
+/*
+ * No DMA over that link, which does not carry any more. Any context; its loss_lock is held, so that
+ * it does not carry again before the return.
+ */
+void pcilend_dma_lost(struct pcilend_link *link)
 {
 	struct pcilend_reached *reached;
 	struct pcilend_function *fn;
+	unsigned long flags;
 
-	lockdep_assert_held(&dma_lock);
-	link->losses += link->carries;
-	WRITE_ONCE(link->carries, false);
-	link->lost = true;
-	list_for_each_entry(fn, &link->lent, lent)
+	lockdep_assert_held(&link->loss_lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	list_for_each_entry(fn, &lender_link(link)->lent, lent)
 		stop(fn);
-	list_for_each_entry(reached, &link->reached, over) {
+	list_for_each_entry(reached, &lender_link(link)->reached, over) {
 		WRITE_ONCE(reached->lost, true);
 		reached->from->cut = true;
 		stop(reached->from);
 		queue_recover(reached->from);
 	}
-}
-
-/* The link is lost, or was for a moment: no DMA over it. Any context. */
-void pcilend_link_lost(struct pcilend_link *link)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&dma_lock, flags);
-	lose(link);
-	spin_unlock_irqrestore(&dma_lock, flags);
-}
-
-/*
- * The driver says that the state of the link has changed. The link may be up again by then: an
- * interrupt that finds it up, although it was up at the event before, tells of a loss too. (From
- * process context drivers tell what they found when they polled, changed or not.)
- */
-void pcilend_link_event(struct pcilend_link *link)
-{
-	bool up = ntb_link_is_up(link->ntb, NULL, NULL);
-	unsigned long flags;
-
-	spin_lock_irqsave(&dma_lock, flags);
-	if (!up || (link->was_up && in_hardirq()))
-		lose(link);
-	link->was_up = up;
-	spin_unlock_irqrestore(&dma_lock, flags);
-}
-
-/* How many times it has been lost: what was under way then is gone. */
-u64 pcilend_link_losses(struct pcilend_link *link)
-{
-	unsigned long flags;
-	u64 losses;
-
-	spin_lock_irqsave(&dma_lock, flags);
-	losses = link->losses;
-	spin_unlock_irqrestore(&dma_lock, flags);
-	return losses;
-}
-
-/* Has it been lost since the handshake last asked? */
-bool pcilend_link_take_lost(struct pcilend_link *link)
-{
-	unsigned long flags;
-	bool lost;
-
-	spin_lock_irqsave(&dma_lock, flags);
-	lost = link->lost;
-	link->lost = false;
-	spin_unlock_irqrestore(&dma_lock, flags);
-	return lost;
-}
-
-/* The handshake is over: DMA may go on, unless the link was lost again meanwhile. */
-void pcilend_link_carries(struct pcilend_link *link)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&dma_lock, flags);
-	link->was_up = true;
-	WRITE_ONCE(link->carries, !link->lost);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
@@ -298,10 +241,4 @@ out:
 	mutex_unlock(&fn->lock);
 	device_unlock(&fn->pdev->dev);
 	pcilend_function_put(fn);
-}
-
-void pcilend_dma_init(struct pcilend_link *link)
-{
-	INIT_LIST_HEAD(&link->lent);
-	INIT_LIST_HEAD(&link->reached);
 }

@@ -66,7 +66,7 @@ static void close_bars(struct exposure *exposure)
 			pcilend_aperture_hide(exposure->link, exposure->bar[i].iova,
 					      exposure->bar[i].size);
 	}
-	queue_delayed_work(pcilend_wq, &exposure->link->unexpose, 0);
+	queue_delayed_work(pcilend_wq, &lender_link(exposure->link)->unexpose, 0);
 }
 
 /* The other lender has nothing of it mapped. */
@@ -109,7 +109,7 @@ static int open_bars(struct pcilend_function *fn, struct pcilend_link *link,
 	struct exposure *exposure = find(fn->id, link);
 	int i, err;
 
-	lockdep_assert_held(&link->telling);
+	lockdep_assert_held(&lender_link(link)->telling);
 	lockdep_assert_held(&fn->lock);
 	lockdep_assert_held(&exposures_lock);
 	/* The other lender has not acknowledged yet that the one before is over. */
@@ -171,7 +171,7 @@ static int tell(struct pcilend_link *link, const struct pcilend_msg_exposed *msg
 {
 	int err;
 
-	lockdep_assert_held(&link->telling);
+	lockdep_assert_held(&lender_link(link)->telling);
 	err = pcilend_channel_request(link, PCILEND_MSG_EXPOSED, msg, NULL);
 	return err && err != -ENOSPC ? -EHOSTUNREACH : err;
 }
@@ -199,7 +199,7 @@ static bool tell_closed(struct pcilend_link *link)
 	struct pcilend_msg_exposed msg;
 	u32 id = 0;
 
-	lockdep_assert_held(&link->telling);
+	lockdep_assert_held(&lender_link(link)->telling);
 	while (next_closed(link, id, &msg)) {
 		id = le32_to_cpu(msg.id);
 		if (tell(link, &msg))
@@ -213,15 +213,16 @@ static bool tell_closed(struct pcilend_link *link)
 
 static void unexpose_work(struct work_struct *work)
 {
-	struct pcilend_link *link = container_of(work, struct pcilend_link, unexpose.work);
+	struct lender_link *ours = container_of(work, struct lender_link, unexpose.work);
+	struct pcilend_link *link = ours->link;
 	bool heard;
 
-	mutex_lock(&link->telling);
+	mutex_lock(&ours->telling);
 	heard = tell_closed(link);
-	mutex_unlock(&link->telling);
+	mutex_unlock(&ours->telling);
 	/* One that is down is told when it comes up. */
 	if (!heard && pcilend_link_is_up(link, NULL))
-		queue_delayed_work(pcilend_wq, &link->unexpose, msecs_to_jiffies(TELL_AGAIN_MS));
+		queue_delayed_work(pcilend_wq, &ours->unexpose, msecs_to_jiffies(TELL_AGAIN_MS));
 }
 
 static int open_and_describe(struct pcilend_function *fn, struct pcilend_link *link,
@@ -279,13 +280,13 @@ int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event
 
 	if (!link)
 		return err;
-	mutex_lock(&link->telling);
+	mutex_lock(&lender_link(link)->telling);
 	/* Whoever ends the session takes the lock afterwards. */
 	if (pcilend_link_reaches(link, node) && tell_closed(link))
 		err = open_and_describe(fn, link, holder, node, &msg);
 	if (!err)
 		err = settle(fn, link, tell(link, &msg));
-	mutex_unlock(&link->telling);
+	mutex_unlock(&lender_link(link)->telling);
 	pcilend_link_put(link);
 	return err;
 }
@@ -319,7 +320,7 @@ void pcilend_expose_fence(struct pcilend_function *fn)
 /* The same boot of the peer is there again. */
 void pcilend_expose_link_up(struct pcilend_link *link)
 {
-	mod_delayed_work(pcilend_wq, &link->unexpose, 0);
+	mod_delayed_work(pcilend_wq, &lender_link(link)->unexpose, 0);
 }
 
 /* That boot of the peer is over, and with it all that it had mapped. */
@@ -327,7 +328,7 @@ void pcilend_expose_peer_dead(struct pcilend_link *link)
 {
 	struct exposure *exposure, *next;
 
-	mutex_lock(&link->telling);
+	mutex_lock(&lender_link(link)->telling);
 	mutex_lock(&exposures_lock);
 	list_for_each_entry_safe(exposure, next, &exposures, node) {
 		if (exposure->link != link)
@@ -336,17 +337,17 @@ void pcilend_expose_peer_dead(struct pcilend_link *link)
 		put_places(exposure);
 	}
 	mutex_unlock(&exposures_lock);
-	mutex_unlock(&link->telling);
+	mutex_unlock(&lender_link(link)->telling);
 }
 
-void pcilend_expose_link_init(struct pcilend_link *link)
+void pcilend_expose_link_init(struct lender_link *link)
 {
 	mutex_init(&link->telling);
 	INIT_DELAYED_WORK(&link->unexpose, unexpose_work);
 }
 
 /* The adapter is going, and nothing is exposed over it any more. */
-void pcilend_expose_link_gone(struct pcilend_link *link)
+void pcilend_expose_link_gone(struct lender_link *link)
 {
 	disable_delayed_work_sync(&link->unexpose);
 }

@@ -71,7 +71,7 @@ static void tell_work(struct work_struct *work)
 	struct pcilend_intx *intx = container_of(work, struct pcilend_intx, tell.work);
 	int err;
 
-	if (!__ratelimit(&intx->link->relay_limit)) {
+	if (!__ratelimit(&lender_link(intx->link)->relay_limit)) {
 		queue_delayed_work(pcilend_wq, &intx->tell, 1);
 		return;
 	}
@@ -242,7 +242,7 @@ void pcilend_intx_init(struct pcilend_function *fn)
 	INIT_DELAYED_WORK(&fn->intx.tell, tell_work);
 }
 
-void pcilend_intx_link_init(struct pcilend_link *link)
+void pcilend_intx_link_init(struct lender_link *link)
 {
 	ratelimit_state_init(&link->relay_limit, msecs_to_jiffies(RAISES_MS), RAISES);
 	ratelimit_set_flags(&link->relay_limit, RATELIMIT_MSG_ON_RELEASE);

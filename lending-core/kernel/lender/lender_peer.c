@@ -5,6 +5,7 @@
  */
 
 #include <linux/bitmap.h>
+#include <linux/slab.h>
 
 #include "lender/lender.h"
 
@@ -126,7 +127,7 @@ int pcilend_lender_sync(struct pcilend_link *link)
 }
 
 /* The same boot of the peer is there (again): its leases go on. */
-void pcilend_lender_link_up(struct pcilend_link *link)
+static void lender_link_up(struct pcilend_link *link)
 {
 	struct pcilend_msg_connected msg;
 	u16 node;
@@ -143,7 +144,7 @@ void pcilend_lender_link_up(struct pcilend_link *link)
  * That boot of the peer is over: on return, all it had borrowed is fenced and reset, nothing is
  * exposed to it, no function reaches it, and it holds no place in the aperture.
  */
-void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
+static void lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 {
 	struct pcilend_lease_event event = {
 		.type = PCILEND_LEASE_PEER_DEAD,
@@ -165,3 +166,33 @@ void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 	pcilend_expose_peer_dead(link);
 	pcilend_withdrawn_link_over(link);
 }
+
+static int lender_link_init(struct pcilend_link *link)
+{
+	struct lender_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
+
+	if (!ours)
+		return -ENOMEM;
+	ours->link = link;
+	INIT_LIST_HEAD(&ours->lent);
+	INIT_LIST_HEAD(&ours->reached);
+	pcilend_intx_link_init(ours);
+	pcilend_expose_link_init(ours);
+	link->lender = ours;
+	return 0;
+}
+
+static void lender_link_gone(struct pcilend_link *link)
+{
+	pcilend_expose_link_gone(lender_link(link));
+	pcilend_withdrawn_link_over(link);
+}
+
+const struct pcilend_lender_ops pcilend_lender_link_ops = {
+	.init = lender_link_init,
+	.up = lender_link_up,
+	.lost = pcilend_dma_lost,
+	.request = pcilend_lender_request,
+	.peer_dead = lender_peer_dead,
+	.gone = lender_link_gone,
+};

@@ -45,7 +45,7 @@ static void tell_work(struct work_struct *work)
 
 	if (!atomic64_read(&relay->raised))
 		return;
-	if (!__ratelimit(&relay->link->relay_limit)) {
+	if (!__ratelimit(&lender_link(relay->link)->relay_limit)) {
 		queue_delayed_work(pcilend_wq, &relay->tell, 1);
 		return;
 	}

@@ -18,19 +18,13 @@ struct exchange {
 
 static void answer(const struct exchange *ex, int error, const void *payload)
 {
-	const struct pcilend_msg_header *header = pcilend_message_header(ex->msg);
-
-	if (error)
-		pcilend_count(PCILEND_COUNTER_A_REFUSED);
-	pcilend_channel_answer(ex->link, ex->msg->session, le16_to_cpu(header->type),
-			       le32_to_cpu(header->request), pcilend_status_from_errno(error),
-			       payload);
+	pcilend_channel_reply(ex->link, ex->msg, error, payload);
 }
 
 static void audit(const struct exchange *ex, const char *action, u32 function, u32 target,
 		  int error)
 {
-	pcilend_audit_peer(ex->link, ex->msg->peer, action, function, target, error);
+	pcilend_audit_peer(&ex->link->audit, ex->msg->peer, action, function, target, error);
 }
 
 /* Does the sender hold this lease? The function's lock is held. */
@@ -474,19 +468,6 @@ static void handle_msi(const struct exchange *ex, struct pcilend_function *fn)
 	answer(ex, err, &out);
 }
 
-/* A lender speaks of a function of its own that is borrowed here. */
-static void handle_msi_raised(const struct exchange *ex)
-{
-	const struct pcilend_msg_msi_raised *in = ex->payload;
-
-	if (pcilend_id_node(le32_to_cpu(in->id)) != ex->msg->peer) {
-		answer(ex, -EINVAL, NULL);
-		return;
-	}
-	pcilend_borrower_msi_raised(ex->link, in);
-	answer(ex, 0, NULL);
-}
-
 static bool sees(struct pcilend_function *fn, u32 node)
 {
 	bool visible;
@@ -497,7 +478,7 @@ static bool sees(struct pcilend_function *fn, u32 node)
 	return visible;
 }
 
-/* Called in order of arrival, one at a time per link, in process context. */
+/* Of a trusted peer. Those about one function are handled one at a time, in order of arrival. */
 void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct exchange ex = {
@@ -509,34 +490,12 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	struct pcilend_function *fn;
 	u32 named;
 
-	if (type == PCILEND_MSG_HELLO) {
-		pcilend_hello_heard(link, msg);
-		answer(&ex, 0, NULL);
-		return;
-	}
-	if (!pcilend_hello_is_heard(link)) {
-		answer(&ex, -EAGAIN, NULL);
-		return;
-	}
-	if (type == PCILEND_MSG_VOUCH) {
-		answer(&ex, pcilend_link_vouch(msg->peer, ex.payload), NULL);
-		return;
-	}
-	/* Whoever it is: until that is known it gets nothing. */
-	if (!pcilend_link_is_trusted(link)) {
-		answer(&ex, -EAGAIN, NULL);
-		return;
-	}
 	if (type == PCILEND_MSG_SYNC) {
 		answer(&ex, pcilend_lender_sync(link), NULL);
 		return;
 	}
 	if (type == PCILEND_MSG_EXPOSED) {
 		handle_exposed(&ex);
-		return;
-	}
-	if (type == PCILEND_MSG_MSI_RAISED) {
-		handle_msi_raised(&ex);
 		return;
 	}
 	/* All others begin with a function's id. What a node may not see does not exist for it. */

@@ -9,7 +9,7 @@
 #include <linux/ioport.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "link/session.h"
 
 /* Prior to link up: what needs no peer. Sets the limit for the DMA API; nothing to undo. */
 int pcilend_aperture_init(struct pcilend_link *link)

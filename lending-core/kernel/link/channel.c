@@ -175,6 +175,19 @@ int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32
 	return pcilend_channel_send(link, type, true, status, request, payload);
 }
 
+/* Answers @msg, which is a request: with @payload, or with why it is refused. */
+void pcilend_channel_reply(struct pcilend_link *link, const struct pcilend_message *msg, int error,
+			   const void *payload)
+{
+	const struct pcilend_msg_header *header = pcilend_message_header(msg);
+
+	if (error)
+		pcilend_count(PCILEND_COUNTER_A_REFUSED);
+	pcilend_channel_answer(link, msg->session, le16_to_cpu(header->type),
+			       le32_to_cpu(header->request), pcilend_status_from_errno(error),
+			       payload);
+}
+
 static u32 request_number(struct pcilend_channel *ch)
 {
 	lockdep_assert_held(&ch->lock);

@@ -3,7 +3,7 @@
 #ifndef PCILEND_CHANNEL_H
 #define PCILEND_CHANNEL_H
 
-#include "internal.h"
+#include "link/session.h"
 
 /* Someone who waits for an answer; whoever answers takes it off the list. */
 struct pcilend_waiter {

@@ -42,7 +42,7 @@ static void take_answer(struct pcilend_link *link, const u8 *slot)
 	    le16_to_cpu(header->type) == PCILEND_MSG_HELLO)
 		pcilend_hello_taken(link);
 	else if (!found && status == PCILEND_STATUS_OK)
-		pcilend_borrower_late_answer(link, le16_to_cpu(header->type), header + 1);
+		pcilend_link_borrower->late_answer(link, le16_to_cpu(header->type), header + 1);
 }
 
 /* Return: false if the queue is full. */
@@ -113,6 +113,30 @@ static struct pcilend_message *next_about(struct pcilend_channel *ch,
 	return NULL;
 }
 
+/* What the two need to know of one another is handled here; all else is for one of the roles. */
+static void channel_route_request(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
+
+	if (type == PCILEND_MSG_HELLO) {
+		pcilend_hello_heard(link, msg);
+		pcilend_channel_reply(link, msg, 0, NULL);
+	} else if (!pcilend_hello_is_heard(link)) {
+		pcilend_channel_reply(link, msg, -EAGAIN, NULL);
+	} else if (type == PCILEND_MSG_VOUCH) {
+		pcilend_channel_reply(link, msg,
+				      pcilend_link_vouch(msg->peer, pcilend_message_payload(msg)),
+				      NULL);
+	} else if (!pcilend_link_is_trusted(link)) {
+		/* Whoever it is: until that is known it gets nothing. */
+		pcilend_channel_reply(link, msg, -EAGAIN, NULL);
+	} else if (type == PCILEND_MSG_MSI_RAISED) {
+		pcilend_link_borrower->request(link, msg);
+	} else {
+		pcilend_link_lender->request(link, msg);
+	}
+}
+
 static void request_work(struct work_struct *work)
 {
 	struct pcilend_message *msg = container_of(work, struct pcilend_message, work);
@@ -125,7 +149,7 @@ static void request_work(struct work_struct *work)
 	current_session = msg->session == ch->session;
 	spin_unlock(&ch->lock);
 	if (current_session)
-		pcilend_lender_request(link, msg);
+		channel_route_request(link, msg);
 
 	spin_lock(&ch->lock);
 	next = next_about(ch, msg);
@@ -201,7 +225,7 @@ static void notice_work(struct work_struct *work)
 	bool lost;
 
 	while (left && (msg = next_notice(link))) {
-		pcilend_borrower_notice(link, msg);
+		pcilend_link_borrower->notice(link, msg);
 		kfree(msg);
 		left--;
 	}
@@ -214,7 +238,7 @@ static void notice_work(struct work_struct *work)
 	ch->notices_lost = false;
 	spin_unlock(&ch->lock);
 	if (lost)
-		pcilend_borrower_notices_lost(link);
+		pcilend_link_borrower->notices_lost(link);
 }
 
 /* The link is trusted now: notices need not wait any more. */

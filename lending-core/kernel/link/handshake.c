@@ -16,7 +16,7 @@
  * boot id starts a new one, after everything of the old one is fenced and forgotten.
  */
 
-#include "internal.h"
+#include "link/session.h"
 
 #define QUICK_MS 50		/* while a handshake is under way, for QUICK_FOR_MS */
 #define QUICK_FOR_MS 10000
@@ -125,8 +125,8 @@ static void end_session(struct pcilend_link *link)
 	if (!boot)
 		return;
 	pcilend_channel_close(link);
-	pcilend_lender_peer_dead(link, node, boot);
-	pcilend_borrower_peer_dead(link);
+	pcilend_link_lender->peer_dead(link, node, boot);
+	pcilend_link_borrower->peer_dead(link);
 
 	spin_lock(&link->state_lock);
 	link->peer_node = 0;
@@ -215,7 +215,7 @@ static void go_down(struct pcilend_link *link)
 	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
 	if (link->peer_boot)
 		pcilend_channel_suspend(link);
-	pcilend_borrower_link_down(link);
+	pcilend_link_borrower->down(link);
 }
 
 static void go_handshake(struct pcilend_link *link, const char *reason)
@@ -236,8 +236,8 @@ static void go_up(struct pcilend_link *link)
 	pcilend_link_carries(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_channel_go_on(link);
-	pcilend_lender_link_up(link);
-	pcilend_borrower_link_up(link);
+	pcilend_link_lender->up(link);
+	pcilend_link_borrower->up(link);
 }
 
 /* The NTB's link is up and we were down. Return: false if that's as far as it goes. */
@@ -324,8 +324,8 @@ static void expel(struct pcilend_link *link)
 	if (!trusted)
 		return;
 	go_handshake(link, "");
-	pcilend_lender_peer_dead(link, link->peer_node, link->peer_boot);
-	pcilend_borrower_silent(link);
+	pcilend_link_lender->peer_dead(link, link->peer_node, link->peer_boot);
+	pcilend_link_borrower->silent(link);
 }
 
 static unsigned int meet_peer(struct pcilend_link *link)
@@ -390,7 +390,7 @@ static unsigned int step(struct pcilend_link *link)
 	else if (restart && link->state == PCILEND_LINK_UP)
 		go_handshake(link, "the peer takes no messages");
 	if (silent)
-		pcilend_borrower_silent(link);
+		pcilend_link_borrower->silent(link);
 
 	/* However short it was: what was under way is gone. */
 	if (pcilend_link_take_lost(link))
@@ -452,7 +452,8 @@ void pcilend_handshake_stop(struct pcilend_link *link)
 	const struct pcilend_msg_connected goodbye = { .connected = 0 };
 
 	disable_delayed_work_sync(&link->work);
-	pcilend_borrower_link_gone(link);
+	WRITE_ONCE(link->going, true);
+	pcilend_link_borrower->leaving(link);
 	if (link->state == PCILEND_LINK_UP)
 		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &goodbye);
 	if (link->published) {

@@ -5,7 +5,7 @@
  * was planned on wrong guesses is planned anew.
  */
 
-#include "internal.h"
+#include "link/session.h"
 
 #define REPEAT_MS 1000
 

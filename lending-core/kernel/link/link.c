@@ -8,11 +8,14 @@
 #include <linux/iommu.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "link/session.h"
 #include "base/trace.h"
 
 static LIST_HEAD(links);
 static DEFINE_MUTEX(links_lock);
+
+const struct pcilend_lender_ops *pcilend_link_lender;
+const struct pcilend_borrower_ops *pcilend_link_borrower;
 
 struct pcilend_link *pcilend_link_get(struct pcilend_link *link)
 {
@@ -26,6 +29,8 @@ static void link_release(struct kref *ref)
 
 	pci_dev_put(link->pdev);
 	kvfree(link->aperture.entries);
+	kfree(link->lender);
+	kfree(link->borrower);
 	kfree(link);
 }
 
@@ -451,6 +456,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	kref_init(&link->ref);
 	spin_lock_init(&link->state_lock);
 	spin_lock_init(&link->kick_lock);
+	pcilend_audit_limit_init(&link->audit);
 	ratelimit_state_init(&link->log_limit, DEFAULT_RATELIMIT_INTERVAL,
 			     DEFAULT_RATELIMIT_BURST);
 	link->ntb = ntb;
@@ -459,13 +465,12 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	link->hole = lowest_hole();
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
-	pcilend_dma_init(link);
-	pcilend_intx_link_init(link);
-	pcilend_expose_link_init(link);
+	spin_lock_init(&link->loss_lock);
+	init_waitqueue_head(&link->idle);
 	pcilend_handshake_init(link);
-	pcilend_borrower_link_init(link);
 
-	err = pcilend_aperture_init(link);
+	err = pcilend_link_lender->init(link) ?: pcilend_link_borrower->init(link) ?:
+	      pcilend_aperture_init(link);
 	if (err)
 		goto err_put;
 
@@ -479,7 +484,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	link->index = index;
 	list_add_tail(&link->node, &other->node);
 	mutex_unlock(&links_lock);
-	pcilend_reach_link_added(link);
+	pcilend_link_borrower->added(link);
 	dev_set_drvdata(&ntb->dev, link);
 
 	reason = missing(link);
@@ -489,14 +494,14 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 		err = link_start(link);
 		if (err)
 			goto err_list;
-		pcilend_frontend_adapter_added(link);
+		pcilend_link_borrower->usable(link);
 	} else {
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, reason);
 	}
 	return 0;
 
 err_list:
-	pcilend_reach_link_gone(link);
+	pcilend_link_borrower->removed(link);
 	mutex_lock(&links_lock);
 	list_del(&link->node);
 	mutex_unlock(&links_lock);
@@ -513,9 +518,8 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 
 	if (link->usable) {
 		pcilend_handshake_stop(link);
-		pcilend_frontend_adapter_gone(link);
-		pcilend_expose_link_gone(link);
-		pcilend_withdrawn_link_over(link);
+		pcilend_link_borrower->gone(link);
+		pcilend_link_lender->gone(link);
 		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 		ntb_clear_ctx(ntb);
 		cancel_work_sync(&link->channel.rx_work);
@@ -523,7 +527,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		ntb_link_disable(ntb);
 		area_free(link);
 	}
-	pcilend_reach_link_gone(link);
+	pcilend_link_borrower->removed(link);
 	mutex_lock(&links_lock);
 	list_del(&link->node);
 	mutex_unlock(&links_lock);
@@ -538,8 +542,11 @@ static struct ntb_client client = {
 	},
 };
 
-int pcilend_links_register(void)
+int pcilend_links_register(const struct pcilend_lender_ops *lender,
+			   const struct pcilend_borrower_ops *borrower)
 {
+	pcilend_link_lender = lender;
+	pcilend_link_borrower = borrower;
 	return ntb_register_client(&client);
 }
 

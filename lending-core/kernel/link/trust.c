@@ -11,7 +11,7 @@
 
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "link/session.h"
 #include "pcilend/path.h"
 
 /* A node that is let in over this adapter only, or over others that it is pinned to. */
@@ -193,7 +193,7 @@ static enum pcilend_path_verdict judge(struct pcilend_link *link, u32 id,
 static void refused(struct pcilend_link *link, u32 id)
 {
 	pcilend_count(PCILEND_COUNTER_A_STRANGERS);
-	pcilend_audit_peer(link, id, "path", 0, 0, -ENOTUNIQ);
+	pcilend_audit_peer(&link->audit, id, "path", 0, 0, -ENOTUNIQ);
 }
 
 /* The handshake: is node @id pinned, or this adapter, such that it must not be here? */

@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 
 #include "lender/lender.h"
+#include "netlink/netlink.h"
 
 /* What a borrower's virtual configuration space begins as. */
 static int emulate(struct pcilend_function *fn, u8 *space, u32 length)

@@ -6,10 +6,9 @@
 
 #include <net/genetlink.h>
 
-#include "internal.h"
+#include "netlink/netlink.h"
 
 static struct genl_family family;
-static bool family_ready;	/* no events before and after */
 
 static const struct nla_policy node_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
@@ -405,7 +404,7 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 	struct sk_buff *skb;
 	void *header;
 
-	if (!READ_ONCE(family_ready) || !genl_has_listeners(&family, &init_net, 0))
+	if (!genl_has_listeners(&family, &init_net, 0))
 		return;
 	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
 	if (!skb)
@@ -420,34 +419,39 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 	genlmsg_multicast(&family, skb, 0, 0, GFP_KERNEL);
 }
 
-/* Process context, as all that changes links and functions. */
-void pcilend_event_link(struct pcilend_link *link)
+static void netlink_event_link(struct pcilend_link *link)
 {
-	pcilend_changed();
 	send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
 }
 
-void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report)
+static void netlink_event_function(enum pcilend_event event, const struct pcilend_report *report)
 {
 	send_event(event, NULL, report, NULL);
 }
 
-void pcilend_event_audit(const struct pcilend_audit *audit)
+static void netlink_event_audit(const struct pcilend_audit *audit)
 {
 	send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
 }
+
+static const struct pcilend_event_ops netlink_event_ops = {
+	.link = netlink_event_link,
+	.function = netlink_event_function,
+	.audit = netlink_event_audit,
+};
 
 int pcilend_netlink_init(void)
 {
 	int err = genl_register_family(&family);
 
-	WRITE_ONCE(family_ready, !err);
+	if (!err)
+		pcilend_events_listen(&netlink_event_ops);
 	return err;
 }
 
 /* The last events were sent when the links went. */
 void pcilend_netlink_exit(void)
 {
-	WRITE_ONCE(family_ready, false);
+	pcilend_events_listen(NULL);
 	genl_unregister_family(&family);
 }

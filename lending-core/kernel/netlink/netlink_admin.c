@@ -6,7 +6,7 @@
 #include <linux/ratelimit.h>
 #include <net/genetlink.h>
 
-#include "internal.h"
+#include "netlink/netlink.h"
 
 /* What the policies of netlink.c let pass; absent attributes are NULL. */
 struct request {
@@ -119,7 +119,9 @@ static int reserve(struct request *rq)
 		NL_SET_ERR_MSG(rq->extack, "reserved for whom? name a node or a domain, or no time to end it");
 		return -EINVAL;
 	}
-	return pcilend_reserve(&msg, rq->extack);
+	return pcilend_id_node(rq->function) == pcilend_node ?
+	       pcilend_lender_reserve(&msg, rq->extack) :
+	       pcilend_borrower_reserve(&msg, rq->extack);
 }
 
 static int release_quarantine(struct request *rq)

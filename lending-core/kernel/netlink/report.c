@@ -3,7 +3,7 @@
 
 #include <net/netlink.h>
 
-#include "internal.h"
+#include "netlink/netlink.h"
 
 static int put_link_counters(struct sk_buff *skb, struct pcilend_link *link)
 {

@@ -18,8 +18,9 @@
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
-#include "internal.h"
-#include "borrower/iommu.h"
+#include "base/compat.h"
+#include "pcilend/identity.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 /*
@@ -50,6 +51,7 @@ struct pcilend_virtual {
 	bool numbered;			/* its domain is from `domains` */
 	struct pci_dev *ntb;
 	struct pcilend_remote *remote;
+	const struct pcilend_virtual_ops *ops;
 	const struct pcilend_frontend *frontend;
 	struct pci_bus *bus;
 	struct irq_domain *msi;
@@ -285,7 +287,7 @@ static int forward_register(struct pcilend_virtual *virtual, u32 offset, u32 len
 
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		value = pcilend_vconfig_read(&virtual->config, offset, length);
-	return pcilend_config_write(virtual->remote, offset, value, length);
+	return virtual->ops->config_write(virtual->remote, offset, value, length);
 }
 
 /* Makes the function's MSI capability what the virtual one is. PCI 3.0 §6.8.1. */
@@ -319,7 +321,7 @@ static int forward_msi(struct pcilend_virtual *virtual)
 
 static int virtual_reset(struct pcilend_virtual *virtual)
 {
-	int err = pcilend_reset(virtual->remote);
+	int err = virtual->ops->reset(virtual->remote);
 
 	/* The lender leaves bus mastering off. */
 	virtual->bus_master = false;
@@ -354,8 +356,8 @@ static void carry_out(struct pcilend_virtual *virtual)
 		goto out;
 	}
 	for (i = 0; i < forwards; i++) {
-		last = pcilend_config_write(virtual->remote, forward[i].offset,
-					    forward[i].value, 1);
+		last = virtual->ops->config_write(virtual->remote, forward[i].offset,
+						  forward[i].value, 1);
 		err = err ?: last;
 	}
 	if (pending & PCILEND_EFFECT_MSI) {
@@ -363,7 +365,7 @@ static void carry_out(struct pcilend_virtual *virtual)
 		err = err ?: last;
 	}
 	if (pending & PCILEND_EFFECT_COMMAND && bus_master != virtual->bus_master) {
-		last = pcilend_bus_master(virtual->remote, bus_master);
+		last = virtual->ops->bus_master(virtual->remote, bus_master);
 		err = err ?: last;
 		if (!last)
 			virtual->bus_master = bus_master;
@@ -489,7 +491,7 @@ static void driver_changed(struct pcilend_virtual *virtual, const char *name)
 {
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		strscpy(virtual->driver, name, sizeof(virtual->driver));
-	pcilend_remote_changed(virtual->remote);
+	virtual->ops->changed(virtual->remote);
 }
 
 static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
@@ -521,9 +523,12 @@ static struct notifier_block bus_notifier = { .notifier_call = bus_event };
 static int bus_event_early(struct notifier_block *nb, unsigned long event, void *data)
 {
 	struct pci_dev *pdev = to_pci_dev(data);
+	struct pcilend_virtual *virtual;
 
-	if (pdev->bus->ops == &virtual_config_ops && event == BUS_NOTIFY_ADD_DEVICE &&
-	    pcilend_iommu_claim(pdev))
+	if (pdev->bus->ops != &virtual_config_ops || event != BUS_NOTIFY_ADD_DEVICE)
+		return NOTIFY_OK;
+	virtual = to_virtual(pdev->bus);
+	if (virtual->ops->claim(virtual->remote, pdev))
 		pci_err(pdev, "out of memory: VFIO can't use it\n");
 	return NOTIFY_OK;
 }
@@ -540,12 +545,9 @@ int pcilend_virtual_init(void)
 	pcilend_virtual_wq = alloc_workqueue("pcilend_virtual", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!pcilend_virtual_wq)
 		return -ENOMEM;
-	err = pcilend_iommu_init();
-	if (err)
-		goto err_workqueue;
 	err = bus_register_notifier(&pci_bus_type, &early_notifier);
 	if (err)
-		goto err_iommu;
+		goto err_workqueue;
 	err = bus_register_notifier(&pci_bus_type, &bus_notifier);
 	if (err)
 		goto err_early;
@@ -553,8 +555,6 @@ int pcilend_virtual_init(void)
 
 err_early:
 	bus_unregister_notifier(&pci_bus_type, &early_notifier);
-err_iommu:
-	pcilend_iommu_exit();
 err_workqueue:
 	destroy_workqueue(pcilend_virtual_wq);
 	return err;
@@ -564,7 +564,6 @@ void pcilend_virtual_exit(void)
 {
 	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
 	bus_unregister_notifier(&pci_bus_type, &early_notifier);
-	pcilend_iommu_exit();
 	destroy_workqueue(pcilend_virtual_wq);
 }
 
@@ -597,7 +596,7 @@ static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 	char name[32];
 
 	if (!interrupts) {
-		virtual->relay = pcilend_virtual_relay_create(virtual->remote,
+		virtual->relay = pcilend_virtual_relay_create(virtual->remote, virtual->ops,
 							      first_vector_control(virtual));
 		if (!virtual->relay)
 			return -ENOMEM;
@@ -623,7 +622,7 @@ static int create_intx(struct pcilend_virtual *virtual)
 		return 0;
 	snprintf(name, sizeof(name), "pcilend-intx-%04x:%02x", virtual->sysdata.domain,
 		 virtual->bus_number);
-	virtual->intx = pcilend_virtual_intx_create(virtual->remote, name);
+	virtual->intx = pcilend_virtual_intx_create(virtual->remote, virtual->ops, name);
 	if (!virtual->intx)
 		return -ENOMEM;
 	pcilend_virtual_intx_allow(virtual->intx, allowed);
@@ -661,6 +660,7 @@ static void leave_place(struct pcilend_virtual *virtual)
 }
 
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+					       const struct pcilend_virtual_ops *ops,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
@@ -675,6 +675,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 		return ERR_PTR(-ENOMEM);
 	virtual->ntb = ntb;
 	virtual->remote = remote;
+	virtual->ops = ops;
 	virtual->frontend = frontend;
 	virtual->config = *config;
 	memcpy(virtual->bar, bar, sizeof(virtual->bar));
@@ -813,7 +814,7 @@ int pcilend_virtual_hardware(struct pci_dev *pdev, u32 offset, u8 *value)
 	/* Constant from the beginning. */
 	if (!pcilend_vconfig_forwards(&virtual->config, offset, 1))
 		return 0;
-	err = pcilend_config_read(virtual->remote, offset, value, 1);
+	err = virtual->ops->config_read(virtual->remote, offset, value, 1);
 	return err ?: 1;
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_hardware);

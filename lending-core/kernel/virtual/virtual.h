@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Virtual functions: a struct pci_dev on this host for a function that is in another one.
+ * Virtual functions: a struct pci_dev on this host for a function that is in another one. It knows
+ * no link and no lease: what the hardware has to do it asks of who made it, by operations.
+ *
+ * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; in any context each
+ * part's raw spinlock, inside of those of genirq.
  */
 #ifndef PCILEND_VIRTUAL_H
 #define PCILEND_VIRTUAL_H
@@ -20,23 +24,58 @@ struct pcilend_virtual_bar {
 	resource_size_t size;	/* bytes, a power of two; less than a page is fine */
 };
 
+struct pcilend_virtual_intx;
+struct pcilend_virtual_relay;
+
+/**
+ * struct pcilend_virtual_ops - what a virtual function asks of who made it, for the hardware's sake
+ * @claim: it is announced on the PCI bus, and the IOMMU core has not heard of it yet. Error: it is
+ *	in no IOMMU group
+ * @changed: what listings show of it is not what it was
+ * @reset: reset the function, which leaves its bus mastering off
+ * @bus_master: let it do DMA, or stop it: then its transactions have drained on return
+ * @config_read: bytes of its configuration space
+ * @config_write: 1, 2 or 4 bytes of it, aligned
+ * @intx_ask: what the lender shall do with the legacy interrupt
+ * @intx_listen: what it tells of that goes to @intx; with NULL: nowhere, on return
+ * @msi_ask: the message of a vector, for MSI that is relayed: *address and *data are set if @on
+ * @msi_listen: as @intx_listen
+ *
+ * All are there, and may sleep, @claim and @changed too. The others but for the two that listen
+ * return 0 or a negative errno (-ESTALE: there is no lease any more; -ETIMEDOUT: no answer).
+ */
+struct pcilend_virtual_ops {
+	int (*claim)(struct pcilend_remote *remote, struct pci_dev *pdev);
+	void (*changed)(struct pcilend_remote *remote);
+	int (*reset)(struct pcilend_remote *remote);
+	int (*bus_master)(struct pcilend_remote *remote, bool on);
+	int (*config_read)(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
+	int (*config_write)(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+	int (*intx_ask)(struct pcilend_remote *remote, enum pcilend_intx_state state);
+	void (*intx_listen)(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
+	int (*msi_ask)(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,
+		       u32 *data);
+	void (*msi_listen)(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
+};
+
 /**
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
  * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
  * @remote: the function; must outlive the virtual one
+ * @ops: called with @remote, from a work item and from the bus' notifiers, until
+ *	pcilend_virtual_destroy() has returned
  * @bar: the last one is the expansion ROM's
  * @interrupts: device-side address of this host's interrupt controller; 0: the lender relays
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
  * A root bus of its own is made below @ntb, with the function as 00.0. Driver probes run before
- * the return. Process context, may sleep, takes pci_lock_rescan_remove(). From then on until
- * pcilend_virtual_destroy() has returned, config writes of drivers lead to calls of
- * pcilend_bus_master(), pcilend_config_write() and pcilend_reset() from a work item.
+ * the return. Process context, may sleep, takes pci_lock_rescan_remove().
  * Return: the virtual function, or ERR_PTR(): -ENXIO a BAR is not in a BAR of the NTB, -EBUSY one
  * is taken, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI domain number, -ENOMEM.
  */
 struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+					       const struct pcilend_virtual_ops *ops,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
@@ -47,7 +86,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
  *
  * Unbinds the driver and removes the bus. Those who hold a reference on the pci_dev may keep it,
  * but see all-ones in its config space. Process context, may sleep. The caller holds no lock that
- * drivers or the functions named above take.
+ * drivers or the operations take.
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual);
 
@@ -60,8 +99,6 @@ void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t 
 /* Once for all: watches the PCI bus for virtual functions. */
 int pcilend_virtual_init(void);
 void pcilend_virtual_exit(void);
-
-struct pcilend_virtual_relay;
 
 /*
  * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages
@@ -76,14 +113,13 @@ void pcilend_virtual_msi_destroy(struct irq_domain *domain);
 /* A disk's driver waits for what is done here on the way to free memory. */
 extern struct workqueue_struct *pcilend_virtual_wq;
 
-struct pcilend_virtual_intx;
-
 /*
  * virtual_intx.c: the legacy interrupt of a virtual function. From create to destroy it takes what
- * pcilend_remote_set_intx() lets the lender tell. Nobody has requested it by the time it is
+ * @ops->intx_listen() lets the lender tell. Nobody has requested it by the time it is
  * destroyed. NULL: no memory.
  */
 struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *remote,
+							 const struct pcilend_virtual_ops *ops,
 							 const char *name);
 void pcilend_virtual_intx_destroy(struct pcilend_virtual_intx *intx);
 /* Its number on this host. */
@@ -100,16 +136,17 @@ void pcilend_virtual_intx_doubt(struct pcilend_virtual_intx *intx);
 
 /*
  * virtual_relay.c: MSI and MSI-X by relay. From create to destroy it takes what
- * pcilend_remote_set_relay() lets the lender tell. @flush: a register of the function that may be
+ * @ops->msi_listen() lets the lender tell. @flush: a register of the function that may be
  * read at any time, 0: none is known. NULL: no memory.
  */
 struct pcilend_virtual_relay *pcilend_virtual_relay_create(struct pcilend_remote *remote,
+							   const struct pcilend_virtual_ops *ops,
 							   phys_addr_t flush);
 void pcilend_virtual_relay_destroy(struct pcilend_virtual_relay *relay);
 /*
  * Asks the lender for the messages of [first, +count), before these vectors are allocated. May
  * sleep. Return: 0; -ENOSPC if they can't be relayed, by number or for want of the lender's
- * interrupts; or what pcilend_msi_ask() returns.
+ * interrupts; or what @ops->msi_ask() returns.
  */
 int pcilend_virtual_relay_prepare(struct pcilend_virtual_relay *relay, u32 first, u32 count);
 /* The message of a prepared vector; NULL of others. Any context. */

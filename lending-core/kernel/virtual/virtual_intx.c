@@ -16,7 +16,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 #define RETRY_MS 100
@@ -24,6 +24,7 @@
 
 struct pcilend_virtual_intx {
 	struct pcilend_remote *remote;
+	const struct pcilend_virtual_ops *ops;
 	struct irq_domain *domain;
 	unsigned int irq;
 
@@ -140,7 +141,7 @@ static void intx_work(struct work_struct *work)
 			/* Before it is asked for: it may be raised before the answer comes. */
 			intx->told = state;
 		}
-		err = pcilend_intx_ask(intx->remote, state);
+		err = intx->ops->intx_ask(intx->remote, state);
 	}
 	scoped_guard(raw_spinlock_irqsave, &intx->lock)
 		intx->told = NOT_KNOWN;
@@ -196,6 +197,7 @@ unsigned int pcilend_virtual_intx_irq(const struct pcilend_virtual_intx *intx)
 }
 
 struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *remote,
+							 const struct pcilend_virtual_ops *ops,
 							 const char *name)
 {
 	struct pcilend_virtual_intx *intx;
@@ -205,6 +207,7 @@ struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *
 	if (!intx)
 		return NULL;
 	intx->remote = remote;
+	intx->ops = ops;
 	intx->told = PCILEND_INTX_OFF;
 	raw_spin_lock_init(&intx->lock);
 	intx->deliver = IRQ_WORK_INIT_HARD(deliver);
@@ -219,7 +222,7 @@ struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *
 	intx->irq = irq_create_mapping(intx->domain, 0);
 	if (!intx->irq)
 		goto err_domain;
-	pcilend_remote_set_intx(remote, intx);
+	ops->intx_listen(remote, intx);
 	return intx;
 
 err_domain:
@@ -236,7 +239,7 @@ void pcilend_virtual_intx_destroy(struct pcilend_virtual_intx *intx)
 	struct fwnode_handle *fwnode = intx->domain->fwnode;
 
 	/* From here on nothing is raised. */
-	pcilend_remote_set_intx(intx->remote, NULL);
+	intx->ops->intx_listen(intx->remote, NULL);
 	irq_work_sync(&intx->deliver);
 	irq_dispose_mapping(intx->irq);
 	disable_delayed_work_sync(&intx->work);

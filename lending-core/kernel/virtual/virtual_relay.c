@@ -15,7 +15,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
 struct relay_vector {
@@ -26,6 +26,7 @@ struct relay_vector {
 
 struct pcilend_virtual_relay {
 	struct pcilend_remote *remote;
+	const struct pcilend_virtual_ops *ops;
 	void __iomem *flush;		/* a register that may be read, or NULL */
 	struct mutex asking;		/* the lender: one thing after the other */
 	struct relay_vector vector[PCILEND_RELAY_VECTORS];
@@ -45,7 +46,7 @@ int pcilend_virtual_relay_prepare(struct pcilend_virtual_relay *relay, u32 first
 	guard(mutex)(&relay->asking);
 	scoped_guard(raw_spinlock_irqsave, &relay->lock)
 		relay->ended &= ~GENMASK_ULL(first + count - 1, first);
-	err = pcilend_msi_ask(relay->remote, first, count, true, &address, &data);
+	err = relay->ops->msi_ask(relay->remote, first, count, true, &address, &data);
 	for (i = 0; i < count; i++) {
 		relay->vector[first + i].ready = !err;
 		relay->vector[first + i].message = (struct msi_msg){
@@ -93,7 +94,7 @@ static void relay_work(struct work_struct *work)
 		ended = relay->ended;
 	for (; ended && !err; ended &= ended - 1) {
 		vector = __ffs64(ended);
-		err = pcilend_msi_ask(relay->remote, vector, 1, false, NULL, NULL);
+		err = relay->ops->msi_ask(relay->remote, vector, 1, false, NULL, NULL);
 		guard(raw_spinlock_irqsave)(&relay->lock);
 		if (!err)
 			relay->ended &= ~BIT_ULL(vector);
@@ -127,6 +128,7 @@ void pcilend_virtual_relay_doubt(struct pcilend_virtual_relay *relay)
 }
 
 struct pcilend_virtual_relay *pcilend_virtual_relay_create(struct pcilend_remote *remote,
+							   const struct pcilend_virtual_ops *ops,
 							   phys_addr_t flush)
 {
 	struct pcilend_virtual_relay *relay = kzalloc(sizeof(*relay), GFP_KERNEL);
@@ -141,17 +143,18 @@ struct pcilend_virtual_relay *pcilend_virtual_relay_create(struct pcilend_remote
 		}
 	}
 	relay->remote = remote;
+	relay->ops = ops;
 	mutex_init(&relay->asking);
 	raw_spin_lock_init(&relay->lock);
 	INIT_WORK(&relay->work, relay_work);
-	pcilend_remote_set_relay(remote, relay);
+	ops->msi_listen(remote, relay);
 	return relay;
 }
 
 void pcilend_virtual_relay_destroy(struct pcilend_virtual_relay *relay)
 {
 	/* From here on nothing is raised. */
-	pcilend_remote_set_relay(relay->remote, NULL);
+	relay->ops->msi_listen(relay->remote, NULL);
 	/* With the lease, which ends next, all is over. */
 	disable_work_sync(&relay->work);
 	if (relay->flush)

@@ -6,7 +6,8 @@
 
 #include <linux/cred.h>
 
-#include "internal.h"
+#include "base/base.h"
+#include "base/events.h"
 #include "base/trace.h"
 
 #define PEER_LINES 20		/* of one link in PEER_MS; what is above is only counted */
@@ -44,28 +45,33 @@ void pcilend_audit_admin(u32 uid, const char *action, u32 function, u32 target, 
 }
 
 /* Room for one more line about this peer? Tells how many there was none for. */
-static bool room(struct pcilend_link *link, u32 node)
+static bool room(struct pcilend_audit_limit *limit, u32 node)
 {
 	u64 now = pcilend_now();
 	u32 dropped = 0;
 	bool yes;
 
-	spin_lock(&link->state_lock);
-	if (now - link->audit_since >= PEER_MS) {
-		dropped = link->audit_lines - min_t(u32, link->audit_lines, PEER_LINES);
-		link->audit_since = now;
-		link->audit_lines = 0;
+	spin_lock(&limit->lock);
+	if (now - limit->since >= PEER_MS) {
+		dropped = limit->lines - min_t(u32, limit->lines, PEER_LINES);
+		limit->since = now;
+		limit->lines = 0;
 	}
-	yes = link->audit_lines++ < PEER_LINES;
-	spin_unlock(&link->state_lock);
+	yes = limit->lines++ < PEER_LINES;
+	spin_unlock(&limit->lock);
 	if (dropped)
 		pr_info("pcilend: audit: node=%u suppressed=%u\n", node, dropped);
 	return yes;
 }
 
+void pcilend_audit_limit_init(struct pcilend_audit_limit *limit)
+{
+	spin_lock_init(&limit->lock);
+}
+
 /* What a peer asked for, and was given or refused. */
-void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action, u32 function,
-			u32 target, int result)
+void pcilend_audit_peer(struct pcilend_audit_limit *limit, u32 node, const char *action,
+			u32 function, u32 target, int result)
 {
 	const struct pcilend_audit audit = {
 		.node = node,
@@ -75,6 +81,6 @@ void pcilend_audit_peer(struct pcilend_link *link, u32 node, const char *action,
 		.result = result,
 	};
 
-	if (room(link, node))
+	if (room(limit, node))
 		tell(&audit);
 }

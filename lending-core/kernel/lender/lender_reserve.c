@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reservations: of this host's functions, by its administrator or by peers, and asked of lenders.
- * Who may reserve what, and for how long, is decided in the portable core (reservation.h).
+ * Reservations of this host's functions, by its administrator or by peers. Who may reserve what,
+ * and for how long, is decided in the portable core (reservation.h).
  */
 
-#include "borrower/borrower.h"
 #include "lender/lender.h"
 
 static void unreserve_work(struct work_struct *work)
@@ -69,7 +68,11 @@ int pcilend_function_reserve(struct pcilend_function *fn, struct pcilend_reserve
 	return 0;
 }
 
-static int reserve_local(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack)
+/*
+ * pcilend_lender_reserve - reserve a function of this host
+ * @msg: checked as if a peer had sent it
+ */
+int pcilend_lender_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack)
 {
 	struct pcilend_function *fn = pcilend_function_find(le32_to_cpu(msg->id));
 	struct pcilend_reserve wish = {
@@ -87,49 +90,4 @@ static int reserve_local(const struct pcilend_msg_reserve *msg, struct netlink_e
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
-}
-
-static const char *why_refused(int error)
-{
-	switch (error) {
-	case 0:
-		return NULL;
-	case -EACCES:
-		return "it is reserved for somebody else: see 'pcilend show' on its lender";
-	case -EAGAIN:
-		return "it is not available, and not borrowed by this node: reserve it when it is";
-	case -ERANGE:
-		return "reserved for an hour without use: borrow it, or reserve it on its lender";
-	case -ENODEV:
-		return "it is not offered to this node: 'pcilend connect' or 'pcilend allow' there";
-	case -ENETDOWN:
-		return "the link to its lender is down: see 'pcilend link'";
-	case -ETIMEDOUT:
-		return "its lender does not answer: see whether that host is alive";
-	default:
-		return "its lender can't reserve it: use the same release of pcilend on both hosts";
-	}
-}
-
-/*
- * pcilend_reserve - reserve a function of this host, or ask its lender to
- * @msg: checked as if a peer had sent it
- */
-int pcilend_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack)
-{
-	struct pcilend_remote *remote;
-	struct pcilend_link *link;
-	int err = -ENETDOWN;
-
-	if (pcilend_id_node(le32_to_cpu(msg->id)) == pcilend_node)
-		return reserve_local(msg, extack);
-	remote = pcilend_remote_get(le32_to_cpu(msg->id));
-	if (!remote)
-		return pcilend_refuse(extack, -ENODEV, "no lender offers a function with that id to this host: see 'pcilend list'");
-	link = remote_any_link(to_remote(remote));
-	if (link)
-		err = pcilend_channel_request(link, PCILEND_MSG_RESERVE, msg, NULL);
-	pcilend_link_put(link);
-	pcilend_remote_put(remote);
-	return pcilend_refuse(extack, err, why_refused(err));
 }

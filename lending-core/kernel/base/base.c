@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The module's parameters and work queues, and what everybody needs. */
+
+#include <linux/module.h>
+#include <linux/random.h>
+
+#include "base/base.h"
+
+#define MAX_LEASE_MS_DEFAULT 60000U
+
+u16 pcilend_node;
+u64 pcilend_boot;
+unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
+unsigned int pcilend_max_lease_ms;
+bool pcilend_unsafe_interrupts;
+bool pcilend_direct;
+bool pcilend_p2p;
+bool pcilend_relay_msi;
+struct workqueue_struct *pcilend_wq;
+struct workqueue_struct *pcilend_frontend_wq;
+
+atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
+
+static atomic_t generation = ATOMIC_INIT(1);
+
+module_param_named(node, pcilend_node, ushort, 0444);
+MODULE_PARM_DESC(node, "id of this host in the fabric, 1 to 65535, different on every host");
+
+module_param_named(lease_ms, pcilend_lease_ms, uint, 0444);
+MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (2000 to 3600000, default 10000)");
+
+module_param_named(max_lease_ms, pcilend_max_lease_ms, uint, 0444);
+MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for more (2000 to 3600000, default 60000, or lease_ms if that is more)");
+
+module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
+MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
+
+module_param_named(direct, pcilend_direct, bool, 0444);
+MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");
+
+module_param_named(p2p, pcilend_p2p, bool, 0444);
+MODULE_PARM_DESC(p2p, "let lent functions reach each other by DMA though the kernel does not know whether this host's root complex routes that");
+
+module_param_named(relay_msi, pcilend_relay_msi, bool, 0444);
+MODULE_PARM_DESC(relay_msi, "lenders relay MSI of functions borrowed here, which need no window onto our interrupts");
+
+void pcilend_changed(void)
+{
+	atomic_inc(&generation);
+}
+
+unsigned int pcilend_generation(void)
+{
+	return atomic_read(&generation);
+}
+
+/*
+ * The text must last unchanged until the acknowledgment is sent, after the operation's end. So
+ * texts are kept, each once; there are far more places than texts that are in use at a time.
+ */
+int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...)
+{
+	static char texts[64][PCILEND_REASON_BYTES];
+	static DEFINE_MUTEX(lock);
+	static unsigned int next;
+	char text[PCILEND_REASON_BYTES];
+	unsigned int i = 0;
+	va_list args;
+
+	va_start(args, format);
+	vscnprintf(text, sizeof(text), format, args);
+	va_end(args);
+
+	mutex_lock(&lock);
+	while (i < ARRAY_SIZE(texts) && strcmp(texts[i], text))
+		i++;
+	if (i == ARRAY_SIZE(texts)) {
+		i = next++ % ARRAY_SIZE(texts);
+		strscpy(texts[i], text, sizeof(texts[i]));
+	}
+	mutex_unlock(&lock);
+	return pcilend_refuse(extack, error, texts[i]);
+}
+
+/* Either half is compared on its own in scratchpads, where 0 means "none". */
+u64 pcilend_new_boot(void)
+{
+	u64 id;
+
+	do {
+		id = get_random_u64();
+	} while (!lower_32_bits(id) || !upper_32_bits(id));
+	return id;
+}
+
+static bool lease_time_valid(const char *name, unsigned int ms)
+{
+	if (ms >= PCILEND_LEASE_MS_MIN && ms <= PCILEND_LEASE_MS_MAX)
+		return true;
+	pr_err("pcilend: %s=%u is out of range: give %u to %u\n", name, ms, PCILEND_LEASE_MS_MIN,
+	       PCILEND_LEASE_MS_MAX);
+	return false;
+}
+
+int pcilend_base_init(void)
+{
+	if (!pcilend_max_lease_ms)
+		pcilend_max_lease_ms = max(MAX_LEASE_MS_DEFAULT, pcilend_lease_ms);
+	if (!lease_time_valid("lease_ms", pcilend_lease_ms) ||
+	    !lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
+		return -EINVAL;
+	pcilend_boot = pcilend_new_boot();
+	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
+	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
+	if (pcilend_wq && pcilend_frontend_wq)
+		return 0;
+	pcilend_base_exit();
+	return -ENOMEM;
+}
+
+void pcilend_base_exit(void)
+{
+	if (pcilend_frontend_wq)
+		destroy_workqueue(pcilend_frontend_wq);
+	if (pcilend_wq)
+		destroy_workqueue(pcilend_wq);
+}

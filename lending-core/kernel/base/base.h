@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What all folders of pcilend.ko stand on: the module's parameters, its work queues, its counters,
+ * and refusals of netlink requests. It knows nothing of links and functions, and has no lock that
+ * a caller could notice; all but pcilend_refuse_fmt() may be called in any context.
+ *
+ * Folders use one another one way, which tools/test/kernel-folders checks: base < link < virtual <
+ * lender and borrower, which don't know each other, < netlink < main.c.
+ *
+ * Lock order of the whole module, outermost first; a lock may be taken while those above it are
+ * held:
+ *
+ *	pcilend_lender_admin	one change of what is lent at a time
+ *	lender_link.telling	one other lender is told of exposed BARs at a time
+ *	device_lock()		of a local function
+ *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
+ *	reaches_lock		what local functions reach by peer-to-peer
+ *	exposures_lock		what functions of other lenders reach of local ones
+ *	pcilend_group.lock	the functions of an IOMMU group
+ *
+ *	adapters_lock		frontends are told of one adapter at a time
+ *	remote.frontends	a remote function's frontends come and go
+ *	remote.operation	a remote function: one borrow or return at a time; of two the
+ *				lower id's first
+ *	device_lock()		of a virtual function
+ *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
+ *	pcilend_domain.lock	what a user of VFIO has mapped for functions
+ *	remote.reaching		what a user of VFIO has mapped for a function is asked for
+ *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
+ *
+ *	trust_lock		one link becomes trusted at a time
+ *	choice_lock		links of leases are chosen one by one
+ *	appear_lock		remote functions appear one by one
+ *	remotes_lock, functions_lock, links_lock, frontends_lock, pins_lock	tables
+ *	withdrawn_lock		BARs of leases that were not returned; in functions' locks
+ *	unconfirmed_lock	leases whose end a lender has not heard of
+ *	remote.lock		a remote function: lease, placement
+ *	pcilend_aperture.lock	ranges of one link
+ *	pcilend_channel.rx_lock
+ *	pcilend_channel.tx_lock
+ *	spinlocks		pcilend_link.state_lock, kick_lock, pcilend_channel.lock,
+ *				pcilend_link.loss_lock, dma_lock, pcilend_intx.lock, reach_lock,
+ *				pcilend_virtual_relay.lock, pcilend_audit_limit.lock
+ *
+ * Lender (first group) and borrower (second) never call one another. Of all these, only
+ * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
+ * remote.reaching, pcilend_virtual_relay.asking and the lender's first four may be held while
+ * waiting for a peer or a device.
+ *
+ * Work items of a link never wait for one another, but for the handshake, which waits for those
+ * that handle messages. It, and a request to expose a function, may also wait for the peer of
+ * another, trusted link, which waits for nothing to answer that.
+ */
+#ifndef PCILEND_BASE_H
+#define PCILEND_BASE_H
+
+#include <linux/atomic.h>
+#include <linux/ktime.h>
+#include <linux/netlink.h>
+#include <linux/pcilend.h>
+#include <linux/workqueue.h>
+
+#include "pcilend/layout.h"
+#include "pcilend/wire.h"
+
+#define PCILEND_REASON_BYTES PCILEND_LAYOUT_TEXT_BYTES
+
+/* Parameters of the module; they don't change. */
+extern u16 pcilend_node;		/* 0: not set, links are refused */
+extern u64 pcilend_boot;		/* random at load */
+extern unsigned int pcilend_lease_ms;
+extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
+extern bool pcilend_unsafe_interrupts;
+extern bool pcilend_direct;		/* adapters without an IOMMU are used */
+extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
+extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
+
+extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+/* For what frontends do: a lender can cause as much of it as it has functions. */
+extern struct workqueue_struct *pcilend_frontend_wq;
+
+/* A boot id; neither half is 0. */
+u64 pcilend_new_boot(void);
+
+/* First of all. Return: 0; -EINVAL if parameters make no sense, which the log says; -ENOMEM. */
+int pcilend_base_init(void);
+void pcilend_base_exit(void);
+
+/* Counts since the module was loaded, as COUNTERS_GET tells them. */
+extern atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
+
+static inline void pcilend_count(enum pcilend_counter_attr counter)
+{
+	atomic64_inc(&pcilend_counters[counter]);
+}
+
+static inline u64 pcilend_now(void)
+{
+	return ktime_to_ms(ktime_get());
+}
+
+/* A change that listings show; makes dumps that it interrupts say so. */
+void pcilend_changed(void);
+unsigned int pcilend_generation(void);
+
+/*
+ * Refuses a netlink request with a constant sentence that is only known at run time, or longer
+ * than what NL_SET_ERR_MSG_FMT() takes.
+ */
+static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, const char *why)
+{
+	if (extack && why)
+		extack->_msg = why;
+	return error;
+}
+
+/* The same with a text of up to PCILEND_REASON_BYTES that is made here. */
+__printf(3, 4)
+int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
+
+#endif /* PCILEND_BASE_H */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lender: functions of this host that it offers to peers. What administrators ask of it, for
+ * netlink/, and what link/ does. lender.h is for the files of the lender.
+ *
+ * A function is named by its PCI address (dddd:bb:dd.f), or by its id. Process context, may sleep:
+ * who changes what is lent waits for the change before it, for drivers, and for resets. The caller
+ * holds no lock. Return of what can fail: 0, or a negative errno with @extack set.
+ */
+#ifndef PCILEND_LENDER_ADMIN_H
+#define PCILEND_LENDER_ADMIN_H
+
+#include "link/link.h"
+
+/* What ADD may say of a function from the start. */
+struct pcilend_add {
+	u32 id;				/* 0: the lowest free one */
+	const char *label;		/* NULL: none */
+	const struct nlattr *nodes;	/* NULL: all connected ones */
+};
+
+/* lender.c, lender_admin.c, lender_peer.c */
+int pcilend_lender_init(void);
+void pcilend_lender_exit(void);
+int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
+int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
+bool pcilend_lender_connected(u32 node);
+u32 pcilend_lender_id(const char *bdf);
+int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
+		       struct netlink_ext_ack *extack, struct pcilend_report *report);
+int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
+int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
+			     struct pcilend_report *report);
+int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack);
+int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack *extack);
+int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *extack,
+				      struct pcilend_report *report);
+int pcilend_lender_label(const char *bdf, const char *label, struct netlink_ext_ack *extack);
+int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
+			 struct netlink_ext_ack *extack);
+int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report,
+			  struct netlink_ext_ack *extack);
+/* The local function with the lowest id above @after; false if there is none. */
+bool pcilend_lender_next(u32 after, struct pcilend_report *report);
+bool pcilend_lender_has_uuid(const u8 uuid[16]);
+
+/* For pcilend_links_register(). */
+extern const struct pcilend_lender_ops pcilend_lender_link_ops;
+
+/* lender_reserve.c */
+int pcilend_lender_reserve(const struct pcilend_msg_reserve *msg, struct netlink_ext_ack *extack);
+
+#endif /* PCILEND_LENDER_ADMIN_H */
