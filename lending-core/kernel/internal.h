@@ -145,6 +145,7 @@ struct pcilend_aperture {
 	struct pcilend_layout_window rule[PCILEND_LAYOUT_WINDOWS]; /* inbound; once `open` */
 	struct pcilend_layout layout;	/* constant once `open` */
 	bool open;			/* translations are set */
+	u32 plans;			/* made so far; lock, as the next */
 	struct pcilend_range exports;
 	struct pcilend_range slots;
 	struct pcilend_range_entry *entries;	/* storage of both */
@@ -154,14 +155,16 @@ struct pcilend_link;
 
 int pcilend_aperture_init(struct pcilend_link *link);
 int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
+bool pcilend_aperture_replan(struct pcilend_link *link);
 void pcilend_aperture_exit(struct pcilend_link *link);
 int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 size, int prot,
 			    u64 *iova);
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size);
-int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova);
-void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size);
+void pcilend_aperture_unmapped(struct pcilend_link *link);
+int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova, u32 *of_plan);
+void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size, u32 of_plan);
 int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *window,
 			    u64 *offset);
 int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64 size,

@@ -192,7 +192,8 @@ void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const voi
 static void leave_aperture(struct remote_range *range)
 {
 	if (!atomic_xchg(&range->left, 1))
-		pcilend_aperture_slot_put(range->link, range->iova, range->size);
+		pcilend_aperture_slot_put(range->link, range->iova, range->size,
+					  range->of_plan);
 }
 
 static void range_release(struct kref *ref)

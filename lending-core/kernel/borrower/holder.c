@@ -226,7 +226,7 @@ struct remote_range *remote_range_get(struct pcilend_link *link, u64 size)
 
 	if (!range)
 		return ERR_PTR(-ENOMEM);
-	err = pcilend_aperture_slot_get(link, size, &range->iova);
+	err = pcilend_aperture_slot_get(link, size, &range->iova, &range->of_plan);
 	if (err) {
 		kfree(range);
 		return ERR_PTR(err);

@@ -276,9 +276,21 @@ static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
 	spin_unlock(&link->state_lock);
 }
 
-/* The plan does not fit what the peer has said: with that, and as if we had just been loaded. */
-static void start_over(struct pcilend_link *link, const char *why)
+/*
+ * The plan does not fit what the peer has said: with that, and as if we had just been loaded. Not
+ * before nothing of the plan is in use any more.
+ */
+static void start_over(struct pcilend_link *link, char *why, size_t bytes)
 {
+	char problem[PCILEND_REASON_BYTES];
+
+	if (!pcilend_aperture_replan(link)) {
+		strscpy(problem, why, sizeof(problem));
+		snprintf(why, bytes, "waits until guests let go of what they had over it, as %s",
+			 problem);
+		go_handshake(link, why);
+		return;
+	}
 	if (pcilend_link_may_log(link))
 		pci_info(link->pdev, "pcilend: the aperture is planned anew: %s\n", why);
 	go_handshake(link, "");
@@ -301,7 +313,7 @@ static unsigned int exchange_hello(struct pcilend_link *link)
 	if (!err)
 		return 0;
 	if (err == -ERANGE)
-		start_over(link, why);
+		start_over(link, why, sizeof(why));
 	else if (err == -EAGAIN)
 		go_handshake(link, why);
 	else
