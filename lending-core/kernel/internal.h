@@ -328,6 +328,7 @@ struct pcilend_link {
 	bool trusted;			/* to lead to that node (trust.c) */
 	bool peer_connected;
 	struct pcilend_heartbeat beat;
+	struct pcilend_trail trail;	/* of the peer's beats, while the link carries */
 	bool alive;			/* a beat was seen since the handshake began */
 	bool silent;			/* none for lease_ms: everything from this peer is over */
 	bool restart;			/* the channel is stuck: handshake again */
@@ -339,8 +340,9 @@ struct pcilend_link {
 	struct list_head reached;	/* dma_lock: of struct pcilend_reached, in the peer */
 	bool carries;			/* dma_lock: up, and not lost since */
 	bool lost;			/* dma_lock: lost, and the handshake has not seen it yet */
-	bool was_up;			/* dma_lock: at the last event */
 	u64 losses;			/* dma_lock: since it was taken into use */
+	u32 found;			/* dma_lock: those that are told to the peer */
+	u64 event_at;			/* ms: last event of the driver, or when it came up */
 	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
 
 	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
@@ -402,6 +404,7 @@ void pcilend_handshake_stop(struct pcilend_link *link);
 void pcilend_handshake_event(struct pcilend_link *link);
 int pcilend_link_place_area(struct pcilend_link *link, u64 limit);
 void pcilend_link_drop_former_area(struct pcilend_link *link);
+void pcilend_link_follow_trail(struct pcilend_link *link);
 
 /* hello.c */
 void pcilend_hello_say(struct pcilend_link *link);
@@ -488,6 +491,7 @@ void pcilend_lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot);
 /* lender_dma.c */
 void pcilend_link_event(struct pcilend_link *link);
 void pcilend_link_lost(struct pcilend_link *link);
+void pcilend_link_lost_by_peer(struct pcilend_link *link);
 u64 pcilend_link_losses(struct pcilend_link *link);
 bool pcilend_link_take_lost(struct pcilend_link *link);
 void pcilend_link_carries(struct pcilend_link *link);

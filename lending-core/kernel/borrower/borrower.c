@@ -696,8 +696,10 @@ static void sync_work(struct work_struct *work)
 		return;
 	}
 	pcilend_borrower_confirm_ends(link);
-	/* The notices came before the answer, but may not have been handled yet. */
+	/* The notices came before the answer, but are handled only while the link is up. */
 	pcilend_channel_flush_notices(link);
+	if (pcilend_link_losses(link) != losses || !pcilend_link_is_up(link, NULL))
+		return;
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		bool offered, ours;
 		u32 seen;

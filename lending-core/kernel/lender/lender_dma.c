@@ -140,13 +140,16 @@ static void queue_recover(struct pcilend_function *fn)
 		pcilend_function_put(fn);
 }
 
-static void lose(struct pcilend_link *link)
+/* @found: by this host, which the peer has to hear of. */
+static void lose(struct pcilend_link *link, bool found)
 {
 	struct pcilend_reached *reached;
 	struct pcilend_function *fn;
 
 	lockdep_assert_held(&dma_lock);
 	link->losses += link->carries;
+	if (found && link->carries)
+		WRITE_ONCE(link->found, link->found + 1);
 	WRITE_ONCE(link->carries, false);
 	link->lost = true;
 	list_for_each_entry(fn, &link->lent, lent)
@@ -159,20 +162,31 @@ static void lose(struct pcilend_link *link)
 	}
 }
 
-/* The link is lost, or was for a moment: no DMA over it. Any context. */
-void pcilend_link_lost(struct pcilend_link *link)
+static void lose_link(struct pcilend_link *link, bool found)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	lose(link);
+	lose(link, found);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
+/* The link is lost, or was for a moment: no DMA over it. Any context. */
+void pcilend_link_lost(struct pcilend_link *link)
+{
+	lose_link(link, true);
+}
+
+/* The same, and the peer knows it already. */
+void pcilend_link_lost_by_peer(struct pcilend_link *link)
+{
+	lose_link(link, false);
+}
+
 /*
- * The driver says that the state of the link has changed. The link may be up again by then: an
- * interrupt that finds it up, although it was up at the event before, tells of a loss too. (From
- * process context drivers tell what they found when they polled, changed or not.)
+ * The driver says that the state of the link has changed; from which context, and how often, is its
+ * own business. The link may be up again by then, so every event of a link that carries counts as
+ * a loss. One while it does not carry is part of how it comes up.
  */
 void pcilend_link_event(struct pcilend_link *link)
 {
@@ -180,9 +194,9 @@ void pcilend_link_event(struct pcilend_link *link)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	if (!up || (link->was_up && in_hardirq()))
-		lose(link);
-	link->was_up = up;
+	WRITE_ONCE(link->event_at, pcilend_now());
+	if (!up || link->carries)
+		lose(link, true);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
@@ -217,7 +231,6 @@ void pcilend_link_carries(struct pcilend_link *link)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	link->was_up = true;
 	WRITE_ONCE(link->carries, !link->lost);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }

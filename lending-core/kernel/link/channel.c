@@ -281,7 +281,12 @@ void pcilend_channel_beat(struct pcilend_link *link)
 
 		iowrite32(ch->tx_head, &peer->head);
 		iowrite32(ch->rx_tail, &peer->tail);
-		writeq(++ch->tx_beat, &peer->heartbeat);
+		iowrite32(READ_ONCE(link->found), &peer->losses);
+		ch->tx_beat++;
+		iowrite32(ch->tx_beat, &peer->trail[ch->tx_beat % PCILEND_TRAIL_SLOTS]);
+		/* What is looked for when it is seen. */
+		wmb();
+		writeq(ch->tx_beat, &peer->heartbeat);
 		/* All that it vouches for. */
 		wmb();
 		writeq(link->boot, &peer->writer_boot);

@@ -73,7 +73,7 @@ static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, cons
 
 /*
  * The oldest notice; ones of earlier sessions are dropped. NULL: there is none, or they must wait
- * until the link is trusted.
+ * until the link is trusted, and up: what they are a reason for is asked for over it.
  */
 static struct pcilend_message *next_notice(struct pcilend_link *link)
 {
@@ -82,20 +82,20 @@ static struct pcilend_message *next_notice(struct pcilend_link *link)
 	struct pcilend_message *msg;
 
 	for (;;) {
-		bool trusted = pcilend_link_is_trusted(link);
+		bool ready = pcilend_link_is_trusted(link) && pcilend_link_is_up(link, NULL);
 		bool stale = false;
 
 		spin_lock(&ch->lock);
 		msg = list_first_entry_or_null(&queue->list, struct pcilend_message, node);
 		if (msg)
 			stale = msg->session != ch->session;
-		if (msg && (stale || trusted)) {
+		if (msg && (stale || ready)) {
 			list_del(&msg->node);
 			queue->length--;
 		}
 		spin_unlock(&ch->lock);
 		if (!stale)
-			return trusted ? msg : NULL;
+			return ready ? msg : NULL;
 		kfree(msg);
 	}
 }
@@ -329,6 +329,7 @@ static void rx_work(struct work_struct *work)
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
 	u32 head, first;
 
+	pcilend_link_follow_trail(link);
 	mutex_lock(&ch->rx_lock);
 	if (!ch->rx_open || !ch->rx_budget)
 		goto out;

@@ -23,6 +23,12 @@
 #define SLOW_MS 1000
 #define REFRESH_MS 10000	/* while up, show our scratchpads again */
 #define STABLE_READS 4
+/*
+ * So long without an event of the driver before a link carries anything: one that comes later is
+ * taken for a loss. ntb_hw_amd polls a second after it was told of a loss, and then sends an event
+ * whatever it finds.
+ */
+#define SETTLE_MS 1250
 
 /* What a peer shows in the scratchpads. */
 struct greeting {
@@ -92,6 +98,57 @@ static void note_heartbeat(struct pcilend_link *link)
 	spin_unlock(&link->state_lock);
 }
 
+/*
+ * pcilend_link_follow_trail - does anything show that the link was lost, of which the driver did
+ * not tell?
+ *
+ * Process context. Only of a link that carries; what was lost before that hurts nobody.
+ */
+void pcilend_link_follow_trail(struct pcilend_link *link)
+{
+	const struct pcilend_wire_area *area;
+	__le32 slots[PCILEND_TRAIL_SLOTS];
+	enum pcilend_trail_news news;
+	u32 beat;
+
+	if (!READ_ONCE(link->carries))
+		return;
+	spin_lock(&link->state_lock);
+	area = link->area;
+	if (!link->peer_boot || le64_to_cpu(READ_ONCE(area->writer_boot)) != link->peer_boot) {
+		spin_unlock(&link->state_lock);
+		return;
+	}
+	beat = le64_to_cpu(READ_ONCE(area->heartbeat));
+	/* The beat before what was written ahead of it. */
+	dma_rmb();
+	memcpy(slots, area->trail, sizeof(slots));
+	news = pcilend_trail_follow(&link->trail, slots, beat,
+				    le32_to_cpu(READ_ONCE(area->losses)));
+	spin_unlock(&link->state_lock);
+
+	if (news == PCILEND_TRAIL_WHOLE)
+		return;
+	if (pcilend_link_may_log(link))
+		pci_notice(link->pdev, "pcilend: the link was lost for a moment: %s\n",
+			   news == PCILEND_TRAIL_GAP ? "a heartbeat is missing" :
+						       "the peer has noticed");
+	if (news == PCILEND_TRAIL_GAP)
+		pcilend_link_lost(link);
+	else
+		pcilend_link_lost_by_peer(link);
+	pcilend_handshake_event(link);
+}
+
+/* The link is about to carry: what counts from now on. */
+static void start_trail(struct pcilend_link *link)
+{
+	spin_lock(&link->state_lock);
+	pcilend_trail_start(&link->trail, le64_to_cpu(READ_ONCE(link->area->heartbeat)),
+			    le32_to_cpu(READ_ONCE(link->area->losses)));
+	spin_unlock(&link->state_lock);
+}
+
 static void tick_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, tick.work);
@@ -101,6 +158,7 @@ static void tick_work(struct work_struct *work)
 	pcilend_link_listen(link);
 	pcilend_channel_look(link);
 	note_heartbeat(link);
+	pcilend_link_follow_trail(link);
 
 	spin_lock(&link->state_lock);
 	if (link->peer_boot && !link->silent &&
@@ -124,6 +182,9 @@ static void end_session(struct pcilend_link *link)
 
 	if (!boot)
 		return;
+	/* What is told of the next session's link starts anew; this one's functions are stopped. */
+	pcilend_link_lost_by_peer(link);
+	pcilend_link_take_lost(link);
 	pcilend_channel_close(link);
 	pcilend_lender_peer_dead(link, node, boot);
 	pcilend_borrower_peer_dead(link);
@@ -233,6 +294,8 @@ static void go_up(struct pcilend_link *link)
 {
 	pcilend_link_drop_former_area(link);
 	pcilend_channel_settle(link);
+	if (!READ_ONCE(link->carries))
+		start_trail(link);
 	pcilend_link_carries(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_channel_go_on(link);
@@ -257,6 +320,7 @@ static bool come_up(struct pcilend_link *link)
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 		return false;
 	}
+	WRITE_ONCE(link->event_at, pcilend_now());
 	go_handshake(link, "");
 	if (link->peer_boot) {
 		pcilend_channel_resume(link);
@@ -298,7 +362,13 @@ static void start_over(struct pcilend_link *link, char *why, size_t bytes)
 	link->boot = pcilend_new_boot();
 	link->area->boot = cpu_to_le64(link->boot);
 	link->published = false;
-	link->aperture.open = false;
+}
+
+/* Has the driver told all of how the link came up? */
+static bool is_settled(struct pcilend_link *link)
+{
+	return READ_ONCE(link->carries) ||
+	       pcilend_now() - READ_ONCE(link->event_at) >= SETTLE_MS;
 }
 
 /* Do the two know and suit each other? 0, or when to look again. */
@@ -308,8 +378,11 @@ static unsigned int exchange_hello(struct pcilend_link *link)
 	int err;
 
 	pcilend_hello_say(link);
-	err = pcilend_hello_judge(link, why, sizeof(why)) ?:
-	      pcilend_link_earn_trust(link, why, sizeof(why));
+	err = pcilend_hello_judge(link, why, sizeof(why));
+	if (!err && !is_settled(link))
+		err = -EAGAIN;
+	if (!err)
+		err = pcilend_link_earn_trust(link, why, sizeof(why));
 	if (!err)
 		return 0;
 	if (err == -ERANGE)
