@@ -36,6 +36,8 @@ class Shadow : public BareDrive {
 
   void TearDown() override {
     if (!lab_) return;
+    for (int host : {1, 2}) EXPECT_OK(lab_->fabric().tell_events(host, 3 - host, true));
+    EXPECT_OK(lab_->fabric().set_delay(1, 2, 0ms));
     EXPECT_OK(borrower().exec(fmt::format("umount {}", kMount)));
     BareDrive::TearDown();
   }
@@ -243,6 +245,47 @@ TEST_F(Shadow, AFlapCostsAResetAndNoData) {
   EXPECT_EQ(after->at("lease"), before->at("lease"));
   EXPECT_GT(after->at("resets"), before->at("resets"));
   EXPECT_NE(borrower().log().find("its driver has started it anew"), std::string::npos);
+}
+
+/*
+ *   host1 (lender), not told       host2 (borrower)
+ *   nvme: reset ═══ for 20 ms ════ is told, and tells the lender
+ *   nvme: reset ═══ for 600 ms ═══ not told: a heartbeat is missing
+ */
+TEST_F(Shadow, AFlapOfWhichTheLenderIsNotToldCostsAResetToo) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+  const auto await_reset = [&](std::chrono::milliseconds flap, uint64_t former) {
+    EXPECT_OK(lab_->fabric().flap(1, 2, flap));
+    EXPECT_OK(lab::eventually("the function was reset", lab::kPatience,
+                              [&] { return resets() > former; }));
+    EXPECT_OK(lab::eventually("the data is read again", lab::kPatience, [&] {
+      return await_disk().has_value() && compare_data().has_value();
+    }));
+  };
+  ASSERT_OK(lab_->fabric().tell_events(1, 2, false));
+  await_reset(20ms, resets());
+  ASSERT_OK(lab_->fabric().tell_events(2, 1, false));
+  await_reset(600ms, resets());
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+}
+
+/*
+ *   host1 (lender), not told       host2 (borrower)
+ *   nvme: fenced, reset ══════════ reboots, and borrows again
+ */
+TEST_F(Shadow, ABorrowerRebootsOfWhichTheLenderIsNotTold) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(lab_->fabric().tell_events(1, 2, false));
+  ASSERT_OK(borrower().power_off());
+  ASSERT_OK(borrower().power_on());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
 }
 
 /*
