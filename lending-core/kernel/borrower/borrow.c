@@ -568,9 +568,11 @@ static int fetch_config(struct remote *r)
 	else if (err)
 		return err;
 
+	/* What was granted, and I/O ports, which are not. */
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
-		bar[i].size = le64_to_cpu(r->pub.info.bar[i].size);
 		bar[i].flags = le32_to_cpu(r->pub.info.bar[i].flags);
+		bar[i].size = bar[i].flags & PCILEND_BAR_IO ?
+			      le64_to_cpu(r->pub.info.bar[i].size) : r->bar[i].size;
 	}
 	bar[PCI_ROM_RESOURCE].size = r->rom.size;
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);

@@ -457,7 +457,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 }
 
 /*
- * Takes what a notice says of @r.
+ * Takes what a notice says of @r. How it is lent counts from the next borrow on: the lender tells
+ * it again when this one is over.
  * Return: false if it is another one under the same id, which is shown when @r has gone.
  */
 static bool update(struct remote *r, struct pcilend_link *link,
@@ -465,15 +466,21 @@ static bool update(struct remote *r, struct pcilend_link *link,
 {
 	lockdep_assert_held(&appear_lock);
 	guard(mutex)(&r->lock);
-	if (r->dying || memcmp(r->pub.info.uuid, info->uuid, sizeof(info->uuid))) {
+	if (r->dying || !pcilend_function_same(&r->pub.info, info)) {
 		r->reborn = true;
 		return false;
 	}
 	*news = remote_path_seen(r, link) || r->absent;
 	r->absent = false;
 	if (remote_listens_to(r, link)) {
-		*news |= !!memcmp(&r->pub.info, info, sizeof(*info));
-		r->pub.info = *info;
+		struct pcilend_msg_function told = *info;
+
+		if (r->state != REMOTE_IDLE) {
+			told.flags = r->pub.info.flags;
+			told.set = r->pub.info.set;
+		}
+		*news |= !!memcmp(&r->pub.info, &told, sizeof(told));
+		r->pub.info = told;
 	}
 	return true;
 }

@@ -493,6 +493,13 @@ void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32
 /* Printable ASCII and a NUL, zeroes behind: nothing that a peer's label could do to a terminal. */
 bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES]);
 
+/*
+ * May both be told of one function? What a function is, and which BARs it has, never changes: who
+ * has made something of it does not look again.
+ */
+bool pcilend_function_same(const struct pcilend_msg_function *known,
+			   const struct pcilend_msg_function *told);
+
 /* The negative errno a refusal becomes on the requester's side; -EPROTO for unknown ones. */
 int pcilend_status_to_errno(__u16 status);
 __u16 pcilend_status_from_errno(int error);
