@@ -81,6 +81,7 @@ extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
 extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
 extern bool pcilend_unsafe_interrupts;
+extern bool pcilend_unsafe_groups;	/* adapters may share theirs */
 extern bool pcilend_direct;		/* adapters without an IOMMU are used */
 extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
 extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
@@ -369,6 +370,9 @@ void pcilend_link_put(struct pcilend_link *link);
 struct pcilend_link *pcilend_link_next(struct pcilend_link *previous);
 bool pcilend_link_is_adapter(struct pci_dev *pdev);
 bool pcilend_link_is_over(struct pci_dev *pdev);
+bool pcilend_link_is_isolated(struct pcilend_link *link);
+#define PCILEND_NOT_ISOLATED \
+	"its IOMMU group has other devices: use another slot, or load with unsafe_groups=1"
 bool pcilend_link_is_up(struct pcilend_link *link, u16 *node);
 void pcilend_link_beat(struct pcilend_link *link, struct pcilend_heartbeat *beat);
 void pcilend_link_kick_peer(struct pcilend_link *link);

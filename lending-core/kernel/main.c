@@ -24,6 +24,7 @@ u64 pcilend_boot;
 unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
 unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
+bool pcilend_unsafe_groups;
 bool pcilend_direct;
 bool pcilend_p2p;
 bool pcilend_relay_msi;
@@ -45,6 +46,9 @@ MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for 
 
 module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
 MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
+
+module_param_named(unsafe_groups, pcilend_unsafe_groups, bool, 0444);
+MODULE_PARM_DESC(unsafe_groups, "use adapters that share an IOMMU group: a peer reaches the DMA of the other devices in it");
 
 module_param_named(direct, pcilend_direct, bool, 0444);
 MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");

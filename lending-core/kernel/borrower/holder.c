@@ -268,6 +268,12 @@ void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size)
 }
 EXPORT_SYMBOL_GPL(pcilend_dma_area);
 
+void pcilend_dma_unmapped(struct pcilend_remote *remote)
+{
+	pcilend_aperture_unmapped(to_remote(remote)->link);
+}
+EXPORT_SYMBOL_GPL(pcilend_dma_unmapped);
+
 u64 pcilend_dma_base(struct pcilend_remote *remote)
 {
 	return READ_ONCE(to_remote(remote)->dma_base);

@@ -309,6 +309,11 @@ static bool come_up(struct pcilend_link *link)
 	char why[PCILEND_REASON_BYTES] = "";
 	int err;
 
+	/* A device may have been added to the group since. */
+	if (!link->aperture.direct && !pcilend_link_is_isolated(link)) {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, PCILEND_NOT_ISOLATED);
+		return false;
+	}
 	err = pcilend_aperture_open(link, why, sizeof(why));
 	if (err == -ENOTCONN)
 		return false;

@@ -287,6 +287,45 @@ static bool interrupts_are_safe(struct pcilend_link *link)
 	return safe || pcilend_unsafe_interrupts;
 }
 
+/* Bridges have no DMA of their own, whatever their class; endpoints have. */
+static int link_find_sibling(struct device *dev, void *data)
+{
+	struct pcilend_link *link = data;
+
+	if (dev == &link->pdev->dev)
+		return 0;
+	return !dev_is_pci(dev) || to_pci_dev(dev)->hdr_type != PCI_HEADER_TYPE_BRIDGE;
+}
+
+/*
+ * Devices of one group share the adapter's domain: the peer reaches what they do, by DMA or, where
+ * nothing isolates them, past every IOMMU.
+ */
+bool pcilend_link_is_isolated(struct pcilend_link *link)
+{
+	struct iommu_group *group = iommu_group_get(&link->pdev->dev);
+	bool alone = group && !iommu_group_for_each_dev(group, link, link_find_sibling);
+
+	iommu_group_put(group);
+	if (!alone && pcilend_unsafe_groups)
+		pci_warn_once(link->pdev, "pcilend: other devices share its IOMMU group: the peer reaches their DMA\n");
+	return alone || pcilend_unsafe_groups;
+}
+
+/* Memory that its firmware always reaches is in its domain, and the peer would reach it, too. */
+static bool has_direct_regions(struct pcilend_link *link)
+{
+	struct iommu_resv_region *region;
+	LIST_HEAD(regions);
+	bool direct = false;
+
+	iommu_get_resv_regions(&link->pdev->dev, &regions);
+	list_for_each_entry(region, &regions, list)
+		direct |= region->type == IOMMU_RESV_DIRECT;
+	iommu_put_resv_regions(&link->pdev->dev, &regions);
+	return direct;
+}
+
 /* What is missing for good, with its cure; NULL if nothing is. */
 static const char *missing(struct pcilend_link *link)
 {
@@ -300,6 +339,10 @@ static const char *missing(struct pcilend_link *link)
 		return "its IOMMU passes addresses through: drop iommu=pt, or load with direct=1";
 	if (!ap->direct && !interrupts_are_safe(link))
 		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
+	if (!ap->direct && !pcilend_link_is_isolated(link))
+		return PCILEND_NOT_ISOLATED;
+	if (!ap->direct && has_direct_regions(link))
+		return "firmware reserves memory for the NTB (RMRR): switch it off there, or change the slot";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
 	if (!ap->windows)
@@ -356,6 +399,7 @@ void pcilend_link_drop_former_area(struct pcilend_link *link)
 	if (link->former_area)
 		dma_free_coherent(&link->pdev->dev, PAGE_ALIGN(PCILEND_AREA_BYTES),
 				  link->former_area, link->former_area_dma);
+	pcilend_aperture_unmapped(link);
 	link->former_area = NULL;
 }
 
