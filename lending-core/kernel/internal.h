@@ -86,6 +86,11 @@ extern bool pcilend_direct;		/* adapters without an IOMMU are used */
 extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
 extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+/*
+ * For messages and the heartbeat. A disk's reset, on the way to free memory, waits for them:
+ * nothing in here waits for memory, or takes a lock that somebody holds who does.
+ */
+extern struct workqueue_struct *pcilend_channel_wq;
 /* For what frontends do: a lender can cause as much of it as it has functions. */
 extern struct workqueue_struct *pcilend_frontend_wq;
 

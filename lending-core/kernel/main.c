@@ -29,6 +29,7 @@ bool pcilend_direct;
 bool pcilend_p2p;
 bool pcilend_relay_msi;
 struct workqueue_struct *pcilend_wq;
+struct workqueue_struct *pcilend_channel_wq;
 struct workqueue_struct *pcilend_frontend_wq;
 
 atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
@@ -130,8 +131,10 @@ static int __init pcilend_init(void)
 	pcilend_reach_start();
 
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
+	pcilend_channel_wq = alloc_workqueue("pcilend_channel",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
 	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
-	if (!pcilend_wq || !pcilend_frontend_wq) {
+	if (!pcilend_wq || !pcilend_channel_wq || !pcilend_frontend_wq) {
 		err = -ENOMEM;
 		goto err_workqueues;
 	}
@@ -167,6 +170,8 @@ err_bus:
 err_workqueues:
 	if (pcilend_frontend_wq)
 		destroy_workqueue(pcilend_frontend_wq);
+	if (pcilend_channel_wq)
+		destroy_workqueue(pcilend_channel_wq);
 	if (pcilend_wq)
 		destroy_workqueue(pcilend_wq);
 	return err;
@@ -185,6 +190,7 @@ static void __exit pcilend_exit(void)
 	pcilend_virtual_exit();
 	pcilend_bus_unregister();
 	destroy_workqueue(pcilend_frontend_wq);
+	destroy_workqueue(pcilend_channel_wq);
 	destroy_workqueue(pcilend_wq);
 }
 

@@ -86,7 +86,8 @@ static void tx_work(struct work_struct *work)
 			drop_tx_queue(ch);
 			stuck = true;
 		} else {
-			queue_delayed_work(pcilend_wq, &ch->tx_work, msecs_to_jiffies(RETRY_MS));
+			queue_delayed_work(pcilend_channel_wq, &ch->tx_work,
+					   msecs_to_jiffies(RETRY_MS));
 		}
 	}
 	mutex_unlock(&ch->tx_lock);
@@ -116,12 +117,12 @@ static int transmit(struct pcilend_link *link, u8 *slot)
 	} else if (ch->tx_queued >= QUEUE_MAX) {
 		err = -ENOBUFS;
 	} else {
-		msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+		msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 		if (msg) {
 			memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
 			list_add_tail(&msg->node, &ch->tx_queue);
 			ch->tx_queued++;
-			queue_delayed_work(pcilend_wq, &ch->tx_work, 0);
+			queue_delayed_work(pcilend_channel_wq, &ch->tx_work, 0);
 		} else {
 			err = -ENOMEM;
 		}

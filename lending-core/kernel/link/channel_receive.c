@@ -49,7 +49,7 @@ static void take_answer(struct pcilend_link *link, const u8 *slot)
 static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
 {
 	struct pcilend_channel *ch = &link->channel;
-	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 
 	if (!msg)
 		return false;
@@ -147,7 +147,7 @@ static bool take_request(struct pcilend_link *link, const u8 *slot)
 	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
 	u16 type = le16_to_cpu(header->type);
 	struct pcilend_channel *ch = &link->channel;
-	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 	bool room;
 
 	if (!msg)
@@ -363,7 +363,7 @@ static void rx_work(struct work_struct *work)
 
 	/* What came meanwhile has kicked us too, unless that doorbell was lost. */
 	if (ch->rx_budget && pcilend_area_read(&link->area->head) != ch->rx_tail)
-		queue_work(pcilend_wq, &ch->rx_work);
+		queue_work(pcilend_channel_wq, &ch->rx_work);
 	else if (!ch->rx_budget && pcilend_link_may_log(link))
 		pci_warn(link->pdev, "node %u sends more than %u messages in %u ms: the rest waits\n",
 			 link->peer_node, PCILEND_RX_PER_BEAT, PCILEND_HEARTBEAT_MS);
@@ -374,7 +374,7 @@ out:
 /* Any context. */
 void pcilend_channel_look(struct pcilend_link *link)
 {
-	queue_work(pcilend_wq, &link->channel.rx_work);
+	queue_work(pcilend_channel_wq, &link->channel.rx_work);
 }
 
 static void queue_init(struct pcilend_queue *queue, work_func_t function)

@@ -171,7 +171,7 @@ static void tick_work(struct work_struct *work)
 
 	if (fell_silent)
 		pcilend_handshake_event(link);
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 }
 
 /* Everything that was lent to, or borrowed from, this boot of the peer is over when it returns. */
@@ -529,7 +529,7 @@ void pcilend_handshake_init(struct pcilend_link *link)
 
 void pcilend_handshake_start(struct pcilend_link *link)
 {
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 	pcilend_handshake_event(link);
 }
 

@@ -444,7 +444,7 @@ int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
 		link->former_area = former;
 		link->former_area_dma = former_dma;
 	}
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 	return err;
 }
 
