@@ -16,6 +16,8 @@
  *	remote.frontends	a remote function's frontends come and go
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
+ *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
+ *				for
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions
@@ -359,7 +361,8 @@ struct pcilend_link {
 	u32 sync_generation;		/* of the last SYNC that was asked for */
 	u64 synced_at;			/* ms, when that was */
 	struct ratelimit_state appear_limit;
-	wait_queue_head_t idle;		/* woken when a lease over this link is over */
+	wait_queue_head_t idle;		/* woken when a lease over this link is over, the PCI */
+					/* bus below the adapter has changed, or that goes */
 	struct list_head reach_node;	/* reach_lock (reach.c) */
 	bool shown;			/* adapters_lock (frontend.c): frontends know the adapter */
 	bool going;			/* the adapter is: nothing new is borrowed over it */
@@ -394,6 +397,16 @@ bool pcilend_link_reaches(struct pcilend_link *link, u32 node);
 struct pcilend_link *pcilend_link_to(u32 node, u64 boot);
 struct pcilend_link *pcilend_link_by_adapter(const char *adapter);
 void pcilend_link_set_trusted(struct pcilend_link *link);
+
+/* hotplug.c */
+struct pcilend_hotplug;
+
+int pcilend_hotplug_init(void);
+void pcilend_hotplug_exit(void);
+struct pcilend_hotplug *pcilend_hotplug_alloc(struct pcilend_link *link);
+void pcilend_hotplug_free(struct pcilend_hotplug *hotplug);
+bool pcilend_hotplug_run(struct pcilend_hotplug *hotplug, void (*change)(void *argument),
+			 void *argument);
 
 /* trust.c */
 struct pcilend_msg_vouch;

@@ -139,9 +139,12 @@ static int __init pcilend_init(void)
 		goto err_workqueues;
 	}
 
-	err = pcilend_bus_register();
+	err = pcilend_hotplug_init();
 	if (err)
 		goto err_workqueues;
+	err = pcilend_bus_register();
+	if (err)
+		goto err_hotplug;
 	err = pcilend_virtual_init();
 	if (err)
 		goto err_bus;
@@ -167,6 +170,8 @@ err_virtual:
 	pcilend_virtual_exit();
 err_bus:
 	pcilend_bus_unregister();
+err_hotplug:
+	pcilend_hotplug_exit();
 err_workqueues:
 	if (pcilend_frontend_wq)
 		destroy_workqueue(pcilend_frontend_wq);
@@ -189,6 +194,7 @@ static void __exit pcilend_exit(void)
 	pcilend_lender_exit();
 	pcilend_virtual_exit();
 	pcilend_bus_unregister();
+	pcilend_hotplug_exit();
 	destroy_workqueue(pcilend_frontend_wq);
 	destroy_workqueue(pcilend_channel_wq);
 	destroy_workqueue(pcilend_wq);

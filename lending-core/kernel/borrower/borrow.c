@@ -85,6 +85,7 @@ static int return_lease(struct remote *r, u32 lease, int tries)
 		.lease = cpu_to_le32(lease),
 	};
 	int err, try = 0;
+	bool going;
 
 	do {
 		struct pcilend_link *link = remote_any_link(r);
@@ -92,8 +93,10 @@ static int return_lease(struct remote *r, u32 lease, int tries)
 		if (!link)
 			return -ENETDOWN;
 		err = pcilend_channel_request(link, PCILEND_MSG_RETURN, &msg, NULL);
+		/* Whoever removes the adapter waits; its driver may have shut the link by now. */
+		going = READ_ONCE(link->going);
 		pcilend_link_put(link);
-	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && ++try < tries);
+	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && !going && ++try < tries);
 
 	/* It knows of no such lease, or function: so it was stopped before. */
 	return err == -ESTALE || err == -ENODEV ? 0 : err;
@@ -596,7 +599,7 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 
 	memcpy(bar, r->bar, sizeof(r->bar));
 	bar[PCI_ROM_RESOURCE] = r->rom;
-	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, bar, r->interrupts, r->config,
+	virtual = pcilend_virtual_create(r->link, &r->pub, bar, r->interrupts, r->config,
 					 frontend);
 	/* Not to be taken for an answer of the lender. */
 	if (IS_ERR(virtual))
@@ -715,6 +718,9 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	pcilend_count(PCILEND_COUNTER_A_BORROWED);
 	trace_pcilend_lease_begin(remote->id, r->lease, pcilend_id_node(remote->id),
 				  pcilend_node, "borrowed");
+	/* Whoever removes the adapter has found no lease to end. */
+	if (!err && READ_ONCE(r->link->going))
+		err = -ENODEV;
 	if (!err)
 		err = fetch_config(r);
 	if (!err && frontend->prepare)

@@ -825,6 +825,7 @@ void pcilend_borrower_link_gone(struct pcilend_link *link)
 
 	disable_delayed_work_sync(&link->sync);
 	WRITE_ONCE(link->going, true);
+	wake_up_all(&link->idle);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		if (uses(r, link))
 			lose_path(r, link, PCILEND_LOST_GONE, false);

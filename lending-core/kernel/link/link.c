@@ -354,15 +354,20 @@ static const char *missing(struct pcilend_link *link)
 	return NULL;
 }
 
-/* The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. */
+/*
+ * The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. By way of
+ * the devices, as root buses are walked only with a lock that who adds the adapter may hold.
+ */
 static u64 lowest_hole(void)
 {
-	struct pci_bus *bus = NULL;
+	struct pci_dev *pdev = NULL;
 	u64 hole = PCILEND_MSI_IOVA;
 	struct resource *window;
 
-	while ((bus = pci_find_next_bus(bus))) {
-		pci_bus_for_each_resource(bus, window) {
+	for_each_pci_dev(pdev) {
+		if (!pci_is_root_bus(pdev->bus))
+			continue;
+		pci_bus_for_each_resource(pdev->bus, window) {
 			if (window && resource_type(window) == IORESOURCE_MEM &&
 			    window->start >= SZ_1M && window->start < hole)
 				hole = PAGE_ALIGN_DOWN(window->start);

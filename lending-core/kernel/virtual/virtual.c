@@ -49,6 +49,7 @@ struct pcilend_virtual {
 	u8 bus_number;
 	bool numbered;			/* its domain is from `domains` */
 	struct pci_dev *ntb;
+	struct pcilend_hotplug *removal;
 	struct pcilend_remote *remote;
 	const struct pcilend_frontend *frontend;
 	struct pci_bus *bus;
@@ -637,11 +638,6 @@ static int take_place(struct pcilend_virtual *virtual)
 	int number;
 
 	if (pcilend_pci_place(virtual->remote->id, &domain, &virtual->bus_number)) {
-		if (pci_find_bus(domain, virtual->bus_number)) {
-			pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
-				domain, virtual->bus_number, virtual->remote->id);
-			return -EEXIST;
-		}
 		virtual->sysdata.domain = domain;
 		return 0;
 	}
@@ -660,12 +656,59 @@ static void leave_place(struct pcilend_virtual *virtual)
 		ida_free(&domains, virtual->sysdata.domain);
 }
 
-struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+struct virtual_making {
+	struct pcilend_virtual *virtual;
+	struct list_head *resources;
+	int error;
+};
+
+/* With pci_lock_rescan_remove(). There may be a bus afterwards that has to be removed. */
+static void virtual_make_bus(void *argument)
+{
+	struct virtual_making *making = argument;
+	struct pcilend_virtual *virtual = making->virtual;
+
+	if (pci_find_bus(virtual->sysdata.domain, virtual->bus_number)) {
+		pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
+			virtual->sysdata.domain, virtual->bus_number, virtual->remote->id);
+		making->error = -EEXIST;
+		return;
+	}
+	virtual->bus = pci_create_root_bus(&virtual->ntb->dev, virtual->bus_number,
+					   &virtual_config_ops, &virtual->sysdata,
+					   making->resources);
+	if (!virtual->bus) {
+		making->error = -ENOMEM;
+		return;
+	}
+	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
+				    virtual);
+	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
+	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
+	if (READ_ONCE(virtual->pdev))
+		pci_bus_add_devices(virtual->bus);
+	else
+		making->error = -ENODEV;	/* the log says why */
+}
+
+/* The same. */
+static void virtual_remove_bus(void *argument)
+{
+	struct pcilend_virtual *virtual = argument;
+
+	pci_stop_root_bus(virtual->bus);
+	pci_remove_root_bus(virtual->bus);
+}
+
+struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
+					       struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend)
 {
+	struct virtual_making making = { };
+	struct pcilend_hotplug *hotplug;
 	struct pcilend_virtual *virtual;
 	LIST_HEAD(resources);
 	int err;
@@ -673,7 +716,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	virtual = kzalloc(sizeof(*virtual), GFP_KERNEL);
 	if (!virtual)
 		return ERR_PTR(-ENOMEM);
-	virtual->ntb = ntb;
+	virtual->ntb = link->pdev;
 	virtual->remote = remote;
 	virtual->frontend = frontend;
 	virtual->config = *config;
@@ -682,10 +725,16 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	INIT_WORK(&virtual->work, virtual_work);
 	write_bars(virtual, bar);
 
+	hotplug = pcilend_hotplug_alloc(link);
+	virtual->removal = pcilend_hotplug_alloc(link);
+	if (!hotplug || !virtual->removal) {
+		err = -ENOMEM;
+		goto err_free;
+	}
 	err = take_place(virtual);
 	if (err)
 		goto err_free;
-	virtual->sysdata.node = dev_to_node(&ntb->dev);
+	virtual->sysdata.node = dev_to_node(&virtual->ntb->dev);
 
 	err = create_msi(virtual, interrupts);
 	if (err)
@@ -697,31 +746,19 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	if (err)
 		goto err_windows;
 
-	pci_lock_rescan_remove();
-	virtual->bus = pci_create_root_bus(&ntb->dev, virtual->bus_number, &virtual_config_ops,
-					   &virtual->sysdata, &resources);
-	if (!virtual->bus) {
-		err = -ENOMEM;
-		goto err_unlock;
+	making.virtual = virtual;
+	making.resources = &resources;
+	if (!pcilend_hotplug_run(hotplug, virtual_make_bus, &making))
+		making.error = -ENODEV;
+	hotplug = NULL;
+	err = making.error;
+	if (!err)
+		return virtual;
+	if (virtual->bus) {
+		pcilend_virtual_destroy(virtual);
+		return ERR_PTR(err);
 	}
-	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
-				    virtual);
-	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
-	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
-	if (!READ_ONCE(virtual->pdev)) {	/* the log says why */
-		err = -ENODEV;
-		goto err_bus;
-	}
-	pci_bus_add_devices(virtual->bus);
-	pci_unlock_rescan_remove();
-	return virtual;
 
-err_bus:
-	pci_unlock_rescan_remove();
-	pcilend_virtual_destroy(virtual);
-	return ERR_PTR(err);
-err_unlock:
-	pci_unlock_rescan_remove();
 err_windows:
 	pci_free_resource_list(&resources);
 	windows_release(virtual);
@@ -732,24 +769,33 @@ err_msi:
 err_place:
 	leave_place(virtual);
 err_free:
+	pcilend_hotplug_free(hotplug);
+	pcilend_hotplug_free(virtual->removal);
 	kfree(virtual);
 	return ERR_PTR(err);
 }
 
-/*
- * Without pci_lock_rescan_remove(), like vmd_remove(): the NTB itself may be going, and whoever
- * removes a PCI device holds that lock already.
- */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 {
 	/* pci_create_root_bus() leaves a reference to its caller: that one is put at the end. */
 	struct pci_host_bridge *bridge = to_pci_host_bridge(virtual->bus->bridge);
+	struct pci_dev *pdev = pcilend_virtual_pci(virtual);
 
-	pci_stop_root_bus(virtual->bus);
+	/* Without the lock: VFIO's waits until nobody has the function open. */
+	if (pdev)
+		device_release_driver(&pdev->dev);
+	pci_dev_put(pdev);
 	flush_work(&virtual->work);
+	/* Nor can any other use it. */
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		virtual->gone = true;
-	pci_remove_root_bus(virtual->bus);
+
+	/*
+	 * If the adapter goes, whoever removes it waits for this. He holds the lock for us, or only
+	 * unbinds its driver, which goes without, as for VMD.
+	 */
+	if (!pcilend_hotplug_run(virtual->removal, virtual_remove_bus, virtual))
+		virtual_remove_bus(virtual);
 	cancel_work_sync(&virtual->work);
 
 	if (virtual->intx)

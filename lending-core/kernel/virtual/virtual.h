@@ -11,6 +11,7 @@
 #include "pcilend/vconfig.h"
 
 struct pcilend_frontend;
+struct pcilend_link;
 struct pcilend_remote;
 struct pcilend_virtual;
 
@@ -22,21 +23,25 @@ struct pcilend_virtual_bar {
 
 /**
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
- * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
+ * @link: of the adapter whose BARs reach the function, and whose interrupt domain takes its
+ *	interrupts
  * @remote: the function; must outlive the virtual one
  * @bar: the last one is the expansion ROM's
  * @interrupts: device-side address of this host's interrupt controller; 0: the lender relays
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
- * A root bus of its own is made below @ntb, with the function as 00.0. Driver probes run before
- * the return. Process context, may sleep, takes pci_lock_rescan_remove(). From then on until
+ * A root bus of its own is made below the adapter, with the function as 00.0. Driver probes run
+ * before the return. Process context, may sleep, without pci_lock_rescan_remove(), which a work
+ * item takes. From then on until
  * pcilend_virtual_destroy() has returned, config writes of drivers lead to calls of
  * pcilend_bus_master(), pcilend_config_write() and pcilend_reset() from a work item.
  * Return: the virtual function, or ERR_PTR(): -ENXIO a BAR is not in a BAR of the NTB, -EBUSY one
- * is taken, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI domain number, -ENOMEM.
+ * is taken, -ENODEV the adapter goes, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI
+ * domain number, -EEXIST its bus is in use here, -ENOMEM.
  */
-struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
+					       struct pcilend_remote *remote,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
@@ -47,7 +52,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
  *
  * Unbinds the driver and removes the bus. Those who hold a reference on the pci_dev may keep it,
  * but see all-ones in its config space. Process context, may sleep. The caller holds no lock that
- * drivers or the functions named above take.
+ * drivers or the functions named above take, nor pci_lock_rescan_remove().
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual);
 

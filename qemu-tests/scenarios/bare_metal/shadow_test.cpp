@@ -9,6 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kMount = "/mnt";
+constexpr const char* kAdapter = "0000:00:04.0";  // of the borrower
 
 /*
  *   host1 (lender, node 4)         host2 (borrower, node 8), two processors
@@ -200,6 +201,40 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   // Returned while it is not there.
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_works();
+}
+
+/*
+ *   host2 (borrower): the adapter's domain flushes lazily, as on a default Debian
+ */
+TEST_F(Shadow, ItsAdapterMayFlushLazily) {
+  const auto group =
+      borrower().run(fmt::format("readlink -f /sys/bus/pci/devices/{}/iommu_group", kAdapter));
+  ASSERT_OK(group);
+  ASSERT_OK(borrower().run(fmt::format("echo DMA-FQ >{0}/type && grep -x DMA-FQ {0}/type",
+                                       group->substr(0, group->find('\n')))));
+  ASSERT_OK(borrow());
+  EXPECT_OK(use_disk());
+  EXPECT_OK(verify_on_both_processors(256));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_back();
+}
+
+/*
+ *   host2 (borrower): the adapter is removed while a borrow is under way, and found again
+ */
+TEST_F(Shadow, ItsAdapterIsRemovedDuringABorrow) {
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, 100ms));  // some seconds from the lease to its bus
+  auto borrowing = borrower().start("pcilend borrow " + job().id(), {{}, 2min});
+  ASSERT_OK(borrowing);
+  ASSERT_OK(job().await_state(lender(), "borrowed"));
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/remove", kAdapter)));
+  const auto ended = borrowing->wait();
+  ASSERT_OK(ended);
+  EXPECT_NE(ended->code, 0);
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, 0ms));
+  ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
   expect_works();
 }
 
