@@ -270,6 +270,8 @@ int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32
 			   u16 status, const void *payload);
 int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
 			    struct pcilend_answer *answer);
+int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void *payload,
+				struct pcilend_answer *answer, unsigned int ms);
 int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
 void pcilend_channel_wait_room(struct pcilend_link *link);
 

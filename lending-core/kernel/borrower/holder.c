@@ -24,8 +24,15 @@ int pcilend_reset(struct pcilend_remote *remote)
 		.lease = cpu_to_le32(remote_held_lease(r)),
 	};
 
-	return msg.lease ? ask(r, PCILEND_MSG_RESET, &msg, NULL) :
-			   -ESTALE;
+	struct pcilend_link *link;
+	int err;
+
+	if (!msg.lease)
+		return -ESTALE;
+	link = remote_link(r);
+	err = pcilend_channel_request_for(link, PCILEND_MSG_RESET, &msg, NULL, PCILEND_RESET_MS);
+	pcilend_link_put(link);
+	return err;
 }
 
 int pcilend_bus_master(struct pcilend_remote *remote, bool on)

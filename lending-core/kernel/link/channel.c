@@ -185,18 +185,19 @@ static u32 request_number(struct pcilend_channel *ch)
 }
 
 /*
- * pcilend_channel_request - ask the peer and wait for its answer
+ * pcilend_channel_request_for - ask the peer for something that takes long, and wait for its answer
  * @payload: what belongs to @type (wire.h)
  * @answer: filled in on success; NULL if it has no payload
+ * @ms: at most; a multiple of PCILEND_REQUEST_MS
  *
- * Process context, sleeps for up to PCILEND_REQUEST_MS. Must not be called from the work items
- * of this link that handle messages.
+ * Process context, sleeps. Must not be called from the work items of this link that handle
+ * messages.
  *
- * Return: 0; -ENETDOWN at once if the link is down or goes down; -ETIMEDOUT; or the peer's
- * refusal as pcilend_status_to_errno() tells it.
+ * Return: 0; -ENETDOWN at once if the link is down or goes down; -ETIMEDOUT, also when the peer has
+ * fallen silent meanwhile; or the peer's refusal as pcilend_status_to_errno() tells it.
  */
-int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
-			    struct pcilend_answer *answer)
+int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void *payload,
+				struct pcilend_answer *answer, unsigned int ms)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_waiter waiter = { .type = type, .answer = answer };
@@ -213,9 +214,13 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 	spin_unlock(&ch->lock);
 
 	err = pcilend_channel_send(link, type, false, PCILEND_STATUS_OK, waiter.request, payload);
-	if (!err)
+	do {
+		if (err)
+			break;
 		left = wait_for_completion_timeout(&waiter.done,
 						   msecs_to_jiffies(PCILEND_REQUEST_MS));
+		ms -= PCILEND_REQUEST_MS;
+	} while (!left && ms && pcilend_link_is_up(link, NULL));
 
 	/* Whoever completes a waiter takes it off the list, under this lock. */
 	spin_lock(&ch->lock);
@@ -231,6 +236,13 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 		return -ETIMEDOUT;
 	}
 	return waiter.error;
+}
+
+/* The same of what takes no longer than PCILEND_REQUEST_MS. */
+int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
+			    struct pcilend_answer *answer)
+{
+	return pcilend_channel_request_for(link, type, payload, answer, PCILEND_REQUEST_MS);
 }
 
 /* Sends a request whose answer nobody waits for. */

@@ -12,6 +12,7 @@
  * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
  */
 
+#include <linux/delay.h>
 #include <linux/idr.h>
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
@@ -30,6 +31,7 @@
 #define DOMAIN_LAST 0x1efff
 
 #define FORWARDS 32
+#define RESET_AGAIN_MS 100
 #define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
 		 PCILEND_EFFECT_FORWARD)
 /* Besides: the hardware is not what it was last told to be. */
@@ -67,7 +69,7 @@ struct pcilend_virtual {
 	unsigned int pending;		/* effects to be carried out */
 	struct forward forward[FORWARDS];
 	unsigned int forwards;
-	bool resetting;			/* reads all-ones, as a function in reset */
+	bool resetting;			/* reads all-ones, as a function in reset does */
 	bool gone;
 
 	struct work_struct work;
@@ -230,6 +232,13 @@ static int write_locked(struct pcilend_virtual *virtual, int where, int size, u3
 
 	all = pcilend_vconfig_write(&virtual->config, where, size, value);
 	effects = all & ACTIONS;
+	/*
+	 * Of these registers a driver of the host reads the copy, which never says what became of
+	 * its write; what it took in hardware that way, a semaphore, would stay taken. VFIO's users
+	 * read the hardware.
+	 */
+	if (!virtual->frontend->guests)
+		effects &= ~PCILEND_EFFECT_FORWARD;
 	/* It has a work item of its own. */
 	if (all & PCILEND_EFFECT_INTX)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
@@ -318,18 +327,33 @@ static int forward_msi(struct pcilend_virtual *virtual)
 	return err;
 }
 
+/*
+ * Until the lender has confirmed it the function reads all-ones, as one that does not come back
+ * from a reset; so it does for good if the lender could not reset it, or the lease is over.
+ */
 static int virtual_reset(struct pcilend_virtual *virtual)
 {
-	int err = pcilend_reset(virtual->remote);
+	u64 end = pcilend_now() + PCILEND_RESET_MS;
+	int err;
+
+	/* A loss of the link is not the end of the lease. One more reset does no harm. */
+	while ((err = pcilend_reset(virtual->remote)) == -ENETDOWN || err == -ETIMEDOUT ||
+	       err == -ENOMEM || err == -ENOBUFS || err == -EBUSY) {
+		if (pcilend_now() >= end)
+			break;
+		msleep(RESET_AGAIN_MS);
+	}
 
 	/* The lender leaves bus mastering off. */
 	virtual->bus_master = false;
+	if (err)
+		return err;
 	guard(raw_spinlock_irqsave)(&virtual->lock);
 	pcilend_vconfig_reset(&virtual->config);
 	if (virtual->intx)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
 	virtual->resetting = false;
-	return err;
+	return 0;
 }
 
 static void carry_out(struct pcilend_virtual *virtual)

@@ -80,6 +80,8 @@ struct pcilend_wire_area {
 #define PCILEND_RESERVE_MS_MIN 1000u
 #define PCILEND_RESERVE_MS_MAX 86400000u
 #define PCILEND_REQUEST_MS 5000		/* a request without an answer fails with -ETIMEDOUT */
+#define PCILEND_RESET_MS 75000		/* but for a reset: PCIe gives a function 60 s for one, */
+					/* and it has some more to show that it works */
 
 enum pcilend_msg_type {
 	/* Notices from a lender, without answer. */
