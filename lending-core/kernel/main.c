@@ -118,6 +118,15 @@ static bool lease_time_valid(const char *name, unsigned int ms)
 	return false;
 }
 
+/*
+ * What is wired into the protocol and the code: x86's interrupt range and root buses, pages of
+ * 4 KiB, drivers' DMA by way of the NTB's IOMMU.
+ */
+#if !defined(CONFIG_X86_64) || !defined(CONFIG_PCI_MSI) || !defined(CONFIG_IOMMU_DMA)
+#error "pcilend needs CONFIG_X86_64, CONFIG_PCI_MSI and CONFIG_IOMMU_DMA"
+#endif
+static_assert(PAGE_SIZE == PCILEND_PAGE);
+
 static int __init pcilend_init(void)
 {
 	int err;

@@ -550,6 +550,24 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	return err;
 }
 
+/* Those of the lender's bus, as far as its registers tell: those of an SR-IOV function don't. */
+static void note_bus_addresses(struct remote *r, const u8 *raw)
+{
+	int i;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		const u8 *at = raw + PCI_BASE_ADDRESS_0 + 4 * i;
+		u64 bus = get_unaligned_le32(at) & PCI_BASE_ADDRESS_MEM_MASK;
+
+		if (le32_to_cpu(r->pub.info.bar[i].flags) & PCILEND_BAR_MEM64 &&
+		    i + 1 < PCI_STD_NUM_BARS)
+			bus = (u32)bus | (u64)get_unaligned_le32(at + 4) << 32;
+		if (r->bar[i].size && IS_ALIGNED(bus, r->bar[i].size) &&
+		    bus <= U64_MAX - r->bar[i].size)
+			r->bar[i].bus = bus;
+	}
+}
+
 /* The function's configuration space as the lender has it, made into a virtual one. */
 static int fetch_config(struct remote *r)
 {
@@ -578,6 +596,7 @@ static int fetch_config(struct remote *r)
 			      le64_to_cpu(r->pub.info.bar[i].size) : r->bar[i].size;
 	}
 	bar[PCI_ROM_RESOURCE].size = r->rom.size;
+	note_bus_addresses(r, raw);
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;

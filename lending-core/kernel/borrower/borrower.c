@@ -296,6 +296,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	import_uuid(&r->pub.uuid, info->uuid);
 	r->pub.info = *info;
 	r->link = pcilend_link_get(link);
+	set_dev_node(&r->pub.dev, dev_to_node(&link->pdev->dev));
 	mutex_init(&r->frontends);
 	mutex_init(&r->operation);
 	mutex_init(&r->lock);

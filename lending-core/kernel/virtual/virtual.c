@@ -180,7 +180,9 @@ static int windows_claim(struct pcilend_virtual *virtual,
 			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
 			return err;
 		}
-		pci_add_resource(resources, window);
+		/* What a driver tells the function of its own BAR it must understand (NVMe's CMB). */
+		pci_add_resource_offset(resources, window,
+					bar[i].bus ? window->start - bar[i].bus : 0);
 	}
 	return 0;
 }
@@ -427,24 +429,25 @@ static void write_bars(struct pcilend_virtual *virtual,
 	unsigned int i;
 
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		u64 address = bar[i].bus ?: bar[i].address;
 		u32 at = PCI_BASE_ADDRESS_0 + 4 * i;
 		bool wide = config->bar[i].flags & PCILEND_BAR_MEM64;
 
 		if (!config->bar[i].size)
 			continue;
-		if (!bar[i].size || (!wide && upper_32_bits(bar[i].address))) {
+		if (!bar[i].size || (!wide && upper_32_bits(address))) {
 			pcilend_vconfig_write(config, at, 4, 0);
 			continue;
 		}
-		pcilend_vconfig_write(config, at, 4, lower_32_bits(bar[i].address));
+		pcilend_vconfig_write(config, at, 4, lower_32_bits(address));
 		if (wide)
-			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(bar[i].address));
+			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(address));
 	}
 }
 
 /*
- * The resources as they are, whatever the registers could hold: a 32-bit BAR may well lie above
- * 4 GiB here, since this host's address never reaches the function. A BAR that can't be claimed is
+ * The resources as they are, whatever the registers say: a 32-bit BAR may well lie above 4 GiB here,
+ * since this host's address never reaches the function. A BAR that can't be claimed is
  * none, so that nobody puts it elsewhere.
  */
 static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)

@@ -19,6 +19,7 @@ struct pcilend_virtual;
 struct pcilend_virtual_bar {
 	phys_addr_t address;	/* inside a BAR of the NTB; aligned to the BAR's own size */
 	resource_size_t size;	/* bytes, a power of two; less than a page is fine */
+	u64 bus;		/* what the function itself takes for its address; 0: not known */
 };
 
 /**
