@@ -31,6 +31,12 @@ static u64 shadow_base(struct device *dev)
 	return pcilend_dma_base(pcilend_virtual_remote(to_pci_dev(dev)));
 }
 
+/* After each unmap: a buffer that its driver may use for something else is out of reach. */
+static void shadow_unmapped(struct device *dev)
+{
+	pcilend_dma_unmapped(pcilend_virtual_remote(to_pci_dev(dev)));
+}
+
 static void *shadow_alloc(struct device *dev, size_t size, dma_addr_t *handle, gfp_t gfp,
 			  unsigned long attrs)
 {
@@ -45,6 +51,7 @@ static void shadow_free(struct device *dev, size_t size, void *address, dma_addr
 			unsigned long attrs)
 {
 	dma_free_attrs(shadow_ntb(dev), size, address, handle - shadow_base(dev), attrs);
+	shadow_unmapped(dev);
 }
 
 static struct page *shadow_alloc_pages(struct device *dev, size_t size, dma_addr_t *handle,
@@ -61,6 +68,7 @@ static void shadow_free_pages(struct device *dev, size_t size, struct page *page
 			      dma_addr_t handle, enum dma_data_direction dir)
 {
 	dma_free_pages(shadow_ntb(dev), size, page, handle - shadow_base(dev), dir);
+	shadow_unmapped(dev);
 }
 
 static int shadow_mmap(struct device *dev, struct vm_area_struct *vma, void *address,
@@ -139,6 +147,7 @@ static int map_each(struct device *dev, struct scatterlist *list, int count,
 
 		if (dma_mapping_error(ntb, handle)) {
 			unmap_each(dev, list, i, dir, attrs | DMA_ATTR_SKIP_CPU_SYNC);
+			shadow_unmapped(dev);
 			return -EIO;
 		}
 		sg_dma_address(entry) = shadow_base(dev) + handle;
@@ -162,6 +171,7 @@ static void shadow_unmap_sg(struct device *dev, struct scatterlist *list, int co
 		unmap_each(dev, list, count, dir, attrs);
 	else
 		dma_unmap_sg_attrs(shadow_ntb(dev), list, count, dir, attrs);
+	shadow_unmapped(dev);
 }
 
 static void shadow_sync_for_cpu(struct device *dev, dma_addr_t handle, size_t size,

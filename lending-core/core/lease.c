@@ -451,6 +451,40 @@ enum pcilend_heartbeat_news pcilend_heartbeat_note(struct pcilend_heartbeat *bea
 	return PCILEND_HEARTBEAT_ALIVE;
 }
 
+void pcilend_trail_start(struct pcilend_trail *trail, u32 beat, u32 losses)
+{
+	trail->beat = beat;
+	trail->losses = losses;
+}
+
+/* Did this beat come? Where it left its number there may be that of a later one by now. */
+static bool trail_has(const __le32 slots[PCILEND_TRAIL_SLOTS], u32 beat)
+{
+	u32 later = le32_to_cpu(slots[beat % PCILEND_TRAIL_SLOTS]) - beat;
+
+	return later <= U32_MAX / 2 && later % PCILEND_TRAIL_SLOTS == 0;
+}
+
+enum pcilend_trail_news pcilend_trail_follow(struct pcilend_trail *trail,
+					     const __le32 slots[PCILEND_TRAIL_SLOTS], u32 beat,
+					     u32 losses)
+{
+	enum pcilend_trail_news news = PCILEND_TRAIL_WHOLE;
+	u32 at = trail->beat;
+
+	/* Of more than there are slots nobody knows. */
+	if (beat - at > PCILEND_TRAIL_SLOTS)
+		news = PCILEND_TRAIL_GAP;
+	while (news == PCILEND_TRAIL_WHOLE && at != beat) {
+		if (!trail_has(slots, ++at))
+			news = PCILEND_TRAIL_GAP;
+	}
+	if (news == PCILEND_TRAIL_WHOLE && losses != trail->losses)
+		news = PCILEND_TRAIL_TOLD;
+	pcilend_trail_start(trail, beat, losses);
+	return news;
+}
+
 u64 pcilend_heartbeat_silence(const struct pcilend_heartbeat *beat, u64 now)
 {
 	return now > beat->seen ? now - beat->seen : 0;

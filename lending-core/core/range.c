@@ -13,6 +13,8 @@ int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
 {
 	if (!page_aligned(start) || !page_aligned(size) || start + size < start)
 		return -EINVAL;
+	if (range->count)
+		return -EBUSY;
 	*range = (struct pcilend_range){
 		.start = start,
 		.size = size,

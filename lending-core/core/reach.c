@@ -12,6 +12,7 @@ static u64 pages(u64 size)
 void pcilend_reach_init(struct pcilend_reach_table *table)
 {
 	table->count = 0;
+	table->range = (struct pcilend_range){ 0 };
 	pcilend_range_init(&table->range, PCILEND_REACH_START,
 			   PCILEND_REACH_END - PCILEND_REACH_START, table->used,
 			   PCILEND_REACHES_MAX);

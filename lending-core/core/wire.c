@@ -552,6 +552,17 @@ void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32
 	return header + 1;
 }
 
+bool pcilend_function_same(const struct pcilend_msg_function *known,
+			   const struct pcilend_msg_function *told)
+{
+	return known->id == told->id && !memcmp(known->uuid, told->uuid, sizeof(told->uuid)) &&
+	       known->vendor == told->vendor && known->device == told->device &&
+	       known->subsystem_vendor == told->subsystem_vendor &&
+	       known->subsystem_device == told->subsystem_device &&
+	       known->class_revision == told->class_revision && known->serial == told->serial &&
+	       !memcmp(known->bar, told->bar, sizeof(told->bar));
+}
+
 int pcilend_status_to_errno(__u16 status)
 {
 	return status <= LAST_STATUS ? status_kinds[status].error : -EPROTO;

@@ -20,6 +20,15 @@
 #include "pcilend/version.h"
 #include "virtual/virtual.h"
 
+/*
+ * What is wired into the protocol and the code: x86's interrupt range and root buses, pages of
+ * 4 KiB, drivers' DMA by way of the NTB's IOMMU.
+ */
+#if !defined(CONFIG_X86_64) || !defined(CONFIG_PCI_MSI) || !defined(CONFIG_IOMMU_DMA)
+#error "pcilend needs CONFIG_X86_64, CONFIG_PCI_MSI and CONFIG_IOMMU_DMA"
+#endif
+static_assert(PAGE_SIZE == PCILEND_PAGE);
+
 static int __init pcilend_init(void)
 {
 	int err;
@@ -27,9 +36,12 @@ static int __init pcilend_init(void)
 	err = pcilend_base_init();
 	if (err)
 		return err;
-	err = pcilend_virtual_init();
+	err = pcilend_hotplug_init();
 	if (err)
 		goto err_base;
+	err = pcilend_virtual_init();
+	if (err)
+		goto err_hotplug;
 	err = pcilend_lender_init();
 	if (err)
 		goto err_virtual;
@@ -55,6 +67,8 @@ err_lender:
 	pcilend_lender_exit();
 err_virtual:
 	pcilend_virtual_exit();
+err_hotplug:
+	pcilend_hotplug_exit();
 err_base:
 	pcilend_base_exit();
 	return err;
@@ -71,6 +85,7 @@ static void __exit pcilend_exit(void)
 	pcilend_borrower_exit();
 	pcilend_lender_exit();
 	pcilend_virtual_exit();
+	pcilend_hotplug_exit();
 	pcilend_base_exit();
 }
 

@@ -97,7 +97,7 @@ BENCHMARK(WireBegin);
 void RangeAllocFree(benchmark::State& state) {
   const u32 used = static_cast<u32>(state.range(0));
   std::vector<pcilend_range_entry> entries(used + 1);
-  pcilend_range range;
+  pcilend_range range = {};
   pcilend_range_init(&range, 0, 1ULL << 40, entries.data(), used + 1);
   std::vector<u64> starts(used);
   for (u64& start : starts) pcilend_range_alloc(&range, 1 << 14, 1 << 14, &start);

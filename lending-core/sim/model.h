@@ -52,6 +52,7 @@ class Aperture {
 
   // As after the host's boot.
   void Clear() {
+    exports_ = slots_ = {};
     pcilend_range_init(&exports_, layout_->exports.iova, layout_->exports.size, entries_.data(),
                        kEntries);
     pcilend_range_init(&slots_, layout_->slots.iova, layout_->slots.size,

@@ -81,7 +81,11 @@ class Adapter final : public Device {
 
   // Arrivals from the link.
   void ring(uint16_t doorbells) { raise(registers_.ring_doorbells(doorbells)); }
-  void link_event(LinkEvent event) { raise(registers_.link_event(event)); }
+  void link_event(LinkEvent event) {
+    if (told_) raise(registers_.link_event(event));
+  }
+  // Whether this host's driver hears of the link's events; what it has not heard of is over.
+  void set_told(bool told) { told_ = told; }
   void release_events() { raise(registers_.release_events()); }
   NtbRegisters& registers() { return registers_; }
   [[nodiscard]] const NtbRegisters& registers() const { return registers_; }
@@ -125,6 +129,7 @@ class Adapter final : public Device {
   IrqVectors interrupts_;
   DmaTable memory_;
   AdapterCounters counters_;
+  bool told_ = true;
   std::unique_ptr<Session> session_;
   std::vector<std::byte> scratch_;
 };

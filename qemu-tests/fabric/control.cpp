@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr uint64_t kMaxFlapMs = 60000;
+
 std::string host_name(size_t host) {
   return fmt::format("host{}", host + 1);
 }
@@ -168,20 +170,39 @@ Result<json> change_link(Fabric& fabric, const json& request) {
       return fail(ErrorClass::Usage, "'state' is '{}': use 'up' or 'down'", *state);
     enable = *state == "up";
   }
+  const auto flap = number_of(request, "flap_ms", 0);
+  if (!flap) return tl::unexpected(flap.error());
+  if (*flap > kMaxFlapMs)
+    return fail(ErrorClass::Usage, "'flap_ms' is {}: at most {}", *flap, kMaxFlapMs);
   const auto delay = number_of(request, "delay_ms", 0);
   if (!delay) return tl::unexpected(delay.error());
   if (*delay > kMaxDelayMs)
     return fail(ErrorClass::Usage,
                 "'delay_ms' is {}: at most {}, or reads would time out on their way", *delay,
                 kMaxDelayMs);
-  if (!enable && !request.contains("delay_ms"))
-    return fail(ErrorClass::Usage, "nothing to change: give 'state' or 'delay_ms'");
+  if (!enable && !request.contains("delay_ms") && !request.contains("flap_ms"))
+    return fail(ErrorClass::Usage, "nothing to change: give 'state', 'flap_ms' or 'delay_ms'");
 
   for (size_t path = 0; path < fabric.paths(); path++) {
     if (pair->path && *pair->path != path) continue;
     if (request.contains("delay_ms"))
       fabric.set_delay(pair->a, pair->b, std::chrono::milliseconds(*delay), path);
     if (enable) fabric.set_link(pair->a, pair->b, *enable, path);
+    if (request.contains("flap_ms"))
+      fabric.flap(pair->a, pair->b, std::chrono::milliseconds(*flap), path);
+  }
+  return json{{"ok", true}};
+}
+
+Result<json> change_events(const Fabric& fabric, const json& request) {
+  const auto pair = pair_of(fabric, request, "host", "peer");
+  if (!pair) return tl::unexpected(pair.error());
+  const auto told = request.find("told");
+  if (told == request.end() || !told->is_boolean())
+    return fail(ErrorClass::Usage, "'told' is not true or false");
+  for (size_t path = 0; path < fabric.paths(); path++) {
+    if (!pair->path || *pair->path == path)
+      fabric.adapter(pair->a, pair->b, path).set_told(told->get<bool>());
   }
   return json{{"ok", true}};
 }
@@ -302,6 +323,8 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     answer = status(fabric);
   } else if (*op == "link") {
     answer = change_link(fabric, request);
+  } else if (*op == "events") {
+    answer = change_events(fabric, request);
   } else if (*op == "counters") {
     answer = read_counters(fabric, request);
   } else if (*op == "sweep") {
@@ -309,7 +332,8 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     if (work) return std::move(*work);
     answer = tl::unexpected(work.error());
   } else {
-    answer = fail(ErrorClass::Usage, "unknown op '{}': status, link, counters or sweep", *op);
+    answer =
+        fail(ErrorClass::Usage, "unknown op '{}': status, link, events, counters or sweep", *op);
   }
   respond(answer ? *answer : refusal(answer.error().message));
   return nullptr;

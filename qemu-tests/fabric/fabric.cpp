@@ -141,6 +141,11 @@ void Fabric::set_link(size_t a, size_t b, bool enabled, size_t path) {
   update_link(one);
 }
 
+void Fabric::flap(size_t a, size_t b, std::chrono::milliseconds time, size_t path) {
+  set_link(a, b, false, path);
+  timers_.arm(now() + time, [this, a, b, path] { set_link(a, b, true, path); });
+}
+
 void Fabric::set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path) {
   links_.at(link_index(a, b, path)).delay = delay;
   log_.info("link {}: delay {} ms", adapter(std::min(a, b), std::max(a, b), path).name(),

@@ -61,6 +61,8 @@ class Fabric final : private Bridge {
 
   [[nodiscard]] const Link& link(size_t a, size_t b, size_t path = 0) const;
   void set_link(size_t a, size_t b, bool enabled, size_t path = 0);
+  // Down, and up again after `time`, when the drivers that hear of it have acknowledged that.
+  void flap(size_t a, size_t b, std::chrono::milliseconds time, size_t path = 0);
   void set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path = 0);
 
   // What went through an adapter of `from` towards `to`.

@@ -101,6 +101,17 @@ Result<> Fabric::link_down(int a, int b, int path) const {
   return change(a, b, path, {{"state", "down"}});
 }
 
+Result<> Fabric::flap(int a, int b, std::chrono::milliseconds time, int path) const {
+  return change(a, b, path, {{"flap_ms", time.count()}});
+}
+
+Result<> Fabric::tell_events(int host, int peer, bool told) const {
+  PCILEND_TRY(request(
+      {{"op", "events"}, {"host", host_name(host)}, {"peer", host_name(peer)}, {"told", told}},
+      Deadline(kAnswer)));
+  return {};
+}
+
 Result<> Fabric::set_delay(int a, int b, std::chrono::milliseconds delay, int path) const {
   return change(a, b, path, {{"delay_ms", delay.count()}});
 }

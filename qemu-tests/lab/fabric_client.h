@@ -69,6 +69,10 @@ class Fabric {
   // Path 0: all links of the two.
   Result<> link_up(int a, int b, int path = 0) const;
   Result<> link_down(int a, int b, int path = 0) const;
+  // Down, and up again by itself.
+  Result<> flap(int a, int b, std::chrono::milliseconds time, int path = 0) const;
+  // Whether the driver of `host` hears of what becomes of its link to `peer`.
+  Result<> tell_events(int host, int peer, bool told) const;
   Result<> set_delay(int a, int b, std::chrono::milliseconds delay, int path = 0) const;
   // Resets them after reading, if asked to.
   Result<Counters> counters(bool reset = false) const;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 #include <set>
@@ -526,6 +527,84 @@ TEST(Heartbeat, EndsLeases) {
   EXPECT_EQ(pcilend_lease_expires_in(&f.lease, &beat, 9000 + lease_ms), 3000u);
   pcilend_heartbeat_start(&beat, kBoot + 1, 0, 12000);
   EXPECT_EQ(pcilend_lease_expires_in(&f.lease, &beat, 12000), 0u) << "the borrower rebooted";
+}
+
+// What a peer's beats leave in the control area; those in `lost` never arrive.
+class Trail : public testing::Test {
+ protected:
+  void Beat(u32 times, bool arrives = true) {
+    for (u32 i = 0; i < times; ++i) {
+      ++beat_;
+      if (arrives) slots_[beat_ % PCILEND_TRAIL_SLOTS] = beat_;
+      if (arrives) shown_ = beat_;
+    }
+  }
+  pcilend_trail_news Follow(u32 losses = 0) {
+    return pcilend_trail_follow(&trail_, slots_.data(), shown_, losses);
+  }
+  void Start(u32 beat) {
+    beat_ = shown_ = beat;
+    pcilend_trail_start(&trail_, beat, 0);
+  }
+
+  std::array<__le32, PCILEND_TRAIL_SLOTS> slots_ = {};
+  u32 beat_ = 0;
+  u32 shown_ = 0;
+  pcilend_trail trail_ = {};
+};
+
+TEST_F(Trail, IsWholeHoweverSeldomItIsFollowed) {
+  for (const u32 start : {0u, 5u, ~0u - 70}) {
+    Start(start);
+    for (const u32 beats : {0u, 1u, 2u, 63u, 64u, 1u}) {
+      Beat(beats);
+      EXPECT_EQ(Follow(), PCILEND_TRAIL_WHOLE) << start << " + " << beats;
+    }
+  }
+}
+
+TEST_F(Trail, ALostBeatLeavesAGap) {
+  for (const u32 before : {0u, 1u, 30u}) {
+    for (const u32 lost : {1u, 2u, 30u}) {
+      Start(1000);
+      Beat(before);
+      Beat(lost, false);
+      EXPECT_EQ(Follow(), PCILEND_TRAIL_WHOLE) << "nothing has come since";
+      Beat(1);
+      EXPECT_EQ(Follow(), PCILEND_TRAIL_GAP);
+      EXPECT_EQ(Follow(), PCILEND_TRAIL_WHOLE) << "it is told once";
+    }
+  }
+}
+
+TEST_F(Trail, ALossOfThePeersIsTold) {
+  Start(0);
+  Beat(1);
+  EXPECT_EQ(Follow(1), PCILEND_TRAIL_TOLD);
+  EXPECT_EQ(Follow(1), PCILEND_TRAIL_WHOLE);
+  EXPECT_EQ(Follow(7), PCILEND_TRAIL_TOLD);
+  pcilend_trail_start(&trail_, shown_, 8);
+  EXPECT_EQ(Follow(8), PCILEND_TRAIL_WHOLE);
+}
+
+TEST_F(Trail, WhatNobodyKnowsIsAGap) {
+  Start(100);
+  Beat(PCILEND_TRAIL_SLOTS + 1);
+  EXPECT_EQ(Follow(), PCILEND_TRAIL_GAP) << "the first of them has been written over";
+  shown_ -= 3;
+  EXPECT_EQ(Follow(), PCILEND_TRAIL_GAP) << "it goes backwards";
+}
+
+// The next beat comes between the reader's look at the heartbeat and at the slots.
+TEST_F(Trail, LaterBeatsMayHaveComeMeanwhile) {
+  Start(0);
+  Beat(10);
+  const u32 read = shown_;
+  Beat(60);
+  shown_ = read;
+  EXPECT_EQ(Follow(), PCILEND_TRAIL_WHOLE);
+  shown_ = beat_;
+  EXPECT_EQ(Follow(), PCILEND_TRAIL_WHOLE);
 }
 
 }  // namespace

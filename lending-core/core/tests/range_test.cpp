@@ -28,7 +28,7 @@ struct Space {
     return start;
   }
   std::vector<pcilend_range_entry> entries;
-  pcilend_range range;
+  pcilend_range range = {};
 };
 
 TEST(Range, TakesTheLowestGap) {
@@ -52,6 +52,18 @@ TEST(Range, Aligns) {
   EXPECT_EQ(space.Alloc(31 * kPage), 33 * kPage);
 }
 
+TEST(Range, BecomesAnotherSpaceOnlyWhenNothingIsInUse) {
+  Space space(0, 8 * kPage);
+  EXPECT_EQ(space.Alloc(kPage), 0u);
+  const auto init = [&] {
+    return pcilend_range_init(&space.range, 16 * kPage, kPage, space.entries.data(), 8);
+  };
+  EXPECT_EQ(init(), -EBUSY);
+  EXPECT_EQ(pcilend_range_free(&space.range, 0, kPage), 0) << "as it was";
+  EXPECT_EQ(init(), 0);
+  EXPECT_EQ(space.Alloc(kPage), 16 * kPage);
+}
+
 TEST(Range, RefusesNonsense) {
   Space space(0, 8 * kPage);
   u64 start = 7;
@@ -62,7 +74,7 @@ TEST(Range, RefusesNonsense) {
   EXPECT_EQ(pcilend_range_alloc(&space.range, kPage, 3 * kPage, &start), -EINVAL);
   EXPECT_EQ(start, 7u);
   pcilend_range_entry entry;
-  pcilend_range range;
+  pcilend_range range = {};
   EXPECT_EQ(pcilend_range_init(&range, 1, kPage, &entry, 1), -EINVAL);
   EXPECT_EQ(pcilend_range_init(&range, kPage, 1, &entry, 1), -EINVAL);
   EXPECT_EQ(pcilend_range_init(&range, ~0ULL - kPage + 1, kPage, &entry, 1), -EINVAL);
@@ -93,7 +105,7 @@ TEST(Range, FullTableIsNoSpace) {
 TEST(Range, EmptySpaceAndNoStorage) {
   Space empty(kPage, 0);
   EXPECT_EQ(empty.Alloc(kPage), std::nullopt);
-  pcilend_range range;
+  pcilend_range range = {};
   ASSERT_EQ(pcilend_range_init(&range, 0, kPage, nullptr, 0), 0);
   u64 start;
   EXPECT_EQ(pcilend_range_alloc(&range, kPage, kPage, &start), -ENOSPC);

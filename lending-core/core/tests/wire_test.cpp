@@ -605,4 +605,25 @@ TEST(Names, OfMessages) {
   EXPECT_STREQ(pcilend_msg_name(0), "unknown");
 }
 
+// Each bit of a notice either makes it another function's, or says how the function is.
+TEST(WireFunction, IdentityAndBarsNeverChange) {
+  const pcilend_msg_function known = {.id = 0x40001, .class_revision = 0x01080200};
+  const auto may_change = [](size_t at) {
+    for (const auto [from, bytes] :
+         {std::pair(offsetof(pcilend_msg_function, state), size_t{12}),
+          std::pair(offsetof(pcilend_msg_function, segment), size_t{4}),
+          std::pair(offsetof(pcilend_msg_function, label), sizeof(pcilend_msg_function{}.label)),
+          std::pair(offsetof(pcilend_msg_function, reserved_node), size_t{8})}) {
+      if (at >= from && at < from + bytes) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(pcilend_function_same(&known, &known));
+  for (size_t bit = 0; bit < 8 * sizeof(known); ++bit) {
+    pcilend_msg_function told = known;
+    reinterpret_cast<u8*>(&told)[bit / 8] ^= static_cast<u8>(1u << bit % 8);
+    EXPECT_EQ(pcilend_function_same(&known, &told), may_change(bit / 8)) << "byte " << bit / 8;
+  }
+}
+
 }  // namespace

@@ -188,6 +188,12 @@ int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t
 void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
 
 /*
+ * What the DMA API of the NTB has just unmapped there is out of the lender's reach when this
+ * returns. Any context; while the function has a virtual one.
+ */
+void pcilend_dma_unmapped(struct pcilend_remote *remote);
+
+/*
  * Has the lender map that area for the function, at the same addresses. For @prepare: afterwards
  * the IOMMU core decides. May sleep. Return: as pcilend_map(); 0 if it is mapped.
  */

@@ -13,10 +13,12 @@ u64 pcilend_boot;
 unsigned int pcilend_lease_ms = PCILEND_LEASE_MS_DEFAULT;
 unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
+bool pcilend_unsafe_groups;
 bool pcilend_direct;
 bool pcilend_p2p;
 bool pcilend_relay_msi;
 struct workqueue_struct *pcilend_wq;
+struct workqueue_struct *pcilend_channel_wq;
 struct workqueue_struct *pcilend_frontend_wq;
 
 atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];
@@ -34,6 +36,9 @@ MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for 
 
 module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
 MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
+
+module_param_named(unsafe_groups, pcilend_unsafe_groups, bool, 0444);
+MODULE_PARM_DESC(unsafe_groups, "use adapters that share an IOMMU group: a peer reaches the DMA of the other devices in it");
 
 module_param_named(direct, pcilend_direct, bool, 0444);
 MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");
@@ -111,8 +116,10 @@ int pcilend_base_init(void)
 		return -EINVAL;
 	pcilend_boot = pcilend_new_boot();
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);
+	pcilend_channel_wq = alloc_workqueue("pcilend_channel",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
 	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
-	if (pcilend_wq && pcilend_frontend_wq)
+	if (pcilend_wq && pcilend_channel_wq && pcilend_frontend_wq)
 		return 0;
 	pcilend_base_exit();
 	return -ENOMEM;
@@ -122,6 +129,8 @@ void pcilend_base_exit(void)
 {
 	if (pcilend_frontend_wq)
 		destroy_workqueue(pcilend_frontend_wq);
+	if (pcilend_channel_wq)
+		destroy_workqueue(pcilend_channel_wq);
 	if (pcilend_wq)
 		destroy_workqueue(pcilend_wq);
 }

@@ -22,6 +22,8 @@
  *	remote.frontends	a remote function's frontends come and go
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
+ *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
+ *				for
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions
@@ -71,11 +73,17 @@ extern u64 pcilend_boot;		/* random at load */
 extern unsigned int pcilend_lease_ms;
 extern unsigned int pcilend_max_lease_ms;	/* of leases that peers get here */
 extern bool pcilend_unsafe_interrupts;
+extern bool pcilend_unsafe_groups;	/* adapters may share theirs */
 extern bool pcilend_direct;		/* adapters without an IOMMU are used */
 extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
 extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
 
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
+/*
+ * For messages and the heartbeat. A disk's reset, on the way to free memory, waits for them:
+ * nothing in here waits for memory, or takes a lock that somebody holds who does.
+ */
+extern struct workqueue_struct *pcilend_channel_wq;
 /* For what frontends do: a lender can cause as much of it as it has functions. */
 extern struct workqueue_struct *pcilend_frontend_wq;
 

@@ -87,7 +87,7 @@ static inline dma_addr_t pcilend_dma_mapped(struct device *ntb, u64 base, dma_ad
  * operations that map for the device name_ntb(dev), whose handles begin at name_base(dev) for the
  * function; PCILEND_DMA_FORWARD_OPS(name) sets them. MMIO that name_map_peer(dev, phys, size,
  * &handle) knows has that handle, or DMA_MAPPING_ERROR; handles for which name_is_peer(dev, handle)
- * are not the NTB's.
+ * are not the NTB's. After each unmap name_unmapped(dev) is called.
  */
 #ifdef PCILEND_HAVE_DMA_MAP_PHYS
 
@@ -107,8 +107,10 @@ static dma_addr_t name##_map_phys(struct device *dev, phys_addr_t phys, size_t s
 static void name##_unmap_phys(struct device *dev, dma_addr_t handle, size_t size,		\
 			      enum dma_data_direction dir, unsigned long attrs)			\
 {												\
-	if (!name##_is_peer(dev, handle))							\
-		dma_unmap_phys(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);	\
+	if (name##_is_peer(dev, handle))							\
+		return;										\
+	dma_unmap_phys(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);		\
+	name##_unmapped(dev);									\
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name) .map_phys = name##_map_phys, .unmap_phys = name##_unmap_phys,
@@ -130,6 +132,7 @@ static void name##_unmap_page(struct device *dev, dma_addr_t handle, size_t size
 			      enum dma_data_direction dir, unsigned long attrs)			\
 {												\
 	dma_unmap_page_attrs(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);	\
+	name##_unmapped(dev);									\
 }												\
 												\
 static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size_t size,	\
@@ -147,8 +150,10 @@ static dma_addr_t name##_map_resource(struct device *dev, phys_addr_t phys, size
 static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t size,		\
 				  enum dma_data_direction dir, unsigned long attrs)		\
 {												\
-	if (!name##_is_peer(dev, handle))							\
-		dma_unmap_resource(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs); \
+	if (name##_is_peer(dev, handle))							\
+		return;										\
+	dma_unmap_resource(name##_ntb(dev), handle - name##_base(dev), size, dir, attrs);	\
+	name##_unmapped(dev);									\
 }
 
 #define PCILEND_DMA_FORWARD_OPS(name)								\

@@ -86,6 +86,7 @@ static int return_lease(struct remote *r, u32 lease, int tries)
 		.lease = cpu_to_le32(lease),
 	};
 	int err, try = 0;
+	bool going;
 
 	do {
 		struct pcilend_link *link = remote_any_link(r);
@@ -93,8 +94,10 @@ static int return_lease(struct remote *r, u32 lease, int tries)
 		if (!link)
 			return -ENETDOWN;
 		err = pcilend_channel_request(link, PCILEND_MSG_RETURN, &msg, NULL);
+		/* Whoever removes the adapter waits; its driver may have shut the link by now. */
+		going = READ_ONCE(link->going);
 		pcilend_link_put(link);
-	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && ++try < tries);
+	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && !going && ++try < tries);
 
 	/* It knows of no such lease, or function: so it was stopped before. */
 	return err == -ESTALE || err == -ENODEV ? 0 : err;
@@ -193,7 +196,8 @@ void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const voi
 static void leave_aperture(struct remote_range *range)
 {
 	if (!atomic_xchg(&range->left, 1))
-		pcilend_aperture_slot_put(range->link, range->iova, range->size);
+		pcilend_aperture_slot_put(range->link, range->iova, range->size,
+					  range->of_plan);
 }
 
 static void range_release(struct kref *ref)
@@ -547,6 +551,24 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	return err;
 }
 
+/* Those of the lender's bus, as far as its registers tell: those of an SR-IOV function don't. */
+static void note_bus_addresses(struct remote *r, const u8 *raw)
+{
+	int i;
+
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		const u8 *at = raw + PCI_BASE_ADDRESS_0 + 4 * i;
+		u64 bus = get_unaligned_le32(at) & PCI_BASE_ADDRESS_MEM_MASK;
+
+		if (le32_to_cpu(r->pub.info.bar[i].flags) & PCILEND_BAR_MEM64 &&
+		    i + 1 < PCI_STD_NUM_BARS)
+			bus = (u32)bus | (u64)get_unaligned_le32(at + 4) << 32;
+		if (r->bar[i].size && IS_ALIGNED(bus, r->bar[i].size) &&
+		    bus <= U64_MAX - r->bar[i].size)
+			r->bar[i].bus = bus;
+	}
+}
+
 /* The function's configuration space as the lender has it, made into a virtual one. */
 static int fetch_config(struct remote *r)
 {
@@ -568,11 +590,14 @@ static int fetch_config(struct remote *r)
 	else if (err)
 		return err;
 
+	/* What was granted, and I/O ports, which are not. */
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
-		bar[i].size = le64_to_cpu(r->pub.info.bar[i].size);
 		bar[i].flags = le32_to_cpu(r->pub.info.bar[i].flags);
+		bar[i].size = bar[i].flags & PCILEND_BAR_IO ?
+			      le64_to_cpu(r->pub.info.bar[i].size) : r->bar[i].size;
 	}
 	bar[PCI_ROM_RESOURCE].size = r->rom.size;
+	note_bus_addresses(r, raw);
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;
@@ -607,7 +632,7 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 
 	memcpy(bar, r->bar, sizeof(r->bar));
 	bar[PCI_ROM_RESOURCE] = r->rom;
-	virtual = pcilend_virtual_create(r->link->pdev, &r->pub, &virtual_ops, bar, r->interrupts,
+	virtual = pcilend_virtual_create(r->link, &r->pub, &virtual_ops, bar, r->interrupts,
 					 r->config, frontend);
 	/* Not to be taken for an answer of the lender. */
 	if (IS_ERR(virtual))
@@ -726,6 +751,9 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	pcilend_count(PCILEND_COUNTER_A_BORROWED);
 	trace_pcilend_lease_begin(remote->id, r->lease, pcilend_id_node(remote->id),
 				  pcilend_node, "borrowed");
+	/* Whoever removes the adapter has found no lease to end. */
+	if (!err && READ_ONCE(r->link->going))
+		err = -ENODEV;
 	if (!err)
 		err = fetch_config(r);
 	if (!err && frontend->prepare)

@@ -307,6 +307,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	import_uuid(&r->pub.uuid, info->uuid);
 	r->pub.info = *info;
 	r->link = pcilend_link_get(link);
+	set_dev_node(&r->pub.dev, dev_to_node(&link->pdev->dev));
 	mutex_init(&r->frontends);
 	mutex_init(&r->operation);
 	mutex_init(&r->lock);
@@ -470,7 +471,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 }
 
 /*
- * Takes what a notice says of @r.
+ * Takes what a notice says of @r. How it is lent counts from the next borrow on: the lender tells
+ * it again when this one is over.
  * Return: false if it is another one under the same id, which is shown when @r has gone.
  */
 static bool update(struct remote *r, struct pcilend_link *link,
@@ -478,15 +480,21 @@ static bool update(struct remote *r, struct pcilend_link *link,
 {
 	lockdep_assert_held(&appear_lock);
 	guard(mutex)(&r->lock);
-	if (r->dying || memcmp(r->pub.info.uuid, info->uuid, sizeof(info->uuid))) {
+	if (r->dying || !pcilend_function_same(&r->pub.info, info)) {
 		r->reborn = true;
 		return false;
 	}
 	*news = remote_path_seen(r, link) || r->absent;
 	r->absent = false;
 	if (remote_listens_to(r, link)) {
-		*news |= !!memcmp(&r->pub.info, info, sizeof(*info));
-		r->pub.info = *info;
+		struct pcilend_msg_function told = *info;
+
+		if (r->state != REMOTE_IDLE) {
+			told.flags = r->pub.info.flags;
+			told.set = r->pub.info.set;
+		}
+		*news |= !!memcmp(&r->pub.info, &told, sizeof(told));
+		r->pub.info = told;
 	}
 	return true;
 }
@@ -720,8 +728,10 @@ static void sync_work(struct work_struct *work)
 		return;
 	}
 	pcilend_borrower_confirm_ends(link);
-	/* The notices came before the answer, but may not have been handled yet. */
+	/* The notices came before the answer, but are handled only while the link is up. */
 	pcilend_channel_flush_notices(link);
+	if (pcilend_link_losses(link) != losses || !pcilend_link_is_up(link, NULL))
+		return;
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		bool offered, ours;
 		u32 seen;

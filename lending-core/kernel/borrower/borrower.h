@@ -34,6 +34,7 @@ struct remote_range {
 	struct pcilend_link *link;	/* of all these leases; with a reference */
 	u64 iova;
 	u64 size;
+	u32 of_plan;		/* of the aperture */
 	atomic_t left;		/* not 0: its adapter is gone, it is no range any more */
 };
 

@@ -48,6 +48,13 @@ REMOTE_ATTR(owner, "%s", report.owner);
 REMOTE_ATTR(frontend, "%s", report.frontend);
 REMOTE_ATTR(virtual, "%s", report.virtual);
 
+/* Of the adapter over which it was offered first. */
+static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", dev_to_node(dev));
+}
+static DEVICE_ATTR_RO(numa_node);
+
 static struct attribute *remote_attrs[] = {
 	&dev_attr_id.attr,
 	&dev_attr_uuid.attr,
@@ -64,6 +71,7 @@ static struct attribute *remote_attrs[] = {
 	&dev_attr_owner.attr,
 	&dev_attr_frontend.attr,
 	&dev_attr_virtual.attr,
+	&dev_attr_numa_node.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(remote);

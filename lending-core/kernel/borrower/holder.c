@@ -24,8 +24,15 @@ int pcilend_reset(struct pcilend_remote *remote)
 		.lease = cpu_to_le32(remote_held_lease(r)),
 	};
 
-	return msg.lease ? ask(r, PCILEND_MSG_RESET, &msg, NULL) :
-			   -ESTALE;
+	struct pcilend_link *link;
+	int err;
+
+	if (!msg.lease)
+		return -ESTALE;
+	link = remote_link(r);
+	err = pcilend_channel_request_for(link, PCILEND_MSG_RESET, &msg, NULL, PCILEND_RESET_MS);
+	pcilend_link_put(link);
+	return err;
 }
 
 int pcilend_bus_master(struct pcilend_remote *remote, bool on)
@@ -226,7 +233,7 @@ struct remote_range *remote_range_get(struct pcilend_link *link, u64 size)
 
 	if (!range)
 		return ERR_PTR(-ENOMEM);
-	err = pcilend_aperture_slot_get(link, size, &range->iova);
+	err = pcilend_aperture_slot_get(link, size, &range->iova, &range->of_plan);
 	if (err) {
 		kfree(range);
 		return ERR_PTR(err);
@@ -267,6 +274,12 @@ void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size)
 	*size = to_remote(remote)->link->aperture.layout.dma_limit;
 }
 EXPORT_SYMBOL_GPL(pcilend_dma_area);
+
+void pcilend_dma_unmapped(struct pcilend_remote *remote)
+{
+	pcilend_aperture_unmapped(to_remote(remote)->link);
+}
+EXPORT_SYMBOL_GPL(pcilend_dma_unmapped);
 
 u64 pcilend_dma_base(struct pcilend_remote *remote)
 {

@@ -155,10 +155,13 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 				 layout->dma_limit, err);
 			return err;
 		}
+		mutex_lock(&ap->lock);
 		err = pcilend_range_init(&ap->exports, layout->exports.iova, layout->exports.size,
 					 ap->entries, PCILEND_EXPORTS) ?:
 		      pcilend_range_init(&ap->slots, layout->slots.iova, layout->slots.size,
 					 ap->entries + PCILEND_EXPORTS, PCILEND_SLOTS);
+		ap->plans++;
+		mutex_unlock(&ap->lock);
 		if (err) {
 			snprintf(why, bytes, "the aperture's plan is not page aligned");
 			return err;
@@ -174,6 +177,26 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 	}
 	ap->open = true;
 	return 0;
+}
+
+/*
+ * pcilend_aperture_replan - there is no plan any more: pcilend_aperture_open() makes the next
+ *
+ * Called by the handshake while there is no session. Until then no range is given out.
+ * Return: false if ranges of the plan are in use, which stays then: guests keep their slots beyond
+ * the end of a lease.
+ */
+bool pcilend_aperture_replan(struct pcilend_link *link)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+
+	guard(mutex)(&ap->lock);
+	if (ap->exports.count || ap->slots.count)
+		return false;
+	ap->exports = (struct pcilend_range){ };
+	ap->slots = (struct pcilend_range){ };
+	ap->open = false;
+	return true;
 }
 
 void pcilend_aperture_exit(struct pcilend_link *link)
@@ -254,8 +277,26 @@ void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size)
 	pcilend_aperture_export_put(link, iova, size);
 }
 
-/* Slots are aligned to 2 MiB, as the lender maps little that is not, or better if there is room. */
-int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova)
+/*
+ * pcilend_aperture_unmapped - the DMA API has unmapped something of the adapter: the peer no longer
+ * reaches it when this returns
+ *
+ * By default the DMA API of x86 leaves that to a timer (IOMMU_DOMAIN_DMA_FQ), or it does so from
+ * now on, as somebody has changed the group's type. Any context.
+ */
+void pcilend_aperture_unmapped(struct pcilend_link *link)
+{
+	struct iommu_domain *domain = link->aperture.domain;
+
+	if (domain && READ_ONCE(domain->type) == IOMMU_DOMAIN_DMA_FQ)
+		iommu_flush_iotlb_all(domain);
+}
+
+/*
+ * Slots are aligned to 2 MiB, as the lender maps little that is not, or better if there is room.
+ * @of_plan: for pcilend_aperture_slot_put()
+ */
+int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova, u32 *of_plan)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	u64 align = size >= SZ_1G ? SZ_1G : SZ_2M;
@@ -265,16 +306,17 @@ int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova)
 	err = pcilend_range_alloc(&ap->slots, size, align, iova);
 	if (err == -ENOSPC && align > SZ_2M)
 		err = pcilend_range_alloc(&ap->slots, size, SZ_2M, iova);
+	*of_plan = ap->plans;
 	mutex_unlock(&ap->lock);
 	return err;
 }
 
-void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size)
+void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size, u32 of_plan)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 
 	mutex_lock(&ap->lock);
-	WARN_ON(pcilend_range_free(&ap->slots, iova, size));
+	WARN_ON(of_plan != ap->plans || pcilend_range_free(&ap->slots, iova, size));
 	mutex_unlock(&ap->lock);
 }
 

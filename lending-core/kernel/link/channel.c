@@ -86,7 +86,8 @@ static void tx_work(struct work_struct *work)
 			drop_tx_queue(ch);
 			stuck = true;
 		} else {
-			queue_delayed_work(pcilend_wq, &ch->tx_work, msecs_to_jiffies(RETRY_MS));
+			queue_delayed_work(pcilend_channel_wq, &ch->tx_work,
+					   msecs_to_jiffies(RETRY_MS));
 		}
 	}
 	mutex_unlock(&ch->tx_lock);
@@ -116,12 +117,12 @@ static int transmit(struct pcilend_link *link, u8 *slot)
 	} else if (ch->tx_queued >= QUEUE_MAX) {
 		err = -ENOBUFS;
 	} else {
-		msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+		msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 		if (msg) {
 			memcpy(msg->slot, slot, PCILEND_SLOT_BYTES);
 			list_add_tail(&msg->node, &ch->tx_queue);
 			ch->tx_queued++;
-			queue_delayed_work(pcilend_wq, &ch->tx_work, 0);
+			queue_delayed_work(pcilend_channel_wq, &ch->tx_work, 0);
 		} else {
 			err = -ENOMEM;
 		}
@@ -197,18 +198,19 @@ static u32 request_number(struct pcilend_channel *ch)
 }
 
 /*
- * pcilend_channel_request - ask the peer and wait for its answer
+ * pcilend_channel_request_for - ask the peer for something that takes long, and wait for its answer
  * @payload: what belongs to @type (wire.h)
  * @answer: filled in on success; NULL if it has no payload
+ * @ms: at most; a multiple of PCILEND_REQUEST_MS
  *
- * Process context, sleeps for up to PCILEND_REQUEST_MS. Must not be called from the work items
- * of this link that handle messages.
+ * Process context, sleeps. Must not be called from the work items of this link that handle
+ * messages.
  *
- * Return: 0; -ENETDOWN at once if the link is down or goes down; -ETIMEDOUT; or the peer's
- * refusal as pcilend_status_to_errno() tells it.
+ * Return: 0; -ENETDOWN at once if the link is down or goes down; -ETIMEDOUT, also when the peer has
+ * fallen silent meanwhile; or the peer's refusal as pcilend_status_to_errno() tells it.
  */
-int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
-			    struct pcilend_answer *answer)
+int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void *payload,
+				struct pcilend_answer *answer, unsigned int ms)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_waiter waiter = { .type = type, .answer = answer };
@@ -225,9 +227,13 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 	spin_unlock(&ch->lock);
 
 	err = pcilend_channel_send(link, type, false, PCILEND_STATUS_OK, waiter.request, payload);
-	if (!err)
+	do {
+		if (err)
+			break;
 		left = wait_for_completion_timeout(&waiter.done,
 						   msecs_to_jiffies(PCILEND_REQUEST_MS));
+		ms -= PCILEND_REQUEST_MS;
+	} while (!left && ms && pcilend_link_is_up(link, NULL));
 
 	/* Whoever completes a waiter takes it off the list, under this lock. */
 	spin_lock(&ch->lock);
@@ -243,6 +249,13 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 		return -ETIMEDOUT;
 	}
 	return waiter.error;
+}
+
+/* The same of what takes no longer than PCILEND_REQUEST_MS. */
+int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
+			    struct pcilend_answer *answer)
+{
+	return pcilend_channel_request_for(link, type, payload, answer, PCILEND_REQUEST_MS);
 }
 
 /* Sends a request whose answer nobody waits for. */
@@ -294,7 +307,12 @@ void pcilend_channel_beat(struct pcilend_link *link)
 
 		iowrite32(ch->tx_head, &peer->head);
 		iowrite32(ch->rx_tail, &peer->tail);
-		writeq(++ch->tx_beat, &peer->heartbeat);
+		iowrite32(READ_ONCE(link->found), &peer->losses);
+		ch->tx_beat++;
+		iowrite32(ch->tx_beat, &peer->trail[ch->tx_beat % PCILEND_TRAIL_SLOTS]);
+		/* What is looked for when it is seen. */
+		wmb();
+		writeq(ch->tx_beat, &peer->heartbeat);
 		/* All that it vouches for. */
 		wmb();
 		writeq(link->boot, &peer->writer_boot);

@@ -5,6 +5,9 @@
 
 #include "link/session.h"
 
+/* Of messages that wait, few and small: in work items that others wait for to free memory. */
+#define PCILEND_MESSAGE_GFP (GFP_ATOMIC | __GFP_NOWARN)
+
 /* Someone who waits for an answer; whoever answers takes it off the list. */
 struct pcilend_waiter {
 	struct list_head node;		/* pcilend_channel.lock */

@@ -49,7 +49,7 @@ static void take_answer(struct pcilend_link *link, const u8 *slot)
 static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
 {
 	struct pcilend_channel *ch = &link->channel;
-	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 
 	if (!msg)
 		return false;
@@ -73,7 +73,7 @@ static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, cons
 
 /*
  * The oldest notice; ones of earlier sessions are dropped. NULL: there is none, or they must wait
- * until the link is trusted.
+ * until the link is trusted, and up: what they are a reason for is asked for over it.
  */
 static struct pcilend_message *next_notice(struct pcilend_link *link)
 {
@@ -82,20 +82,20 @@ static struct pcilend_message *next_notice(struct pcilend_link *link)
 	struct pcilend_message *msg;
 
 	for (;;) {
-		bool trusted = pcilend_link_is_trusted(link);
+		bool ready = pcilend_link_is_trusted(link) && pcilend_link_is_up(link, NULL);
 		bool stale = false;
 
 		spin_lock(&ch->lock);
 		msg = list_first_entry_or_null(&queue->list, struct pcilend_message, node);
 		if (msg)
 			stale = msg->session != ch->session;
-		if (msg && (stale || trusted)) {
+		if (msg && (stale || ready)) {
 			list_del(&msg->node);
 			queue->length--;
 		}
 		spin_unlock(&ch->lock);
 		if (!stale)
-			return trusted ? msg : NULL;
+			return ready ? msg : NULL;
 		kfree(msg);
 	}
 }
@@ -171,7 +171,7 @@ static bool take_request(struct pcilend_link *link, const u8 *slot)
 	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
 	u16 type = le16_to_cpu(header->type);
 	struct pcilend_channel *ch = &link->channel;
-	struct pcilend_message *msg = kmalloc(sizeof(*msg), GFP_KERNEL);
+	struct pcilend_message *msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
 	bool room;
 
 	if (!msg)
@@ -353,6 +353,7 @@ static void rx_work(struct work_struct *work)
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
 	u32 head, first;
 
+	pcilend_link_follow_trail(link);
 	mutex_lock(&ch->rx_lock);
 	if (!ch->rx_open || !ch->rx_budget)
 		goto out;
@@ -386,7 +387,7 @@ static void rx_work(struct work_struct *work)
 
 	/* What came meanwhile has kicked us too, unless that doorbell was lost. */
 	if (ch->rx_budget && pcilend_area_read(&link->area->head) != ch->rx_tail)
-		queue_work(pcilend_wq, &ch->rx_work);
+		queue_work(pcilend_channel_wq, &ch->rx_work);
 	else if (!ch->rx_budget && pcilend_link_may_log(link))
 		pci_warn(link->pdev, "node %u sends more than %u messages in %u ms: the rest waits\n",
 			 link->peer_node, PCILEND_RX_PER_BEAT, PCILEND_HEARTBEAT_MS);
@@ -397,7 +398,7 @@ out:
 /* Any context. */
 void pcilend_channel_look(struct pcilend_link *link)
 {
-	queue_work(pcilend_wq, &link->channel.rx_work);
+	queue_work(pcilend_channel_wq, &link->channel.rx_work);
 }
 
 static void queue_init(struct pcilend_queue *queue, work_func_t function)

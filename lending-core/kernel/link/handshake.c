@@ -23,6 +23,12 @@
 #define SLOW_MS 1000
 #define REFRESH_MS 10000	/* while up, show our scratchpads again */
 #define STABLE_READS 4
+/*
+ * So long without an event of the driver before a link carries anything: one that comes later is
+ * taken for a loss. ntb_hw_amd polls a second after it was told of a loss, and then sends an event
+ * whatever it finds.
+ */
+#define SETTLE_MS 1250
 
 /* What a peer shows in the scratchpads. */
 struct greeting {
@@ -92,6 +98,57 @@ static void note_heartbeat(struct pcilend_link *link)
 	spin_unlock(&link->state_lock);
 }
 
+/*
+ * pcilend_link_follow_trail - does anything show that the link was lost, of which the driver did
+ * not tell?
+ *
+ * Process context. Only of a link that carries; what was lost before that hurts nobody.
+ */
+void pcilend_link_follow_trail(struct pcilend_link *link)
+{
+	const struct pcilend_wire_area *area;
+	__le32 slots[PCILEND_TRAIL_SLOTS];
+	enum pcilend_trail_news news;
+	u32 beat;
+
+	if (!READ_ONCE(link->carries))
+		return;
+	spin_lock(&link->state_lock);
+	area = link->area;
+	if (!link->peer_boot || le64_to_cpu(READ_ONCE(area->writer_boot)) != link->peer_boot) {
+		spin_unlock(&link->state_lock);
+		return;
+	}
+	beat = le64_to_cpu(READ_ONCE(area->heartbeat));
+	/* The beat before what was written ahead of it. */
+	dma_rmb();
+	memcpy(slots, area->trail, sizeof(slots));
+	news = pcilend_trail_follow(&link->trail, slots, beat,
+				    le32_to_cpu(READ_ONCE(area->losses)));
+	spin_unlock(&link->state_lock);
+
+	if (news == PCILEND_TRAIL_WHOLE)
+		return;
+	if (pcilend_link_may_log(link))
+		pci_notice(link->pdev, "pcilend: the link was lost for a moment: %s\n",
+			   news == PCILEND_TRAIL_GAP ? "a heartbeat is missing" :
+						       "the peer has noticed");
+	if (news == PCILEND_TRAIL_GAP)
+		pcilend_link_lost(link);
+	else
+		pcilend_link_lost_by_peer(link);
+	pcilend_handshake_event(link);
+}
+
+/* The link is about to carry: what counts from now on. */
+static void start_trail(struct pcilend_link *link)
+{
+	spin_lock(&link->state_lock);
+	pcilend_trail_start(&link->trail, le64_to_cpu(READ_ONCE(link->area->heartbeat)),
+			    le32_to_cpu(READ_ONCE(link->area->losses)));
+	spin_unlock(&link->state_lock);
+}
+
 static void tick_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, tick.work);
@@ -101,6 +158,7 @@ static void tick_work(struct work_struct *work)
 	pcilend_link_listen(link);
 	pcilend_channel_look(link);
 	note_heartbeat(link);
+	pcilend_link_follow_trail(link);
 
 	spin_lock(&link->state_lock);
 	if (link->peer_boot && !link->silent &&
@@ -113,7 +171,7 @@ static void tick_work(struct work_struct *work)
 
 	if (fell_silent)
 		pcilend_handshake_event(link);
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 }
 
 /* Everything that was lent to, or borrowed from, this boot of the peer is over when it returns. */
@@ -124,6 +182,9 @@ static void end_session(struct pcilend_link *link)
 
 	if (!boot)
 		return;
+	/* What is told of the next session's link starts anew; this one's functions are stopped. */
+	pcilend_link_lost_by_peer(link);
+	pcilend_link_take_lost(link);
 	pcilend_channel_close(link);
 	pcilend_link_lender->peer_dead(link, node, boot);
 	pcilend_link_borrower->peer_dead(link);
@@ -233,6 +294,8 @@ static void go_up(struct pcilend_link *link)
 {
 	pcilend_link_drop_former_area(link);
 	pcilend_channel_settle(link);
+	if (!READ_ONCE(link->carries))
+		start_trail(link);
 	pcilend_link_carries(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_channel_go_on(link);
@@ -246,6 +309,11 @@ static bool come_up(struct pcilend_link *link)
 	char why[PCILEND_REASON_BYTES] = "";
 	int err;
 
+	/* A device may have been added to the group since. */
+	if (!link->aperture.direct && !pcilend_link_is_isolated(link)) {
+		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, PCILEND_NOT_ISOLATED);
+		return false;
+	}
 	err = pcilend_aperture_open(link, why, sizeof(why));
 	if (err == -ENOTCONN)
 		return false;
@@ -257,6 +325,7 @@ static bool come_up(struct pcilend_link *link)
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 		return false;
 	}
+	WRITE_ONCE(link->event_at, pcilend_now());
 	go_handshake(link, "");
 	if (link->peer_boot) {
 		pcilend_channel_resume(link);
@@ -276,9 +345,21 @@ static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
 	spin_unlock(&link->state_lock);
 }
 
-/* The plan does not fit what the peer has said: with that, and as if we had just been loaded. */
-static void start_over(struct pcilend_link *link, const char *why)
+/*
+ * The plan does not fit what the peer has said: with that, and as if we had just been loaded. Not
+ * before nothing of the plan is in use any more.
+ */
+static void start_over(struct pcilend_link *link, char *why, size_t bytes)
 {
+	char problem[PCILEND_REASON_BYTES];
+
+	if (!pcilend_aperture_replan(link)) {
+		strscpy(problem, why, sizeof(problem));
+		snprintf(why, bytes, "waits until guests let go of what they had over it, as %s",
+			 problem);
+		go_handshake(link, why);
+		return;
+	}
 	if (pcilend_link_may_log(link))
 		pci_info(link->pdev, "pcilend: the aperture is planned anew: %s\n", why);
 	go_handshake(link, "");
@@ -286,7 +367,13 @@ static void start_over(struct pcilend_link *link, const char *why)
 	link->boot = pcilend_new_boot();
 	link->area->boot = cpu_to_le64(link->boot);
 	link->published = false;
-	link->aperture.open = false;
+}
+
+/* Has the driver told all of how the link came up? */
+static bool is_settled(struct pcilend_link *link)
+{
+	return READ_ONCE(link->carries) ||
+	       pcilend_now() - READ_ONCE(link->event_at) >= SETTLE_MS;
 }
 
 /* Do the two know and suit each other? 0, or when to look again. */
@@ -296,12 +383,15 @@ static unsigned int exchange_hello(struct pcilend_link *link)
 	int err;
 
 	pcilend_hello_say(link);
-	err = pcilend_hello_judge(link, why, sizeof(why)) ?:
-	      pcilend_link_earn_trust(link, why, sizeof(why));
+	err = pcilend_hello_judge(link, why, sizeof(why));
+	if (!err && !is_settled(link))
+		err = -EAGAIN;
+	if (!err)
+		err = pcilend_link_earn_trust(link, why, sizeof(why));
 	if (!err)
 		return 0;
 	if (err == -ERANGE)
-		start_over(link, why);
+		start_over(link, why, sizeof(why));
 	else if (err == -EAGAIN)
 		go_handshake(link, why);
 	else
@@ -439,7 +529,7 @@ void pcilend_handshake_init(struct pcilend_link *link)
 
 void pcilend_handshake_start(struct pcilend_link *link)
 {
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 	pcilend_handshake_event(link);
 }
 
@@ -453,6 +543,7 @@ void pcilend_handshake_stop(struct pcilend_link *link)
 
 	disable_delayed_work_sync(&link->work);
 	WRITE_ONCE(link->going, true);
+	wake_up_all(&link->idle);
 	pcilend_link_borrower->leaving(link);
 	if (link->state == PCILEND_LINK_UP)
 		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &goodbye);

@@ -292,6 +292,45 @@ static bool interrupts_are_safe(struct pcilend_link *link)
 	return safe || pcilend_unsafe_interrupts;
 }
 
+/* Bridges have no DMA of their own, whatever their class; endpoints have. */
+static int link_find_sibling(struct device *dev, void *data)
+{
+	struct pcilend_link *link = data;
+
+	if (dev == &link->pdev->dev)
+		return 0;
+	return !dev_is_pci(dev) || to_pci_dev(dev)->hdr_type != PCI_HEADER_TYPE_BRIDGE;
+}
+
+/*
+ * Devices of one group share the adapter's domain: the peer reaches what they do, by DMA or, where
+ * nothing isolates them, past every IOMMU.
+ */
+bool pcilend_link_is_isolated(struct pcilend_link *link)
+{
+	struct iommu_group *group = iommu_group_get(&link->pdev->dev);
+	bool alone = group && !iommu_group_for_each_dev(group, link, link_find_sibling);
+
+	iommu_group_put(group);
+	if (!alone && pcilend_unsafe_groups)
+		pci_warn_once(link->pdev, "pcilend: other devices share its IOMMU group: the peer reaches their DMA\n");
+	return alone || pcilend_unsafe_groups;
+}
+
+/* Memory that its firmware always reaches is in its domain, and the peer would reach it, too. */
+static bool has_direct_regions(struct pcilend_link *link)
+{
+	struct iommu_resv_region *region;
+	LIST_HEAD(regions);
+	bool direct = false;
+
+	iommu_get_resv_regions(&link->pdev->dev, &regions);
+	list_for_each_entry(region, &regions, list)
+		direct |= region->type == IOMMU_RESV_DIRECT;
+	iommu_put_resv_regions(&link->pdev->dev, &regions);
+	return direct;
+}
+
 /* What is missing for good, with its cure; NULL if nothing is. */
 static const char *missing(struct pcilend_link *link)
 {
@@ -305,6 +344,10 @@ static const char *missing(struct pcilend_link *link)
 		return "its IOMMU passes addresses through: drop iommu=pt, or load with direct=1";
 	if (!ap->direct && !interrupts_are_safe(link))
 		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
+	if (!ap->direct && !pcilend_link_is_isolated(link))
+		return PCILEND_NOT_ISOLATED;
+	if (!ap->direct && has_direct_regions(link))
+		return "firmware reserves memory for the NTB (RMRR): switch it off there, or change the slot";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
 	if (!ap->windows)
@@ -316,15 +359,20 @@ static const char *missing(struct pcilend_link *link)
 	return NULL;
 }
 
-/* The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. */
+/*
+ * The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. By way of
+ * the devices, as root buses are walked only with a lock that who adds the adapter may hold.
+ */
 static u64 lowest_hole(void)
 {
-	struct pci_bus *bus = NULL;
+	struct pci_dev *pdev = NULL;
 	u64 hole = PCILEND_MSI_IOVA;
 	struct resource *window;
 
-	while ((bus = pci_find_next_bus(bus))) {
-		pci_bus_for_each_resource(bus, window) {
+	for_each_pci_dev(pdev) {
+		if (!pci_is_root_bus(pdev->bus))
+			continue;
+		pci_bus_for_each_resource(pdev->bus, window) {
 			if (window && resource_type(window) == IORESOURCE_MEM &&
 			    window->start >= SZ_1M && window->start < hole)
 				hole = PAGE_ALIGN_DOWN(window->start);
@@ -361,6 +409,7 @@ void pcilend_link_drop_former_area(struct pcilend_link *link)
 	if (link->former_area)
 		dma_free_coherent(&link->pdev->dev, PAGE_ALIGN(PCILEND_AREA_BYTES),
 				  link->former_area, link->former_area_dma);
+	pcilend_aperture_unmapped(link);
 	link->former_area = NULL;
 }
 
@@ -405,7 +454,7 @@ int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
 		link->former_area = former;
 		link->former_area_dma = former_dma;
 	}
-	queue_delayed_work(pcilend_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
+	queue_delayed_work(pcilend_channel_wq, &link->tick, msecs_to_jiffies(PCILEND_HEARTBEAT_MS));
 	return err;
 }
 

@@ -60,6 +60,7 @@ struct pcilend_aperture {
 	struct pcilend_layout_window rule[PCILEND_LAYOUT_WINDOWS]; /* inbound; once `open` */
 	struct pcilend_layout layout;	/* constant once `open` */
 	bool open;			/* translations are set */
+	u32 plans;			/* made so far; lock, as the next */
 	struct pcilend_range exports;
 	struct pcilend_range slots;
 	struct pcilend_range_entry *entries;	/* storage of both */
@@ -70,8 +71,9 @@ int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 siz
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size);
-int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova);
-void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size);
+void pcilend_aperture_unmapped(struct pcilend_link *link);
+int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova, u32 *of_plan);
+void pcilend_aperture_slot_put(struct pcilend_link *link, u64 iova, u64 size, u32 of_plan);
 int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *window,
 			    u64 *offset);
 int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64 size,
@@ -162,6 +164,8 @@ void pcilend_channel_reply(struct pcilend_link *link, const struct pcilend_messa
 			   const void *payload);
 int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *payload,
 			    struct pcilend_answer *answer);
+int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void *payload,
+				struct pcilend_answer *answer, unsigned int ms);
 int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
 void pcilend_channel_wait_room(struct pcilend_link *link);
 
@@ -229,6 +233,7 @@ struct pcilend_link {
 	bool trusted;			/* to lead to that node (trust.c) */
 	bool peer_connected;
 	struct pcilend_heartbeat beat;
+	struct pcilend_trail trail;	/* of the peer's beats, while the link carries */
 	bool alive;			/* a beat was seen since the handshake began */
 	bool silent;			/* none for lease_ms: everything from this peer is over */
 	bool restart;			/* the channel is stuck: handshake again */
@@ -236,14 +241,16 @@ struct pcilend_link {
 	spinlock_t loss_lock;		/* taken in interrupts (loss.c) */
 	bool carries;			/* loss_lock: up, and not lost since */
 	bool lost;			/* loss_lock: lost, and the handshake has not seen it yet */
-	bool was_up;			/* loss_lock: at the last event */
 	u64 losses;			/* loss_lock: since it was taken into use */
+	u32 found;			/* loss_lock: those that are told to the peer */
+	u64 event_at;			/* ms: last event of the driver, or when it came up */
 
 	void *lender;			/* what the two roles keep with it; from their init(), */
 	void *borrower;			/* freed with the link; constant */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
-	wait_queue_head_t idle;		/* woken when one is over that was borrowed */
+	wait_queue_head_t idle;		/* woken when one is over that was borrowed, the PCI bus */
+					/* below the adapter has changed, or that goes */
 	bool going;			/* the adapter is: nothing new is borrowed over it */
 };
 
@@ -330,6 +337,16 @@ bool pcilend_link_is_peer(struct pcilend_link *link, u32 node, u64 boot);
 bool pcilend_link_reaches(struct pcilend_link *link, u32 node);
 struct pcilend_link *pcilend_link_to(u32 node, u64 boot);
 struct pcilend_link *pcilend_link_by_adapter(const char *adapter);
+
+/* hotplug.c */
+struct pcilend_hotplug;
+
+int pcilend_hotplug_init(void);
+void pcilend_hotplug_exit(void);
+struct pcilend_hotplug *pcilend_hotplug_alloc(struct pcilend_link *link);
+void pcilend_hotplug_free(struct pcilend_hotplug *hotplug);
+bool pcilend_hotplug_run(struct pcilend_hotplug *hotplug, void (*change)(void *argument),
+			 void *argument);
 
 /* loss.c */
 u64 pcilend_link_losses(struct pcilend_link *link);

@@ -7,29 +7,43 @@
 
 #include "link/session.h"
 
-static void lose(struct pcilend_link *link)
+/* @found: by this host, which the peer has to hear of. */
+static void loss_happened(struct pcilend_link *link, bool found)
 {
 	lockdep_assert_held(&link->loss_lock);
 	link->losses += link->carries;
+	if (found && link->carries)
+		WRITE_ONCE(link->found, link->found + 1);
 	WRITE_ONCE(link->carries, false);
 	link->lost = true;
 	pcilend_link_lender->lost(link);
 }
 
-/* The link is lost, or was for a moment: no DMA over it. Any context. */
-void pcilend_link_lost(struct pcilend_link *link)
+static void loss_count(struct pcilend_link *link, bool found)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->loss_lock, flags);
-	lose(link);
+	loss_happened(link, found);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 }
 
+/* The link is lost, or was for a moment: no DMA over it. Any context. */
+void pcilend_link_lost(struct pcilend_link *link)
+{
+	loss_count(link, true);
+}
+
+/* The same, and the peer knows it already. */
+void pcilend_link_lost_by_peer(struct pcilend_link *link)
+{
+	loss_count(link, false);
+}
+
 /*
- * The driver says that the state of the link has changed. The link may be up again by then: an
- * interrupt that finds it up, although it was up at the event before, tells of a loss too. (From
- * process context drivers tell what they found when they polled, changed or not.)
+ * The driver says that the state of the link has changed; from which context, and how often, is its
+ * own business. The link may be up again by then, so every event of a link that carries counts as
+ * a loss. One while it does not carry is part of how it comes up.
  */
 void pcilend_link_event(struct pcilend_link *link)
 {
@@ -37,9 +51,9 @@ void pcilend_link_event(struct pcilend_link *link)
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->loss_lock, flags);
-	if (!up || (link->was_up && in_hardirq()))
-		lose(link);
-	link->was_up = up;
+	WRITE_ONCE(link->event_at, pcilend_now());
+	if (!up || link->carries)
+		loss_happened(link, true);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 }
 
@@ -74,7 +88,6 @@ void pcilend_link_carries(struct pcilend_link *link)
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->loss_lock, flags);
-	link->was_up = true;
 	WRITE_ONCE(link->carries, !link->lost);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 }

@@ -19,6 +19,9 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 void pcilend_link_set_trusted(struct pcilend_link *link);
 int pcilend_link_place_area(struct pcilend_link *link, u64 limit);
 void pcilend_link_drop_former_area(struct pcilend_link *link);
+bool pcilend_link_is_isolated(struct pcilend_link *link);
+#define PCILEND_NOT_ISOLATED \
+	"its IOMMU group has other devices: use another slot, or load with unsafe_groups=1"
 /* Any context. */
 void pcilend_link_kick_peer(struct pcilend_link *link);
 void pcilend_link_listen(struct pcilend_link *link);
@@ -29,6 +32,7 @@ void pcilend_handshake_init(struct pcilend_link *link);
 void pcilend_handshake_start(struct pcilend_link *link);
 void pcilend_handshake_stop(struct pcilend_link *link);
 void pcilend_handshake_event(struct pcilend_link *link);
+void pcilend_link_follow_trail(struct pcilend_link *link);
 /* From work items of the channel. */
 void pcilend_link_restart(struct pcilend_link *link);
 
@@ -40,9 +44,10 @@ bool pcilend_hello_is_heard(struct pcilend_link *link);
 void pcilend_hello_reset(struct pcilend_link *link);
 int pcilend_hello_judge(struct pcilend_link *link, char *why, size_t bytes);
 
-/* loss.c; the first two in any context. */
+/* loss.c; the first three in any context. */
 void pcilend_link_event(struct pcilend_link *link);
 void pcilend_link_lost(struct pcilend_link *link);
+void pcilend_link_lost_by_peer(struct pcilend_link *link);
 bool pcilend_link_take_lost(struct pcilend_link *link);
 void pcilend_link_carries(struct pcilend_link *link);
 
@@ -54,6 +59,7 @@ int pcilend_link_vouch(u32 node, const struct pcilend_msg_vouch *msg);
 /* aperture.c */
 int pcilend_aperture_init(struct pcilend_link *link);
 int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
+bool pcilend_aperture_replan(struct pcilend_link *link);
 void pcilend_aperture_exit(struct pcilend_link *link);
 
 /* channel.c, channel_receive.c */

@@ -12,6 +12,7 @@
  * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
  */
 
+#include <linux/delay.h>
 #include <linux/idr.h>
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
@@ -31,6 +32,7 @@
 #define DOMAIN_LAST 0x1efff
 
 #define FORWARDS 32
+#define RESET_AGAIN_MS 100
 #define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
 		 PCILEND_EFFECT_FORWARD)
 /* Besides: the hardware is not what it was last told to be. */
@@ -50,6 +52,7 @@ struct pcilend_virtual {
 	u8 bus_number;
 	bool numbered;			/* its domain is from `domains` */
 	struct pci_dev *ntb;
+	struct pcilend_hotplug *removal;
 	struct pcilend_remote *remote;
 	const struct pcilend_virtual_ops *ops;
 	const struct pcilend_frontend *frontend;
@@ -68,7 +71,7 @@ struct pcilend_virtual {
 	unsigned int pending;		/* effects to be carried out */
 	struct forward forward[FORWARDS];
 	unsigned int forwards;
-	bool resetting;			/* reads all-ones, as a function in reset */
+	bool resetting;			/* reads all-ones, as a function in reset does */
 	bool gone;
 
 	struct work_struct work;
@@ -179,7 +182,9 @@ static int windows_claim(struct pcilend_virtual *virtual,
 			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
 			return err;
 		}
-		pci_add_resource(resources, window);
+		/* What a driver tells the function of its own BAR it must understand (NVMe's CMB). */
+		pci_add_resource_offset(resources, window,
+					bar[i].bus ? window->start - bar[i].bus : 0);
 	}
 	return 0;
 }
@@ -231,6 +236,13 @@ static int write_locked(struct pcilend_virtual *virtual, int where, int size, u3
 
 	all = pcilend_vconfig_write(&virtual->config, where, size, value);
 	effects = all & ACTIONS;
+	/*
+	 * Of these registers a driver of the host reads the copy, which never says what became of
+	 * its write; what it took in hardware that way, a semaphore, would stay taken. VFIO's users
+	 * read the hardware.
+	 */
+	if (!virtual->frontend->guests)
+		effects &= ~PCILEND_EFFECT_FORWARD;
 	/* It has a work item of its own. */
 	if (all & PCILEND_EFFECT_INTX)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
@@ -319,18 +331,33 @@ static int forward_msi(struct pcilend_virtual *virtual)
 	return err;
 }
 
+/*
+ * Until the lender has confirmed it the function reads all-ones, as one that does not come back
+ * from a reset; so it does for good if the lender could not reset it, or the lease is over.
+ */
 static int virtual_reset(struct pcilend_virtual *virtual)
 {
-	int err = virtual->ops->reset(virtual->remote);
+	u64 end = pcilend_now() + PCILEND_RESET_MS;
+	int err;
+
+	/* A loss of the link is not the end of the lease. One more reset does no harm. */
+	while ((err = virtual->ops->reset(virtual->remote)) == -ENETDOWN || err == -ETIMEDOUT ||
+	       err == -ENOMEM || err == -ENOBUFS || err == -EBUSY) {
+		if (pcilend_now() >= end)
+			break;
+		msleep(RESET_AGAIN_MS);
+	}
 
 	/* The lender leaves bus mastering off. */
 	virtual->bus_master = false;
+	if (err)
+		return err;
 	guard(raw_spinlock_irqsave)(&virtual->lock);
 	pcilend_vconfig_reset(&virtual->config);
 	if (virtual->intx)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
 	virtual->resetting = false;
-	return err;
+	return 0;
 }
 
 static void carry_out(struct pcilend_virtual *virtual)
@@ -404,24 +431,25 @@ static void write_bars(struct pcilend_virtual *virtual,
 	unsigned int i;
 
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		u64 address = bar[i].bus ?: bar[i].address;
 		u32 at = PCI_BASE_ADDRESS_0 + 4 * i;
 		bool wide = config->bar[i].flags & PCILEND_BAR_MEM64;
 
 		if (!config->bar[i].size)
 			continue;
-		if (!bar[i].size || (!wide && upper_32_bits(bar[i].address))) {
+		if (!bar[i].size || (!wide && upper_32_bits(address))) {
 			pcilend_vconfig_write(config, at, 4, 0);
 			continue;
 		}
-		pcilend_vconfig_write(config, at, 4, lower_32_bits(bar[i].address));
+		pcilend_vconfig_write(config, at, 4, lower_32_bits(address));
 		if (wide)
-			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(bar[i].address));
+			pcilend_vconfig_write(config, at + 4, 4, upper_32_bits(address));
 	}
 }
 
 /*
- * The resources as they are, whatever the registers could hold: a 32-bit BAR may well lie above
- * 4 GiB here, since this host's address never reaches the function. A BAR that can't be claimed is
+ * The resources as they are, whatever the registers say: a 32-bit BAR may well lie above 4 GiB here,
+ * since this host's address never reaches the function. A BAR that can't be claimed is
  * none, so that nobody puts it elsewhere.
  */
 static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
@@ -636,11 +664,6 @@ static int take_place(struct pcilend_virtual *virtual)
 	int number;
 
 	if (pcilend_pci_place(virtual->remote->id, &domain, &virtual->bus_number)) {
-		if (pci_find_bus(domain, virtual->bus_number)) {
-			pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
-				domain, virtual->bus_number, virtual->remote->id);
-			return -EEXIST;
-		}
 		virtual->sysdata.domain = domain;
 		return 0;
 	}
@@ -659,13 +682,60 @@ static void leave_place(struct pcilend_virtual *virtual)
 		ida_free(&domains, virtual->sysdata.domain);
 }
 
-struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+struct virtual_making {
+	struct pcilend_virtual *virtual;
+	struct list_head *resources;
+	int error;
+};
+
+/* With pci_lock_rescan_remove(). There may be a bus afterwards that has to be removed. */
+static void virtual_make_bus(void *argument)
+{
+	struct virtual_making *making = argument;
+	struct pcilend_virtual *virtual = making->virtual;
+
+	if (pci_find_bus(virtual->sysdata.domain, virtual->bus_number)) {
+		pci_err(virtual->ntb, "PCI bus %04x:%02x is in use in this host: add function %x with another index on its lender\n",
+			virtual->sysdata.domain, virtual->bus_number, virtual->remote->id);
+		making->error = -EEXIST;
+		return;
+	}
+	virtual->bus = pci_create_root_bus(&virtual->ntb->dev, virtual->bus_number,
+					   &virtual_config_ops, &virtual->sysdata,
+					   making->resources);
+	if (!virtual->bus) {
+		making->error = -ENOMEM;
+		return;
+	}
+	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
+				    virtual);
+	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
+	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
+	if (READ_ONCE(virtual->pdev))
+		pci_bus_add_devices(virtual->bus);
+	else
+		making->error = -ENODEV;	/* the log says why */
+}
+
+/* The same. */
+static void virtual_remove_bus(void *argument)
+{
+	struct pcilend_virtual *virtual = argument;
+
+	pci_stop_root_bus(virtual->bus);
+	pci_remove_root_bus(virtual->bus);
+}
+
+struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
+					       struct pcilend_remote *remote,
 					       const struct pcilend_virtual_ops *ops,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
 					       const struct pcilend_vconfig *config,
 					       const struct pcilend_frontend *frontend)
 {
+	struct virtual_making making = { };
+	struct pcilend_hotplug *hotplug;
 	struct pcilend_virtual *virtual;
 	LIST_HEAD(resources);
 	int err;
@@ -673,7 +743,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	virtual = kzalloc(sizeof(*virtual), GFP_KERNEL);
 	if (!virtual)
 		return ERR_PTR(-ENOMEM);
-	virtual->ntb = ntb;
+	virtual->ntb = link->pdev;
 	virtual->remote = remote;
 	virtual->ops = ops;
 	virtual->frontend = frontend;
@@ -683,10 +753,16 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	INIT_WORK(&virtual->work, virtual_work);
 	write_bars(virtual, bar);
 
+	hotplug = pcilend_hotplug_alloc(link);
+	virtual->removal = pcilend_hotplug_alloc(link);
+	if (!hotplug || !virtual->removal) {
+		err = -ENOMEM;
+		goto err_free;
+	}
 	err = take_place(virtual);
 	if (err)
 		goto err_free;
-	virtual->sysdata.node = dev_to_node(&ntb->dev);
+	virtual->sysdata.node = dev_to_node(&virtual->ntb->dev);
 
 	err = create_msi(virtual, interrupts);
 	if (err)
@@ -698,31 +774,19 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
 	if (err)
 		goto err_windows;
 
-	pci_lock_rescan_remove();
-	virtual->bus = pci_create_root_bus(&ntb->dev, virtual->bus_number, &virtual_config_ops,
-					   &virtual->sysdata, &resources);
-	if (!virtual->bus) {
-		err = -ENOMEM;
-		goto err_unlock;
+	making.virtual = virtual;
+	making.resources = &resources;
+	if (!pcilend_hotplug_run(hotplug, virtual_make_bus, &making))
+		making.error = -ENODEV;
+	hotplug = NULL;
+	err = making.error;
+	if (!err)
+		return virtual;
+	if (virtual->bus) {
+		pcilend_virtual_destroy(virtual);
+		return ERR_PTR(err);
 	}
-	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
-				    virtual);
-	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
-	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
-	if (!READ_ONCE(virtual->pdev)) {	/* the log says why */
-		err = -ENODEV;
-		goto err_bus;
-	}
-	pci_bus_add_devices(virtual->bus);
-	pci_unlock_rescan_remove();
-	return virtual;
 
-err_bus:
-	pci_unlock_rescan_remove();
-	pcilend_virtual_destroy(virtual);
-	return ERR_PTR(err);
-err_unlock:
-	pci_unlock_rescan_remove();
 err_windows:
 	pci_free_resource_list(&resources);
 	windows_release(virtual);
@@ -733,24 +797,33 @@ err_msi:
 err_place:
 	leave_place(virtual);
 err_free:
+	pcilend_hotplug_free(hotplug);
+	pcilend_hotplug_free(virtual->removal);
 	kfree(virtual);
 	return ERR_PTR(err);
 }
 
-/*
- * Without pci_lock_rescan_remove(), like vmd_remove(): the NTB itself may be going, and whoever
- * removes a PCI device holds that lock already.
- */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 {
 	/* pci_create_root_bus() leaves a reference to its caller: that one is put at the end. */
 	struct pci_host_bridge *bridge = to_pci_host_bridge(virtual->bus->bridge);
+	struct pci_dev *pdev = pcilend_virtual_pci(virtual);
 
-	pci_stop_root_bus(virtual->bus);
+	/* Without the lock: VFIO's waits until nobody has the function open. */
+	if (pdev)
+		device_release_driver(&pdev->dev);
+	pci_dev_put(pdev);
 	flush_work(&virtual->work);
+	/* Nor can any other use it. */
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		virtual->gone = true;
-	pci_remove_root_bus(virtual->bus);
+
+	/*
+	 * If the adapter goes, whoever removes it waits for this. He holds the lock for us, or only
+	 * unbinds its driver, which goes without, as for VMD.
+	 */
+	if (!pcilend_hotplug_run(virtual->removal, virtual_remove_bus, virtual))
+		virtual_remove_bus(virtual);
 	cancel_work_sync(&virtual->work);
 
 	if (virtual->intx)

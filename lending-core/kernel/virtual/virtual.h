@@ -15,6 +15,7 @@
 #include "pcilend/vconfig.h"
 
 struct pcilend_frontend;
+struct pcilend_link;
 struct pcilend_remote;
 struct pcilend_virtual;
 
@@ -22,6 +23,7 @@ struct pcilend_virtual;
 struct pcilend_virtual_bar {
 	phys_addr_t address;	/* inside a BAR of the NTB; aligned to the BAR's own size */
 	resource_size_t size;	/* bytes, a power of two; less than a page is fine */
+	u64 bus;		/* what the function itself takes for its address; 0: not known */
 };
 
 struct pcilend_virtual_intx;
@@ -60,7 +62,8 @@ struct pcilend_virtual_ops {
 
 /**
  * pcilend_virtual_create - make the virtual function of a lease, and bind its driver
- * @ntb: adapter whose BARs reach the function, and whose interrupt domain takes its interrupts
+ * @link: of the adapter whose BARs reach the function, and whose interrupt domain takes its
+ *	interrupts
  * @remote: the function; must outlive the virtual one
  * @ops: called with @remote, from a work item and from the bus' notifiers, until
  *	pcilend_virtual_destroy() has returned
@@ -69,12 +72,15 @@ struct pcilend_virtual_ops {
  * @config: copied
  * @frontend: whose driver_override and found() are heeded whenever the PCI core finds the function
  *
- * A root bus of its own is made below @ntb, with the function as 00.0. Driver probes run before
- * the return. Process context, may sleep, takes pci_lock_rescan_remove().
+ * A root bus of its own is made below the adapter, with the function as 00.0. Driver probes run
+ * before the return. Process context, may sleep, without pci_lock_rescan_remove(), which a work
+ * item takes.
  * Return: the virtual function, or ERR_PTR(): -ENXIO a BAR is not in a BAR of the NTB, -EBUSY one
- * is taken, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI domain number, -ENOMEM.
+ * is taken, -ENODEV the adapter goes, -EOPNOTSUPP no interrupt domain to stack on, -ENOSPC no PCI
+ * domain number, -EEXIST its bus is in use here, -ENOMEM.
  */
-struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcilend_remote *remote,
+struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
+					       struct pcilend_remote *remote,
 					       const struct pcilend_virtual_ops *ops,
 					       const struct pcilend_virtual_bar bar[PCILEND_BARS],
 					       u64 interrupts,
@@ -86,7 +92,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pci_dev *ntb, struct pcile
  *
  * Unbinds the driver and removes the bus. Those who hold a reference on the pci_dev may keep it,
  * but see all-ones in its config space. Process context, may sleep. The caller holds no lock that
- * drivers or the operations take.
+ * drivers or the operations take, nor pci_lock_rescan_remove().
  */
 void pcilend_virtual_destroy(struct pcilend_virtual *virtual);
 

@@ -150,7 +150,10 @@ void Node::poke(size_t offset, std::span<const std::byte> data) {
 void Node::beat() {
   poke(offsetof(pcilend_wire_area, head), head_);
   poke(offsetof(pcilend_wire_area, tail), tail_);
-  poke(offsetof(pcilend_wire_area, heartbeat), ++beats_);
+  ++beats_;
+  poke(offsetof(pcilend_wire_area, trail) + beats_ % PCILEND_TRAIL_SLOTS * sizeof(uint32_t),
+       static_cast<uint32_t>(beats_));
+  poke(offsetof(pcilend_wire_area, heartbeat), beats_);
   poke(offsetof(pcilend_wire_area, writer_boot), boot_);
 }
 

@@ -59,6 +59,21 @@ TEST_F(ControlTest, APathIsChangedAloneOrWithTheOthers) {
   EXPECT_EQ(status["adapters"].size(), 4u);
 }
 
+TEST_F(ControlTest, AHostIsToldOfEventsOrNot) {
+  boot(1, 2);
+  boot(2, 1);
+  json request = {{"op", "events"}, {"host", "host1"}, {"peer", "host2"}, {"told", false}};
+  EXPECT_EQ(ask(request)["ok"], true);
+  request["told"] = "no";
+  EXPECT_EQ(error_of(request), "'told' is not true or false");
+  request.erase("host");
+  EXPECT_THAT(error_of(request), HasSubstr("'host' is missing"));
+  EXPECT_EQ(ask({{"op", "link"}, {"a", "host1"}, {"b", "host2"}, {"flap_ms", 5}})["ok"], true);
+  EXPECT_FALSE(fabric->link(0, 1).up);
+  EXPECT_THAT(error_of({{"op", "link"}, {"a", "host1"}, {"b", "host2"}, {"flap_ms", 60001}}),
+              HasSubstr("at most 60000"));
+}
+
 TEST_F(ControlTest, WhatIsNoRequestIsRefused) {
   for (const char* line : {"", "{", "[]", "null", "1", "\"status\"", "\xff\xfe", "{\"op\":}"})
     EXPECT_EQ(ask_line(line)["ok"], false) << line;

@@ -157,6 +157,35 @@ TEST_F(LinkTest, AFlapIsSeenAsDownThenUp) {
   EXPECT_EQ(take_event(*a), 0u);
 }
 
+TEST_F(LinkTest, AHostThatIsNotToldHearsNoEvent) {
+  load_drivers();
+  fabric->adapter(0, 1).set_told(false);
+  fabric->set_link(0, 1, false);
+  fabric->set_link(0, 1, true);
+  EXPECT_EQ(take_event(*a), 0u);
+  EXPECT_EQ(take_event(*b), kDown);
+  EXPECT_TRUE(fabric->link(0, 1).up) << "nobody waits for who does not know";
+  power_off(2, 1);
+  b = &connect(2, 1);
+  set_ready(*b);
+  EXPECT_EQ(take_event(*a), 0u);
+  fabric->adapter(0, 1).set_told(true);
+  EXPECT_EQ(take_event(*a), 0u) << "that is over";
+  fabric->set_link(0, 1, false);
+  EXPECT_EQ(take_event(*a), kDown);
+}
+
+TEST_F(LinkTest, AFlapEndsByItself) {
+  load_drivers();
+  for (size_t host : {0, 1}) fabric->adapter(host, 1 - host).set_told(false);
+  fabric->flap(0, 1, milliseconds(600));
+  EXPECT_FALSE(fabric->link(0, 1).up);
+  advance(milliseconds(599));
+  EXPECT_FALSE(fabric->link(0, 1).up);
+  advance(milliseconds(1));
+  EXPECT_TRUE(fabric->link(0, 1).up);
+}
+
 TEST_F(LinkTest, ADriverThatDoesNotListenHoldsNobodyUp) {
   load_drivers();
   put<uint32_t>(*b, kRegionBar0, reg::kInterruptMask, kDown);

@@ -9,6 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kMount = "/mnt";
+constexpr const char* kAdapter = "0000:00:04.0";  // of the borrower
 
 /*
  *   host1 (lender, node 4)         host2 (borrower, node 8), two processors
@@ -36,6 +37,8 @@ class Shadow : public BareDrive {
 
   void TearDown() override {
     if (!lab_) return;
+    for (int host : {1, 2}) EXPECT_OK(lab_->fabric().tell_events(host, 3 - host, true));
+    EXPECT_OK(lab_->fabric().set_delay(1, 2, 0ms));
     EXPECT_OK(borrower().exec(fmt::format("umount {}", kMount)));
     BareDrive::TearDown();
   }
@@ -202,6 +205,40 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
 }
 
 /*
+ *   host2 (borrower): the adapter's domain flushes lazily, as on a default Debian
+ */
+TEST_F(Shadow, ItsAdapterMayFlushLazily) {
+  const auto group =
+      borrower().run(fmt::format("readlink -f /sys/bus/pci/devices/{}/iommu_group", kAdapter));
+  ASSERT_OK(group);
+  ASSERT_OK(borrower().run(fmt::format("echo DMA-FQ >{0}/type && grep -x DMA-FQ {0}/type",
+                                       group->substr(0, group->find('\n')))));
+  ASSERT_OK(borrow());
+  EXPECT_OK(use_disk());
+  EXPECT_OK(verify_on_both_processors(256));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_back();
+}
+
+/*
+ *   host2 (borrower): the adapter is removed while a borrow is under way, and found again
+ */
+TEST_F(Shadow, ItsAdapterIsRemovedDuringABorrow) {
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, 100ms));  // some seconds from the lease to its bus
+  auto borrowing = borrower().start("pcilend borrow " + job().id(), {{}, 2min});
+  ASSERT_OK(borrowing);
+  ASSERT_OK(job().await_state(lender(), "borrowed"));
+  ASSERT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/remove", kAdapter)));
+  const auto ended = borrowing->wait();
+  ASSERT_OK(ended);
+  EXPECT_NE(ended->code, 0);
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, 0ms));
+  ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
  *   host2 (borrower): what would hurt who uses the drive is refused, with the reason
  */
 TEST_F(Shadow, WhatIsInUseIsNotTaken) {
@@ -243,6 +280,47 @@ TEST_F(Shadow, AFlapCostsAResetAndNoData) {
   EXPECT_EQ(after->at("lease"), before->at("lease"));
   EXPECT_GT(after->at("resets"), before->at("resets"));
   EXPECT_NE(borrower().log().find("its driver has started it anew"), std::string::npos);
+}
+
+/*
+ *   host1 (lender), not told       host2 (borrower)
+ *   nvme: reset ═══ for 20 ms ════ is told, and tells the lender
+ *   nvme: reset ═══ for 600 ms ═══ not told: a heartbeat is missing
+ */
+TEST_F(Shadow, AFlapOfWhichTheLenderIsNotToldCostsAResetToo) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+  const auto await_reset = [&](std::chrono::milliseconds flap, uint64_t former) {
+    EXPECT_OK(lab_->fabric().flap(1, 2, flap));
+    EXPECT_OK(lab::eventually("the function was reset", lab::kPatience,
+                              [&] { return resets() > former; }));
+    EXPECT_OK(lab::eventually("the data is read again", lab::kPatience, [&] {
+      return await_disk().has_value() && compare_data().has_value();
+    }));
+  };
+  ASSERT_OK(lab_->fabric().tell_events(1, 2, false));
+  await_reset(20ms, resets());
+  ASSERT_OK(lab_->fabric().tell_events(2, 1, false));
+  await_reset(600ms, resets());
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+}
+
+/*
+ *   host1 (lender), not told       host2 (borrower)
+ *   nvme: fenced, reset ══════════ reboots, and borrows again
+ */
+TEST_F(Shadow, ABorrowerRebootsOfWhichTheLenderIsNotTold) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(lab_->fabric().tell_events(1, 2, false));
+  ASSERT_OK(borrower().power_off());
+  ASSERT_OK(borrower().power_on());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
 }
 
 /*

@@ -87,5 +87,39 @@ TEST_F(TwoHosts, IoGoesOnWhileTheLenderStandsStill) {
   EXPECT_OK(borrower().run("pcilend return " + job().id()));
 }
 
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   stands still for 8 s           a reset waits for that, and the drive's driver for the reset
+ */
+TEST_F(TwoHosts, AResetIsWaitedForHoweverLongItTakes) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto drive = job().borrow();
+  ASSERT_OK(drive);
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+
+  const auto mark = lender().machine().console_size();
+  auto stop = lender().start("modprobe pcilend_freeze ms=8000", {{}, 2min});
+  ASSERT_OK(stop);
+  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience, [&] {
+    return lender().machine().console(mark).find("pcilend_freeze: all CPUs stop") !=
+           std::string::npos;
+  }));
+  const auto reset = borrower().run(
+      fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", drive->address), {{}, 2min});
+  EXPECT_OK(reset);
+  EXPECT_NE(lender().machine().console(mark).find("pcilend_freeze: they go on"), std::string::npos)
+      << "it was taken for done";
+  ASSERT_OK(stop->wait());
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("resets"), before->at("resets").get<uint64_t>() + 1);
+  EXPECT_OK(borrower().run(
+      fmt::format("dd if={} of=/dev/null bs=16k count=4 iflag=direct 2>/dev/null", drive->disk)));
+  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
+  EXPECT_OK(borrower().run("pcilend return " + job().id()));
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios

@@ -174,6 +174,35 @@ void pcilend_heartbeat_start(struct pcilend_heartbeat *beat, u64 boot, u64 value
 enum pcilend_heartbeat_news pcilend_heartbeat_note(struct pcilend_heartbeat *beat,
 						   u64 writer_boot, u64 value, u64 now);
 
+/*
+ * Evidence of losses of the link that this host's driver does not tell of: what the peer's beats
+ * leave behind in our control area (wire.h). One per link.
+ */
+struct pcilend_trail {
+	u32 beat;		/* the last one that was followed */
+	u32 losses;		/* that the peer had found by itself then */
+};
+
+enum pcilend_trail_news {
+	PCILEND_TRAIL_WHOLE = 0,
+	PCILEND_TRAIL_GAP = 1,		/* a beat is missing, or may be: its writes were lost */
+	PCILEND_TRAIL_TOLD = 2,		/* the peer has found one more */
+};
+
+/* What was lost before counts no more. */
+void pcilend_trail_start(struct pcilend_trail *trail, u32 beat, u32 losses);
+
+/*
+ * pcilend_trail_follow - was anything lost since the last call?
+ * @slots: a copy of what stands in the area, made after @beat was read
+ * @beat: low half of the heartbeat
+ *
+ * Either news starts the trail anew at @beat.
+ */
+enum pcilend_trail_news pcilend_trail_follow(struct pcilend_trail *trail,
+					     const __le32 slots[PCILEND_TRAIL_SLOTS], u32 beat,
+					     u32 losses);
+
 /* Milliseconds without a sign of life; 0 if @now lies before the last one. */
 u64 pcilend_heartbeat_silence(const struct pcilend_heartbeat *beat, u64 now);
 

@@ -29,13 +29,14 @@ struct pcilend_range {
 
 /**
  * pcilend_range_init - an empty space
- * @range: filled in
+ * @range: filled in; zeroes before, or one that is to be another space from now on
  * @start: first address, page aligned
  * @size: bytes, page aligned; 0 makes a space in which nothing fits
  * @entry: storage for @capacity ranges, must stay valid as long as @range is used
  * @capacity: how many ranges can be in use at once
  *
- * Return: 0, -EINVAL if the space is not page aligned or goes past the end of 64 bits.
+ * Return: 0; -EINVAL if the space is not page aligned or goes past the end of 64 bits; -EBUSY if
+ * ranges of it are in use. Nothing changes on failure.
  */
 int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
 		       struct pcilend_range_entry *entry, u32 capacity);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 8.
+ * The wire protocol between the pcilend.ko of two hosts, version 9.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 8
+#define PCILEND_WIRE_VERSION 9
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -41,6 +41,7 @@ enum pcilend_spad {
 
 #define PCILEND_SLOT_BYTES 256
 #define PCILEND_RING_SLOTS 64 /* a power of two, so that head and tail may wrap */
+#define PCILEND_TRAIL_SLOTS 64
 #define PCILEND_AREA_BYTES (PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES + 1024) /* 17 KiB */
 
 /*
@@ -60,7 +61,14 @@ struct pcilend_wire_area {
 	__le32 tail;		/* messages the peer has taken from the ring in its own area */
 	__le64 writer_boot;	/* boot id of who wrote head: stale writers are ignored. 0: a */
 				/* session begins, and nothing of it is there yet */
-	__u8 reserved1[1024 - 64 - 24];
+	/*
+	 * Before each heartbeat: its number's low half where it belongs, so that one that got lost
+	 * leaves a gap; and how many losses of the link the peer has found by itself.
+	 */
+	__le32 trail[PCILEND_TRAIL_SLOTS];	/* beat n: [n % PCILEND_TRAIL_SLOTS] */
+	__le32 losses;
+	__le32 reserved1;
+	__u8 reserved2[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 8];
 	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
 } __packed;
 
@@ -72,6 +80,8 @@ struct pcilend_wire_area {
 #define PCILEND_RESERVE_MS_MIN 1000u
 #define PCILEND_RESERVE_MS_MAX 86400000u
 #define PCILEND_REQUEST_MS 5000		/* a request without an answer fails with -ETIMEDOUT */
+#define PCILEND_RESET_MS 75000		/* but for a reset: PCIe gives a function 60 s for one, */
+					/* and it has some more to show that it works */
 
 enum pcilend_msg_type {
 	/* Notices from a lender, without answer. */
@@ -484,6 +494,13 @@ void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32
 
 /* Printable ASCII and a NUL, zeroes behind: nothing that a peer's label could do to a terminal. */
 bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES]);
+
+/*
+ * May both be told of one function? What a function is, and which BARs it has, never changes: who
+ * has made something of it does not look again.
+ */
+bool pcilend_function_same(const struct pcilend_msg_function *known,
+			   const struct pcilend_msg_function *told);
 
 /* The negative errno a refusal becomes on the requester's side; -EPROTO for unknown ones. */
 int pcilend_status_to_errno(__u16 status);
