@@ -22,6 +22,7 @@
 #include "base/compat.h"
 #include "pcilend/identity.h"
 #include "pcilend/pcilend.h"
+#include "link/link.h"
 #include "virtual/virtual.h"
 
 /*
