@@ -115,6 +115,7 @@ struct Function {
   std::optional<Uuid> reserved_uuid;    // of a domain
   std::optional<uint32_t> reserved_ms;  // for how long still; on the lender
   std::optional<uint32_t> lease_ms;     // silence that ends the lease; on the lender
+  std::optional<uint32_t> lease_left_ms;  // until silence ends it; on the lender
   std::optional<uint32_t> recall_ms;    // until its lender takes it back
   std::optional<uint32_t> group;        // IOMMU group; on others only if lent as a set
   std::vector<Member> members;          // the others in it; on the lender
