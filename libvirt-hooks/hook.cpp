@@ -110,8 +110,9 @@ Result<> check_free(const HookContext& context, const Function& f, const Wanted&
       if (f.borrower == this_node && is_used_as_it_is(f, wanted)) {
         const auto user = vfio_user(context.environment, f.virtual_address);
         if (!user) return {};
-        return fail(ErrorClass::State, "{} is borrowed on this host for '{}', and {} has it: end that first",
-                    name, f.owner, *user);
+        return fail(ErrorClass::State,
+                    "{} is borrowed on this host for '{}', and {} has it: end that first", name,
+                    f.owner, *user);
       }
       if (f.borrower == this_node)
         return fail(ErrorClass::State, "{} is in use on this host by {}", name,

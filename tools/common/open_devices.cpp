@@ -22,7 +22,8 @@ std::vector<fs::path> entries(const fs::path& directory) {
   return found;
 }
 
-// A group is opened by one process at a time, and by none while one of its devices is in use.
+// A group is opened by one process at a time, and by none while one of its devices is in use, also
+// by its own node.
 bool group_is_busy(const Environment& environment, const std::string& node) {
   const UniqueFd fd(::open(environment.path(node).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   return !fd && errno == EBUSY;
@@ -63,18 +64,21 @@ std::vector<std::string> programs_with(const Environment& environment,
 std::optional<std::string> vfio_user(const Environment& environment, std::string_view bdf) {
   const std::string device = fmt::format("/sys/bus/pci/devices/{}", bdf);
   std::vector<std::string> nodes;
-  bool busy = false;
-  std::error_code error;
-  const fs::path group = fs::read_symlink(environment.path(device + "/iommu_group"), error);
-  if (!error) {
-    for (const char* const prefix : {"", "noiommu-"}) {
-      nodes.push_back(fmt::format("/dev/vfio/{}{}", prefix, group.filename().native()));
-      busy |= group_is_busy(environment, nodes.back());
-    }
-  }
   for (const auto& node : entries(environment.path(device + "/vfio-dev")))
     nodes.push_back("/dev/vfio/devices/" + node.filename().native());
-  if (nodes.empty()) return std::nullopt;
+  bool busy = false;
+  bool told = false;
+  std::error_code error;
+  const fs::path group = fs::read_symlink(environment.path(device + "/iommu_group"), error);
+  for (const char* const prefix : {"", "noiommu-"}) {
+    const std::string node = fmt::format("/dev/vfio/{}{}", prefix, group.filename().native());
+    if (error || !environment.exists(node)) continue;
+    told = true;
+    busy |= group_is_busy(environment, node);
+    nodes.push_back(node);
+  }
+  // Processes are only looked at when one is to be named, or the kernel has no groups.
+  if (nodes.empty() || (told && !busy)) return std::nullopt;
   const auto programs = programs_with(environment, nodes);
   if (!programs.empty()) return programs.front();
   if (busy) return "a process";
