@@ -64,8 +64,8 @@ class Sriov : public OnThreeHosts {
     ASSERT_OK(borrowed);
     const auto& function = borrowed->at("functions").at(0);
     EXPECT_EQ(function.at("driver"), "igbvf");
-    const auto name = part.borrower.run(
-        fmt::format("ls /sys/bus/pci/devices/{}/net", function.at("virtual").get<std::string>()));
+    const auto name = part.borrower.run(fmt::format("ls /sys/bus/pci/devices/{}/net",
+                                                    function.at("virtual_bdf").get<std::string>()));
     ASSERT_OK(name);
     part.interface = name->substr(0, name->find('\n'));
     ASSERT_OK(

@@ -65,7 +65,7 @@ class Intx : public testing::Test {
     ASSERT_OK(borrowed);
     const auto& function = borrowed->at("functions").at(0);
     EXPECT_EQ(function.at("driver"), "e1000");
-    virtual_ = function.at("virtual");
+    virtual_ = function.at("virtual_bdf");
     const auto name =
         borrower().until(fmt::format("ls /sys/bus/pci/devices/{}/net | grep .", virtual_));
     ASSERT_OK(name);
