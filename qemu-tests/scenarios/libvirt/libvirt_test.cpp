@@ -296,7 +296,7 @@ TEST_F(Libvirt, AGuestTakesWhatFits) {
       << refused->err;
   EXPECT_GE(refused->time, 2s);
 
-  ASSERT_OK(want(300));
+  ASSERT_OK(want(60));
   auto start = borrower().start("virsh start chooser", {{}, 5min});
   ASSERT_OK(start);
   ASSERT_OK(lender().run({"pcilend", "label", *lender().address(0), "fast"}));
