@@ -167,8 +167,9 @@ Result<DomainOptions> options_of(xmlNode* functions, const std::vector<Uuid>& md
         if (name != "wait")
           return fail(ErrorClass::Usage, "<functions> has no attribute '{}', but wait", name);
         unsigned seconds = 0;
-        if (!parse_number<unsigned>(value, 10, 3600, &seconds))
-          return fail(ErrorClass::Usage, "wait='{}': seconds are expected, 3600 at most", value);
+        if (!parse_number<unsigned>(value, 10, kWaitSecondsMax, &seconds))
+          return fail(ErrorClass::Usage, "wait='{}': seconds are expected, {} at most", value,
+                      kWaitSecondsMax);
         options.wait = std::chrono::seconds(seconds);
         return {};
       }));

@@ -28,9 +28,11 @@ struct Choice {
 
 // A domain's metadata in the namespace kOptionsNamespace.
 struct DomainOptions {
-  std::chrono::seconds wait{0};  // for functions that can't be borrowed yet; up to an hour
+  std::chrono::seconds wait{0};  // for functions that can't be borrowed yet
   std::vector<Choice> choices;
 };
+// libvirt does nothing else with the domain while its hook runs, and who asks for it waits, too.
+inline constexpr unsigned kWaitSecondsMax = 60;
 inline constexpr std::string_view kOptionsNamespace = "urn:pcilend:libvirt:1";
 
 struct Domain {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "hook.h"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 
 #include <algorithm>
 
 #include "mdev.h"
+#include "pcilend/fd.h"
+#include "pcilend/open_devices.h"
 #include "record.h"
 
 namespace pcilend {
@@ -25,6 +29,9 @@ constexpr std::chrono::milliseconds kPollMost{2000};
 // A mediated device that waits for its function finds out by itself that it is borrowed.
 constexpr std::chrono::milliseconds kNameLimit{5000};
 
+// How long a phase waits for the end of the domain's former one; less than a step may take.
+constexpr std::chrono::milliseconds kLockLimit{15000};
+
 // So many are told of functions that can't be chosen.
 constexpr size_t kReasons = 8;
 
@@ -42,6 +49,13 @@ constexpr std::string_view kDeviceOwner = "mdev:";
 // Has the mediated device borrowed it, on this host?
 bool is_held_by(const Function& f, const Uuid& mdev) {
   return f.owner == fmt::format("{}{}", kDeviceOwner, to_string(mdev));
+}
+
+// Borrowed for VFIO by somebody of this host, and for no domain and no mediated device: whoever
+// opens it has it.
+bool is_ready_for_anybody(const Function& f) {
+  return f.frontend == kFrontend && !f.owner.empty() && !f.owner.starts_with(kDeviceOwner) &&
+         !parse_uuid(f.owner);
 }
 
 // Who has it on this host, and the cure: a domain by name if the hook gave it to one.
@@ -75,6 +89,11 @@ struct Wanted {
   [[nodiscard]] bool has(const Function& f) const { return !function && is_held_by(f, mdev); }
 };
 
+// Stays borrowed as it is, before, with and after the domain.
+bool is_used_as_it_is(const Function& f, const Wanted& wanted) {
+  return f.borrower && !wanted.choice && is_ready_for_anybody(f);
+}
+
 // Refuses a function this domain can't have now, with the reason and the cure.
 Result<> check_free(const HookContext& context, const Function& f, const Wanted& wanted,
                     uint32_t this_node, const std::string& owner) {
@@ -88,6 +107,13 @@ Result<> check_free(const HookContext& context, const Function& f, const Wanted&
       return {};
     case PCILEND_FUNCTION_BORROWED:
       if (f.borrower == this_node && (f.owner == owner || wanted.has(f))) return {};
+      if (f.borrower == this_node && is_used_as_it_is(f, wanted)) {
+        const auto user = vfio_user(context.environment, f.virtual_address);
+        if (!user) return {};
+        return fail(ErrorClass::State,
+                    "{} is borrowed on this host for '{}', and {} has it: end that first", name,
+                    f.owner, *user);
+      }
       if (f.borrower == this_node)
         return fail(ErrorClass::State, "{} is in use on this host by {}", name,
                     holder(context, f.owner));
@@ -243,7 +269,8 @@ Result<> take(HookContext& context, Client& client, const Function& f, const Wan
   const Uuid& mdev = wanted.mdev;
   record->functions.push_back({f.id, wanted.function ? std::nullopt : std::optional(mdev)});
   PCILEND_TRY(save_record(context.environment, *record));
-  if (!wanted.has(f)) PCILEND_TRY(borrow(context, client, f, wanted, record->domain));
+  if (!wanted.has(f) && !is_used_as_it_is(f, wanted))
+    PCILEND_TRY(borrow(context, client, f, wanted, record->domain));
   if (wanted.function) return {};
   if (!mdev_exists(context.environment, mdev)) PCILEND_TRY(make_mdev(context, mdev, record));
   return record->functions.back().created ? Result<>() : await_mdev(context, f, mdev);
@@ -348,16 +375,66 @@ Result<> take_all(HookContext& context, Client& client, const std::vector<Pick>&
   return {};
 }
 
+// How long it may take until this one can be borrowed, `limit` at most.
+std::chrono::milliseconds hope(const Function& f, uint32_t this_node,
+                               std::chrono::milliseconds limit) {
+  if (f.lender == this_node || f.state == PCILEND_FUNCTION_QUARANTINED) return {};
+  // Its lender makes it available while it boots, or an administrator does, some day.
+  if (f.state == PCILEND_FUNCTION_ADDED || f.state == PCILEND_FUNCTION_LOCAL)
+    return std::min(limit, kSettleLimit);
+  return limit;
+}
+
 // How long a refusal may still turn into its opposite.
 std::chrono::milliseconds patience(const HookContext& context, const Domain& domain,
                                    const std::vector<Function>& functions,
-                                   const std::vector<Wanted>& wanted, const Error& error) {
-  if (error.kind == ErrorClass::Usage) return {};
+                                   const std::vector<Wanted>& wanted, uint32_t this_node,
+                                   const Error& error) {
+  if (error.kind != ErrorClass::State && error.kind != ErrorClass::NotFound &&
+      error.kind != ErrorClass::Unreachable)
+    return {};
   std::chrono::milliseconds limit = domain.options->wait;
   for (const Wanted& one : wanted)
     for (const Function& f : candidates(context, functions, one))
       if (in_transition(f)) limit = std::max(limit, kSettleLimit);
+  for (const Wanted& one : wanted) {
+    const auto all = candidates(context, functions, one);
+    // One that nobody offers may be of a host that boots; unless the device is something else.
+    std::chrono::milliseconds best =
+        all.empty() && !mdev_exists(context.environment, one.mdev) ? limit : limit.zero();
+    for (const Function& f : all) best = std::max(best, hope(f, this_node, limit));
+    limit = std::min(limit, best);
+  }
   return limit;
+}
+
+// Where the record is lost: one that mdevctl knows is somebody else's.
+bool is_ours_to_remove(const HookContext& context, const Uuid& mdev) {
+  return mdev_exists(context.environment, mdev) && !mdev_is_defined(context.environment, mdev);
+}
+
+// Held as long as a phase of the domain runs, also by a step that hangs in the kernel after its
+// hook is gone.
+Result<UniqueFd> lock_domain(HookContext& context, const Uuid& domain) {
+  const std::filesystem::path file =
+      context.environment.path(fmt::format("/run/pcilend/locks/{}", to_string(domain)));
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) return fail_errno(file.parent_path().native(), error.value());
+  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return fail_errno(file.native());
+  context.steps.begin("waiting for the end of the domain's former start or stop", kSeeKernelLog);
+  const auto begin = context.now();
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) < 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(file.native());
+    if (context.now() - begin >= kLockLimit)
+      return fail(ErrorClass::State,
+                  "a hook of the domain's former start or stop is still at work: 'fuser {}' says "
+                  "which; try again",
+                  file.native());
+    context.sleep(kPollLeast);
+  }
+  return fd;
 }
 
 }  // namespace
@@ -376,6 +453,12 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
   if (!domain.options) return tl::unexpected(domain.options.error());
   const auto wanted = wanted_by(domain);
   if (wanted.empty() && !*former) return {};
+  if (!context.privileged)
+    return fail(ErrorClass::Permission,
+                "domains of users (qemu:///session) can't borrow functions: define it in "
+                "qemu:///system");
+  const auto lock = lock_domain(context, domain.uuid);
+  if (!lock) return tl::unexpected(lock.error());
   context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
@@ -383,8 +466,8 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
   if (!node) return tl::unexpected(node.error());
   const auto begin = context.now();
   for (;;) {
-    // The domain is about to start, so it does not run: what is recorded was left behind, maybe by
-    // the last attempt.
+    // The domain is about to start, so it does not run, and no other phase of it does, as we have
+    // its lock: what is recorded was left behind, maybe by the last attempt.
     const auto left = load_record(context.environment, domain.uuid);
     if (!left) return tl::unexpected(left.error());
     if (*left) PCILEND_TRY(undo_all(context, **client, **left));
@@ -396,9 +479,15 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
     const Result<> taken =
         picks ? take_all(context, **client, *picks, Record{domain.name, domain.uuid, {}})
               : tl::unexpected(picks.error());
+    if (context.abandoned()) {
+      const auto now = load_record(context.environment, domain.uuid);
+      if (now && *now) PCILEND_TRY(undo_all(context, **client, **now));
+      return fail(ErrorClass::State, "libvirtd is gone: the domain is not started");
+    }
     if (taken) return {};
     const auto waited = context.now() - begin;
-    if (waited >= patience(context, domain, *functions, wanted, taken.error())) return taken;
+    if (waited >= patience(context, domain, *functions, wanted, node->id, taken.error()))
+      return taken;
     // Refusals are written down on the lender, so they are not asked for too often.
     context.sleep(std::clamp(std::chrono::duration_cast<std::chrono::milliseconds>(waited / 8),
                              kPollLeast, kPollMost));
@@ -406,6 +495,11 @@ Result<> prepare_domain(HookContext& context, const Domain& domain) {
 }
 
 Result<> release_domain(HookContext& context, const Domain& domain) {
+  const auto before = load_record(context.environment, domain.uuid);
+  if (!before) return tl::unexpected(before.error());
+  if (!*before) return {};
+  const auto lock = lock_domain(context, domain.uuid);
+  if (!lock) return tl::unexpected(lock.error());
   const auto record = load_record(context.environment, domain.uuid);
   if (!record) return tl::unexpected(record.error());
   if (!*record) return {};
@@ -422,7 +516,9 @@ Result<> reconcile_domain(HookContext& context, const Domain& domain) {
   const auto former = load_record(context.environment, domain.uuid);
   const bool known = former && *former;
   const auto wanted = wanted_by(domain);
-  if (former && !known && wanted.empty()) return {};
+  if ((former && !known && wanted.empty()) || !context.privileged) return {};
+  const auto lock = lock_domain(context, domain.uuid);
+  if (!lock) return tl::unexpected(lock.error());
   context.steps.begin("asking pcilend.ko", kSeeKernelLog);
   const auto client = context.open_client();
   if (!client) return tl::unexpected(client.error());
@@ -440,7 +536,7 @@ Result<> reconcile_domain(HookContext& context, const Domain& domain) {
       if (f.owner == owner && one.function)
         record.functions.push_back({f.id, {}, false});
       else if (f.owner == owner)
-        record.functions.push_back({f.id, one.mdev, mdev_exists(context.environment, one.mdev)});
+        record.functions.push_back({f.id, one.mdev, is_ours_to_remove(context, one.mdev)});
   }
   return save_record(context.environment, record);
 }

@@ -33,12 +33,20 @@ struct HookContext {
   std::function<void(std::chrono::milliseconds)> sleep;
   std::function<std::chrono::steady_clock::time_point()> now;
   Steps& steps;
+  // Has libvirtd gone away since it started the hook? Nobody waits for the domain to start then.
+  std::function<bool()> abandoned = [] { return false; };
+  // False for qemu:///session: libvirt runs the hook as the user, who may not borrow.
+  bool privileged = true;
 };
 
 // Borrows every function the domain names, or chooses by its options, and makes the mediated
 // devices that are missing; waits as long as the options say for what can't be borrowed yet. All or
-// none: what was done is undone before an error is returned. Does not open netlink for a domain
-// that names none.
+// none: what was done is undone before an error is returned, also when libvirtd is gone meanwhile.
+// A function that this host has borrowed for VFIO already, and that nobody has open, is used as it
+// is. Does not open netlink for a domain that names none.
+//
+// One phase of a domain runs at a time: each waits for the end of the former one, or fails while
+// that hangs.
 Result<> prepare_domain(HookContext& context, const Domain& domain);
 
 // Removes the mediated devices and returns the functions that prepare_domain() recorded for this

@@ -3,15 +3,33 @@
 // sub-operation and an extra argument, and the domain's XML on stdin. Nothing goes to stdout, which
 // libvirt would take for changed XML. https://libvirt.org/hooks.html
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <thread>
 
 #include "hook.h"
+#include "pcilend/fd.h"
 
 namespace pcilend {
 namespace {
+
+// Who runs the hook: libvirtd, which does not end it when it is restarted (KillMode=process) or
+// crashes.
+class Caller {
+ public:
+  Caller() : fd_(static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0))) {}
+
+  // False also if this kernel does not tell.
+  [[nodiscard]] bool gone() const {
+    pollfd waiting{fd_.get(), POLLIN, 0};
+    return fd_ && ::poll(&waiting, 1, 0) == 1;
+  }
+
+ private:
+  UniqueFd fd_;
+};
 
 constexpr std::chrono::seconds kStepLimit{20};
 
@@ -35,6 +53,7 @@ Result<std::string> read_stdin() {
 }
 
 Result<> run(Phase phase) {
+  const Caller caller;
   const auto xml = read_stdin();
   if (!xml) return tl::unexpected(xml.error());
   const auto domain = parse_domain_xml(*xml);
@@ -47,7 +66,9 @@ Result<> run(Phase phase) {
                         [] { return open_client(); },
                         [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
                         [] { return std::chrono::steady_clock::now(); },
-                        steps};
+                        steps,
+                        [&caller] { return caller.gone(); },
+                        ::geteuid() == 0};
     switch (phase) {
       case Phase::Prepare:
         return prepare_domain(context, *domain);

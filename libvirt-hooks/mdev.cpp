@@ -14,6 +14,17 @@ bool mdev_exists(const Environment& environment, const Uuid& uuid) {
   return environment.exists(device(uuid));
 }
 
+bool mdev_is_defined(const Environment& environment, const Uuid& uuid) {
+  std::error_code error;
+  const std::filesystem::path directory = environment.path("/etc/mdevctl.d");
+  for (std::filesystem::directory_iterator parent(directory, error), end; !error && parent != end;
+       parent.increment(error)) {
+    std::error_code missing;
+    if (std::filesystem::exists(parent->path() / to_string(uuid), missing)) return true;
+  }
+  return false;
+}
+
 bool mdev_is_ready(const Environment& environment, const Uuid& uuid) {
   return environment.exists(device(uuid) + "/iommu_group");
 }
@@ -27,7 +38,7 @@ Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& 
 Result<> create_mdev(const Environment& environment, FunctionId function, const Uuid& uuid) {
   const std::string parent = "/sys/bus/pcilend/devices/" + to_string(function);
   if (environment.exists(parent) && !environment.exists(parent + "/mdev_supported_types"))
-    return fail(ErrorClass::Unreachable,
+    return fail(ErrorClass::Unsupported,
                 "{} can't be given to VMs: pcilend_mdev.ko is not loaded: modprobe pcilend_mdev",
                 to_string(function));
   return environment.write_attribute(parent + "/mdev_supported_types/pcilend-function/create",

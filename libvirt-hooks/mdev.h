@@ -9,6 +9,9 @@ namespace pcilend {
 
 bool mdev_exists(const Environment& environment, const Uuid& uuid);
 
+// mdevctl, and so virsh, has it defined: who did that starts and stops it.
+bool mdev_is_defined(const Environment& environment, const Uuid& uuid);
+
 // VMMs find the IOMMU group of its function.
 bool mdev_is_ready(const Environment& environment, const Uuid& uuid);
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ constexpr char kDone = 'd';
 void send_line(int pipe, std::string line) {
   std::replace(line.begin(), line.end(), '\n', ' ');
   line += '\n';
-  // A parent that is gone has no use for it.
+  // A parent that is gone has no use for it, and this child is about to be killed.
   (void)write_all(pipe, std::as_bytes(std::span(line)));
 }
 
@@ -41,7 +42,10 @@ class PipeSteps final : public Steps {
   int pipe_;
 };
 
-[[noreturn]] void run_child(int pipe, const std::function<Result<>(Steps&)>& work) {
+// Ends with `parent`, whose word on how it went is lost then: what is recorded tells the rest.
+[[noreturn]] void run_child(pid_t parent, int pipe, const std::function<Result<>(Steps&)>& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
   ::signal(SIGPIPE, SIG_IGN);
   // Whoever reads our standard streams waits for their end, also while this child hangs.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -116,11 +120,12 @@ Result<> supervise(std::chrono::milliseconds limit, const std::function<Result<>
   if (::pipe2(ends, O_CLOEXEC) < 0) return fail_errno("pipe");
   UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
+  const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return fail_errno("fork");
   if (child == 0) {
     reader.reset();
-    run_child(writer.get(), work);
+    run_child(parent, writer.get(), work);
   }
   writer.reset();
   Lines lines(std::move(reader));

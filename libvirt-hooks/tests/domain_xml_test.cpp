@@ -112,10 +112,10 @@ TEST(DomainXml, OptionsAreInItsMetadata) {
   // As an editor writes it, and as `virsh metadata --set` does.
   for (const char* prefix : {"<p:", "<"}) {
     const auto domain = with_metadata("<other xmlns='urn:other'><functions wait='x'/></other>" +
-                                      functions("wait='90'", " " + (prefix + choose) + " "));
+                                      functions("wait='45'", " " + (prefix + choose) + " "));
     ASSERT_TRUE(domain);
     ASSERT_TRUE(domain->options) << domain->options.error().message;
-    EXPECT_EQ(domain->options->wait.count(), 90);
+    EXPECT_EQ(domain->options->wait.count(), 45);
     ASSERT_EQ(domain->options->choices.size(), 1u);
     const Choice& choice = domain->options->choices[0];
     EXPECT_EQ(choice.mdev, domain->mdevs[0]);
@@ -136,8 +136,8 @@ TEST(DomainXml, OptionsThatAreNoneAreNamed) {
     std::string metadata;
     const char* reason;
   } cases[] = {
-      {functions("wait=''", ""), "wait='': seconds are expected, 3600 at most"},
-      {functions("wait='3601'", ""), "wait='3601': seconds are expected, 3600 at most"},
+      {functions("wait=''", ""), "wait='': seconds are expected, 60 at most"},
+      {functions("wait='61'", ""), "wait='61': seconds are expected, 60 at most"},
       {functions("wait='-1'", ""), "wait='-1': seconds"},
       {functions("wait='1s'", ""), "wait='1s': seconds"},
       {functions("weight='1'", ""), "<functions> has no attribute 'weight', but wait"},

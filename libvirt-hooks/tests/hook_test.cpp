@@ -557,9 +557,12 @@ TEST_F(HookTest, AChoiceThatCannotBeMadeSaysWhyOfEach) {
 TEST_F(HookTest, WhatCannotBeUndoneIsNotForgottenWhileItWaits) {
   Domain d = choosing({{}, "", 0x1b36, {}, ""});
   d.options->wait = std::chrono::seconds(60);
-  // 40001 is borrowed, shown to nobody, and can't be returned.
-  fs::remove_all(root_ / "sys/bus/pcilend/devices/40001/mdev_supported_types");
-  kernel_.refuse = [](const std::string& entry) -> Result<> {
+  // 40001 is borrowed, but the answer is lost; and it can't be returned.
+  kernel_.refuse = [this](const std::string& entry) -> Result<> {
+    if (entry.starts_with("borrow 40001")) {
+      hold(kernel_.functions[0], kDomain);
+      return fail(ErrorClass::Unreachable, "no answer to that");
+    }
     if (entry.starts_with("return 40001")) return fail(ErrorClass::Unreachable, "no answer");
     return {};
   };
@@ -744,6 +747,126 @@ TEST_F(HookTest, AReconnectChangesNoRecordThatIsWhole) {
   EXPECT_FALSE((*record)->functions[0].created) << "not made by the hook, so not its to remove";
   EXPECT_TRUE(reconcile(domain(kOtherDomain, {})));
   EXPECT_FALSE(fs::exists(record_path(kOtherDomain)));
+}
+
+// A hook of a start that libvirtd has forgotten, as it crashed, and the one of the next start.
+TEST_F(HookTest, AnOrphanTakesNothingAwayFromTheNextStart) {
+  Function& f = kernel_.functions[0];
+  f.state = PCILEND_FUNCTION_BORROWED;
+  f.borrower = 12;
+  Domain d = domain(kDomain, {kFirst});
+  d.options->wait = std::chrono::seconds(60);
+  auto orphan = context();
+  bool gone = false;
+  orphan.abandoned = [&gone] { return gone; };
+  bool second_waited = false;
+  on_sleep_ = [&] {
+    if (gone) return;
+    gone = true;
+    f.state = PCILEND_FUNCTION_AVAILABLE;
+    f.borrower.reset();
+    // The next start, while the orphan is between two attempts.
+    auto next = context();
+    const auto begin = now_;
+    const auto refused = prepare_domain(next, d);
+    second_waited = now_ - begin >= std::chrono::seconds(10);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("former start or stop is still at work"));
+  };
+  const auto left = prepare_domain(orphan, d);
+  ASSERT_FALSE(left);
+  EXPECT_EQ(left.error().message, "libvirtd is gone: the domain is not started");
+  EXPECT_TRUE(second_waited);
+  EXPECT_EQ(f.state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
+  EXPECT_TRUE(prepare(d));
+  EXPECT_EQ(f.owner, kDomain);
+}
+
+TEST_F(HookTest, OnlyWhatTimeCanChangeIsWaitedFor) {
+  Domain d = domain(kDomain, {kFirst});
+  d.options->wait = std::chrono::seconds(60);
+  const auto waited = [&] {
+    const auto begin = now_;
+    EXPECT_FALSE(prepare(d));
+    return std::chrono::duration_cast<std::chrono::seconds>(now_ - begin).count();
+  };
+  kernel_.functions[0].state = PCILEND_FUNCTION_QUARANTINED;
+  EXPECT_EQ(waited(), 0);
+  kernel_.functions[0].state = PCILEND_FUNCTION_ADDED;
+  EXPECT_LE(waited(), 12) << "its lender may be booting";
+  kernel_.functions[0].state = PCILEND_FUNCTION_AVAILABLE;
+  fs::remove_all(root_ / "sys/bus/pcilend/devices/40001/mdev_supported_types");
+  EXPECT_EQ(waited(), 0) << "pcilend_mdev.ko is not loaded";
+  for (const auto kind : {ErrorClass::Permission, ErrorClass::Unsupported}) {
+    kernel_.refuse = [kind](const std::string&) -> Result<> { return fail(kind, "no"); };
+    EXPECT_EQ(waited(), 0);
+  }
+  kernel_.refuse = [](const std::string&) -> Result<> {
+    return fail(ErrorClass::Unreachable, "node 4 does not answer");
+  };
+  EXPECT_GE(waited(), 60);
+  kernel_.functions.clear();
+  EXPECT_GE(waited(), 60) << "its lender is not there yet";
+}
+
+TEST_F(HookTest, DomainsOfUsersAreToldWhereTheyCanBorrow) {
+  auto c = context();
+  c.privileged = false;
+  EXPECT_TRUE(prepare_domain(c, domain(kDomain, {})));
+  const auto refused = prepare_domain(c, domain(kDomain, {kFirst}));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::Permission);
+  EXPECT_THAT(refused.error().message, HasSubstr("qemu:///system"));
+  EXPECT_TRUE(reconcile_domain(c, domain(kDomain, {kFirst})));
+  EXPECT_EQ(kernel_.opened, 0);
+}
+
+TEST_F(HookTest, AfterALostRecordADefinedMdevIsNotTakenForOurs) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  add_mdev(kFirst);
+  touch(fmt::format("etc/mdevctl.d/0000:00:04.0/{}", kFirst));
+  fs::remove(record_path(kDomain));
+  ASSERT_TRUE(reconcile(d));
+  ASSERT_TRUE(release(d));
+  EXPECT_EQ(removed(kFirst), "");
+}
+
+// 'pcilend borrow --frontend vfio', as for Nova, which counts PCI devices that are there.
+TEST_F(HookTest, WhatIsBorrowedForVfioAndNotOpenIsUsedAsItIs) {
+  Function& f = kernel_.functions[0];
+  hold(f, "user root");
+  f.frontend = "vfio";
+  f.virtual_address = "8004:01:00.0";
+  // A kernel without groups: of those, files in a test can't be busy.
+  touch("sys/bus/pci/devices/8004:01:00.0/vfio-dev/vfio7/dev");
+  touch("dev/vfio/devices/vfio7");
+  Domain d = domain(kDomain, {});
+  d.functions = {FunctionId{0x40001}};
+  ASSERT_TRUE(prepare(d));
+  ASSERT_TRUE(release(d));
+  EXPECT_THAT(kernel_.log, IsEmpty()) << "it stays as it is";
+  EXPECT_EQ(f.owner, "user root");
+
+  touch("proc/812/comm");
+  std::ofstream(root_ / "proc/812/comm") << "qemu-system-x86\n";
+  fs::create_directories(root_ / "proc/812/fd");
+  fs::create_symlink(root_ / "dev/vfio/devices/vfio7", root_ / "proc/812/fd/23");
+  auto refused = prepare(d);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "40001 (Red Hat, Inc. QEMU NVM Express Controller) is borrowed on this host for 'user "
+            "root', and qemu-system-x86 (pid 812) has it: end that first");
+  fs::remove_all(root_ / "proc");
+
+  const Choice any{{}, "", 0x1b36, {}, ""};
+  ASSERT_TRUE(prepare(choosing(any)));
+  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)))
+      << "a choice leaves it to those who name it";
+  ASSERT_TRUE(release(choosing(any)));
+  f.frontend = "shadow";
+  EXPECT_FALSE(prepare(d));
 }
 
 TEST_F(HookTest, ADamagedRecordIsReported) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pcilend/fd.h"
@@ -58,6 +60,32 @@ TEST(Supervisor, ACrashIsAnError) {
   });
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message, HasSubstr("crashing ended unexpectedly"));
+}
+
+// What it does after that nobody would hear of.
+TEST(Supervisor, TheChildEndsWithItsParent) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const pid_t hook = ::fork();
+  ASSERT_GE(hook, 0);
+  if (hook == 0) {
+    reader.reset();
+    (void)supervise(60s, [&](Steps&) -> Result<> {
+      (void)write_all(writer.get(), std::as_bytes(std::span("x", 1)));
+      for (;;) ::pause();
+    });
+    ::_exit(0);
+  }
+  writer.reset();
+  char byte = 0;
+  ASSERT_EQ(::read(reader.get(), &byte, 1), 1);
+  ::kill(hook, SIGKILL);
+  ::waitpid(hook, nullptr, 0);
+  pollfd waiting{reader.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&waiting, 1, 10'000), 1);
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0) << "the child still has its end of the pipe";
 }
 
 // libvirt reads the hook's stderr until its end: a child that hangs must not hold it.

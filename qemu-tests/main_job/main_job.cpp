@@ -77,7 +77,7 @@ Result<BorrowedDrive> MainJob::borrow() const {
   const auto answer = borrower_.json("pcilend borrow --wait --json " + id_);
   if (!answer) return tl::unexpected(answer.error());
   const auto& disk = answer->at("disks").at(0);
-  return BorrowedDrive{answer->at("functions").at(0).at("virtual"),
+  return BorrowedDrive{answer->at("functions").at(0).at("virtual_bdf"),
                        "/dev/" + disk.at("name").get<std::string>(), disk.at("controller")};
 }
 

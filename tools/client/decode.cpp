@@ -116,6 +116,8 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
       return read_optional(a, &function->reserved_ms);
     case PCILEND_FUNCTION_A_LEASE_MS:
       return read_optional(a, &function->lease_ms);
+    case PCILEND_FUNCTION_A_LEASE_LEFT_MS:
+      return read_optional(a, &function->lease_left_ms);
     case PCILEND_FUNCTION_A_RECALL_MS:
       return read_optional(a, &function->recall_ms);
     case PCILEND_FUNCTION_A_GROUP:

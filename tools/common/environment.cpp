@@ -46,8 +46,17 @@ Result<> Environment::write_attribute(std::string_view absolute, std::string_vie
 }
 
 Result<> Environment::replace_file(std::string_view absolute, std::string_view content) const {
-  const fs::path file = path(absolute);
+  fs::path file = path(absolute);
   std::error_code error;
+  // A link stays, and what it leads to is replaced; so does a mode that somebody has chosen.
+  if (fs::is_symlink(file, error)) {
+    const fs::path target = fs::weakly_canonical(file, error);
+    if (error) return fail_errno(file.native(), error.value());
+    file = target;
+  }
+  const fs::file_status before = fs::status(file, error);
+  const mode_t mode =
+      fs::exists(before) ? static_cast<mode_t>(before.permissions()) & 0777 : mode_t{0644};
   fs::create_directories(file.parent_path(), error);
   if (error) return fail_errno(file.parent_path().native(), error.value());
 
@@ -55,7 +64,7 @@ Result<> Environment::replace_file(std::string_view absolute, std::string_view c
   UniqueFd fd(::mkostemp(aside.data(), O_CLOEXEC));
   if (!fd) return fail_errno(aside);
   auto written = write_all(fd.get(), std::as_bytes(std::span(content)));
-  if (written && ::fchmod(fd.get(), 0644) < 0) written = fail_errno(aside);
+  if (written && ::fchmod(fd.get(), mode) < 0) written = fail_errno(aside);
   if (written && ::fsync(fd.get()) < 0) written = fail_errno(aside);
   if (written && ::rename(aside.c_str(), file.c_str()) < 0) written = fail_errno(file.native());
   if (!written) ::unlink(aside.c_str());

@@ -54,6 +54,13 @@ struct StatusAnswer {
   Node node;
   std::vector<Link> links;
   std::vector<Function> functions;
+  std::vector<std::string> ignored;  // adapters whose links may be down
+};
+
+// Functions that this host borrows, or lends and can't have back yet.
+struct InUseAnswer {
+  std::vector<Function> functions;
+  uint32_t this_node = 0;
 };
 
 struct MetricsAnswer {
@@ -94,12 +101,16 @@ struct SnapshotAnswer {
   std::vector<Function> functions;
 };
 
+// It is done, and that is all there is to say.
 struct NothingAnswer {};
 
-using Answer =
-    std::variant<NothingAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node, HostdevsAnswer,
-                 ConfigAnswer, StatusAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
-                 SnapshotAnswer, RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
+// All was printed while the command went on.
+struct EmittedAnswer {};
+
+using Answer = std::variant<NothingAnswer, EmittedAnswer, FunctionsAnswer, AppearedAnswer,
+                            LinksAnswer, Node, HostdevsAnswer, ConfigAnswer, StatusAnswer,
+                            InUseAnswer, MetricsAnswer, CheckAnswer, EventAnswer, SnapshotAnswer,
+                            RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "commands.h"
 #include "device_use.h"
+#include "pcilend/policy/files.h"
 #include "target.h"
 
 namespace pcilend {
@@ -20,14 +22,21 @@ constexpr std::chrono::milliseconds kLookStep{100};
 
 enum : uint32_t { kStorage = 0x01, kNetwork = 0x02 };  // base classes
 
-// Who borrows when the command line does not say.
-std::string caller_name() {
-  const passwd* const user = ::getpwuid(::geteuid());
-  return user ? fmt::format("user {}", user->pw_name) : fmt::format("uid {}", ::geteuid());
+// Who borrows when the command line does not say: who has logged in, also behind sudo.
+std::string caller_name(const Environment& environment) {
+  uid_t uid = ::geteuid();
+  const auto login = environment.read("/proc/self/loginuid");
+  uid_t logged_in = 0;
+  if (login &&
+      std::from_chars(login->data(), login->data() + login->size(), logged_in).ec == std::errc() &&
+      logged_in != static_cast<uid_t>(-1))  // nobody: a service of the host
+    uid = logged_in;
+  const passwd* const user = ::getpwuid(uid);
+  return user ? fmt::format("user {}", user->pw_name) : fmt::format("uid {}", uid);
 }
 
-Result<std::string> owner_of(const Options& options) {
-  if (options.owner.empty()) return caller_name();
+Result<std::string> owner_of(const Session& session, const Options& options) {
+  if (options.owner.empty()) return caller_name(session.environment);
   if (options.owner.size() > kOwnerBytes)
     return fail(ErrorClass::Usage, "--owner: at most {} bytes", kOwnerBytes);
   return options.owner;
@@ -60,6 +69,8 @@ Result<> check_wait(const Options& options) {
   if (options.wait && options.frontend != kShadow)
     return fail(ErrorClass::Usage,
                 "--wait is for drivers of this host: a VM's are waited for in the VM");
+  if (options.wait && options.targets.size() > 1)
+    return fail(ErrorClass::Usage, "--wait waits for one function: name no others beside it");
   return {};
 }
 
@@ -120,61 +131,129 @@ Result<Answer> wait_for_driver(Session& session, EventStream& events, AppearedAn
   return answer;
 }
 
-}  // namespace
-
-Result<Answer> command_borrow(Session& session, const Options& options) {
-  uint32_t this_node = 0;
-  const auto owner = owner_of(options);
-  if (!owner) return tl::unexpected(owner.error());
-  const auto adapter = adapter_of(options);
-  if (!adapter) return tl::unexpected(adapter.error());
-  PCILEND_TRY(check_wait(options));
-  const auto function = find_remote_function(session, options.targets.front(), &this_node);
-  if (!function) return tl::unexpected(function.error());
-  // From before the borrow, so that no change is missed.
-  std::unique_ptr<EventStream> events;
-  if (options.wait) {
-    auto opened = session.open_events();
-    if (!opened) return tl::unexpected(std::move(opened).error());
-    events = std::move(*opened);
-  }
-  auto borrowed = session.client.borrow(function->id, options.frontend, *owner, *adapter);
+Result<Function> borrow(Session& session, const Options& options, FunctionId id,
+                        const std::string& owner, const std::string& adapter) {
+  auto borrowed = session.client.borrow(id, options.frontend, owner, adapter);
   const std::string module = module_of(options.frontend);
   if (!borrowed && borrowed.error().kind == ErrorClass::Unsupported &&
       !session.environment.exists("/sys/module/" + module))
     return fail(ErrorClass::Unsupported,
                 "{}: frontend '{}' is not loaded: run 'modprobe {}', or choose another with "
                 "--frontend",
-                to_string(function->id), options.frontend, module);
-  if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(to_string(function->id)));
-  if (options.wait)
-    return wait_for_driver(session, *events, {std::move(*borrowed), this_node, {}},
-                           options.timeout.value_or(kWaitSeconds));
-  return FunctionsAnswer{{std::move(*borrowed)}, this_node};
+                to_string(id), options.frontend, module);
+  if (!borrowed) return tl::unexpected(std::move(borrowed).error().in(to_string(id)));
+  return borrowed;
 }
 
-Result<Answer> command_return(Session& session, const Options& options) {
-  const auto owner = owner_of(options);
-  if (!owner) return tl::unexpected(owner.error());
+// Borrowed again whenever this host boots.
+Result<> keep_for_boot(Session& session, const Options& options, const Function& function,
+                       const std::string& owner, const std::string& adapter) {
+  const auto lock = policy::lock_policy(session.environment, session.sleep);
+  if (!lock) return tl::unexpected(lock.error());
+  policy::BorrowEntry entry;
+  entry.uuid = function.uuid;
+  entry.frontend = options.frontend;
+  entry.owner = owner;
+  if (!adapter.empty()) entry.adapter = *parse_pci_address(adapter);
+  auto kept = policy::put_borrow(session.environment, entry);
+  if (!kept)
+    return tl::unexpected(std::move(kept).error().in(
+        fmt::format("{} is borrowed, but not kept for the next boot", to_string(function.id))));
+  return {};
+}
+
+// Not borrowed any more when this host boots. Its lender need not be there: then it is named by
+// UUID.
+Result<> forget_for_boot(Session& session, const std::string& target) {
+  const auto lock = policy::lock_policy(session.environment, session.sleep);
+  if (!lock) return tl::unexpected(lock.error());
+  auto uuid = parse_uuid(target);
+  if (!uuid) {
+    const auto function = find_function(session, target);
+    if (!function) return tl::unexpected(function.error());
+    uuid = function->uuid;
+  }
+  auto removed = policy::remove_borrow(session.environment, *uuid);
+  if (!removed) return tl::unexpected(std::move(removed).error().in(target));
+  return {};
+}
+
+Result<> give_back(Session& session, const Options& options, const std::string& target,
+                   const std::string& owner) {
   uint32_t this_node = 0;
-  const auto function = find_remote_function(session, options.targets.front(), &this_node);
+  const auto function = find_remote_function(session, target, &this_node);
   if (!function) return tl::unexpected(function.error());
-  if (function->borrower != this_node) return NothingAnswer{};
-  if (function->owner.starts_with(kDeviceOwner) && function->owner != *owner && !options.force)
+  const std::string name = to_string(function->id);
+  if (!function->borrower) return {};  // returned already
+  if (function->borrower != this_node)
+    return fail(ErrorClass::State, "{} is borrowed by node {}, not by this host: return it there",
+                name, *function->borrower);
+  if (function->owner.starts_with(kDeviceOwner) && function->owner != owner && !options.force)
     return fail(ErrorClass::State,
-                "{0} is borrowed by mediated device {1}: stop it ('mdevctl stop -u {1}')",
-                to_string(function->id), function->owner.substr(kDeviceOwner.size()));
-  if (function->owner != *owner && !options.force)
+                "{0} is borrowed by mediated device {1}: stop it ('mdevctl stop -u {1}')", name,
+                function->owner.substr(kDeviceOwner.size()));
+  if (function->owner != owner && !options.force)
     return fail(ErrorClass::State,
                 "{} is borrowed by '{}' ({}): end that use first, or use --force to take it away",
-                to_string(function->id), function->owner, function->frontend);
+                name, function->owner, function->frontend);
+  DeviceUse use;
   if (function->frontend == kShadow && !function->virtual_address.empty()) {
     const auto address = parse_pci_address(function->virtual_address);
     if (!address) return tl::unexpected(address.error());
-    PCILEND_TRY(check_unused(session, *address, options.force));
+    auto found = check_unused(session, *address, options.force);
+    if (!found) return tl::unexpected(std::move(found).error());
+    use = std::move(*found);
   }
   auto returned = session.client.give_back(function->id, function->owner);
-  if (!returned) return tl::unexpected(std::move(returned).error().in(to_string(function->id)));
+  if (!returned) return tl::unexpected(std::move(returned).error().in(name));
+  warn_of_loss(session, use);
+  return {};
+}
+
+}  // namespace
+
+Result<Answer> command_borrow(Session& session, const Options& options) {
+  uint32_t this_node = 0;
+  const auto owner = owner_of(session, options);
+  if (!owner) return tl::unexpected(owner.error());
+  const auto adapter = adapter_of(options);
+  if (!adapter) return tl::unexpected(adapter.error());
+  PCILEND_TRY(check_wait(options));
+  std::vector<Function> all;
+  for (const auto& target : options.targets) {
+    auto function = find_remote_function(session, target, &this_node);
+    if (!function) return tl::unexpected(function.error());
+    all.push_back(std::move(*function));
+  }
+  if (!options.wait) {
+    FunctionsAnswer answer{{}, this_node};
+    for (const auto& function : all) {
+      auto borrowed = borrow(session, options, function.id, *owner, *adapter);
+      if (!borrowed) return tl::unexpected(std::move(borrowed).error());
+      if (options.boot) PCILEND_TRY(keep_for_boot(session, options, *borrowed, *owner, *adapter));
+      answer.functions.push_back(std::move(*borrowed));
+    }
+    return answer;
+  }
+  // From before the borrow, so that no change is missed.
+  auto events = session.open_events();
+  if (!events) return tl::unexpected(std::move(events).error());
+  auto borrowed = borrow(session, options, all.front().id, *owner, *adapter);
+  if (!borrowed) return tl::unexpected(std::move(borrowed).error());
+  if (options.boot) PCILEND_TRY(keep_for_boot(session, options, *borrowed, *owner, *adapter));
+  return wait_for_driver(session, **events, {std::move(*borrowed), this_node, {}},
+                         options.timeout.value_or(kWaitSeconds));
+}
+
+Result<Answer> command_return(Session& session, const Options& options) {
+  const auto owner = owner_of(session, options);
+  if (!owner) return tl::unexpected(owner.error());
+  for (const auto& target : options.targets) {
+    if (options.boot) PCILEND_TRY(forget_for_boot(session, target));
+    auto returned = give_back(session, options, target, *owner);
+    const bool gone = options.boot && !returned && returned.error().kind == ErrorClass::NotFound;
+    if (!returned && !gone) return tl::unexpected(std::move(returned).error());
+  }
   return NothingAnswer{};
 }
 

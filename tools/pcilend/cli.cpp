@@ -21,9 +21,17 @@ Error unknown_command(std::string_view word) {
   return {ErrorClass::Usage, fmt::format("no command '{}': 'pcilend --help' lists them", word)};
 }
 
-int report(std::ostream& err, const Error& error) {
-  err << "pcilend: " << error.message << "\n";
+int report(const Surroundings& at, bool json, const Error& error) {
+  at.err << "pcilend: " << error.message << "\n";
+  if (json) at.out << print_json(error) << std::flush;
   return static_cast<int>(error.kind);
+}
+
+// 'help' and 'help COMMAND' are '--help' and 'COMMAND --help'.
+void replace_help(std::vector<std::string>* arguments) {
+  if (arguments->empty() || arguments->front() != "help") return;
+  arguments->erase(arguments->begin());
+  arguments->push_back("--help");
 }
 
 std::string one_line(std::string text) {
@@ -68,13 +76,16 @@ Result<Answer> execute(const Command& command, Host& host, const Options& option
 }  // namespace
 
 int run(Surroundings& at, std::vector<std::string> arguments) {
+  replace_help(&arguments);
+  const bool json = std::any_of(arguments.begin(), arguments.end(),
+                                [](const std::string& a) { return a == "-j" || a == "--json"; });
   const auto word = std::find_if(arguments.begin(), arguments.end(),
                                  [](const std::string& a) { return !a.starts_with('-'); });
   const auto command = std::find_if(
       commands().begin(), commands().end(),
       [&](const Command& candidate) { return word != arguments.end() && candidate.name == *word; });
   if (word != arguments.end() && command == commands().end())
-    return report(at.err, unknown_command(*word));
+    return report(at, json, unknown_command(*word));
 
   Options options;
   const auto parser = make_parser(&options);
@@ -86,12 +97,13 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& error) {
     const std::string name =
         command == commands().end() ? std::string() : " " + std::string(command->name);
-    return report(at.err, {ErrorClass::Usage, fmt::format("{}; see 'pcilend{} --help'",
-                                                          one_line(error.what()), name)});
+    return report(at, json,
+                  {ErrorClass::Usage,
+                   fmt::format("{}; see 'pcilend{} --help'", one_line(error.what()), name)});
   }
 
   if (const auto read = read_targets(*command, at.in, &options); !read)
-    return report(at.err, read.error());
+    return report(at, json, read.error());
 
   const PrintOptions print_options{options.columns, options.no_headings};
   bool progress_shown = false;
@@ -114,9 +126,9 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
             at.wall_time};
   const auto answer = execute(*command, host, options);
   host.progress("");
-  if (!answer) return report(at.err, answer.error());
+  if (!answer) return report(at, json, answer.error());
   if (const auto printed = print(at, *answer, options.json, print_options); !printed)
-    return report(at.err, printed.error());
+    return report(at, json, printed.error());
   return exit_status(*answer);
 }
 

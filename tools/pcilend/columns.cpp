@@ -115,7 +115,7 @@ const std::vector<Column<Function>>& function_columns() {
       {"lease", [](F f, N) { return or_null(f.lease); }},
       {"frontend", [](F f, N) { return or_null(f.frontend); }},
       {"owner", [](F f, N) { return or_null(f.owner); }},
-      {"virtual", [](F f, N) { return or_null(f.virtual_address); }},
+      {"virtual_bdf", [](F f, N) { return or_null(f.virtual_address); }},
       {"address", [](F f, N) { return or_null(place_of(f.id)); }},
       {"reason", [](F f, N) { return or_null(f.reason); }},
       {"guest_bytes", [](F f, N) { return or_null(f.guest_bytes); }},
@@ -127,12 +127,13 @@ const std::vector<Column<Function>>& function_columns() {
       {"reserved_uuid", [](F f, N) { return or_null(f.reserved_uuid); }},
       {"reserved_ms", [](F f, N) { return or_null(f.reserved_ms); }},
       {"lease_ms", [](F f, N) { return or_null(f.lease_ms); }},
+      {"lease_left_ms", [](F f, N) { return or_null(f.lease_left_ms); }},
       {"recall_ms", [](F f, N) { return or_null(f.recall_ms); }},
       {"group", [](F f, N) { return or_null(f.group); }},
-      {"set", [](F f, N) { return set(f); }},
+      {"group_members", [](F f, N) { return set(f); }},
       {"adapter", [](F f, N) { return or_null(f.adapter); }},
       {"paths", [](F f, N) -> Json { return f.paths; }},
-      {"reaches", [](F f, N) { return reaches(f); }},
+      {"p2p_targets", [](F f, N) { return reaches(f); }},
       {"direct", [](F f, N) -> Json { return f.direct; }},
       {"relayed", [](F f, N) -> Json { return f.relayed; }},
       {"bars", [](F f, N) { return bars(f); }},
@@ -158,10 +159,10 @@ const std::vector<Column<Link>>& link_columns() {
       {"timeouts", [](L l, N) -> Json { return l.timeouts; }},
       {"export_bytes", [](L l, N) -> Json { return l.export_bytes; }},
       {"slot_bytes", [](L l, N) -> Json { return l.slot_bytes; }},
-      {"downs", [](L l, N) -> Json { return l.downs; }},
+      {"down_count", [](L l, N) -> Json { return l.downs; }},
       {"lease_ms", [](L l, N) { return or_null(l.lease_ms); }},
-      {"hole", [](L l, N) { return address(l.hole); }},
-      {"peer_hole", [](L l, N) { return address(l.peer_hole); }},
+      {"pci_hole", [](L l, N) { return address(l.hole); }},
+      {"peer_pci_hole", [](L l, N) { return address(l.peer_hole); }},
       {"windows", [](L l, N) { return windows(l); }},
       {"regions", [](L l, N) { return regions(l); }},
       {"degraded", [](L l, N) -> Json { return l.degraded; }},
@@ -198,7 +199,8 @@ Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& colum
 }
 
 Json node_json(const Node& node) {
-  return {{"id", node.id}, {"boot_id", fmt::format("{:016x}", node.boot_id)}, {"abi", node.abi}};
+  return {
+      {"id", node.id}, {"boot_id", fmt::format("{:016x}", node.boot_id)}, {"protocol", node.abi}};
 }
 
 template <class T>

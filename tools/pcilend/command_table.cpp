@@ -13,7 +13,7 @@ const CommandArgument kBdf{"BDF", "PCI address (0000:00:05.0) or id (40001)"};
 constexpr std::string_view kIdHelp = "id (40001), UUID or PCI address, as in 'pcilend list'";
 constexpr std::string_view kIdsHelp =
     "id (40001), UUID or PCI address, as in 'pcilend list'; -: those of its JSON, from stdin";
-const CommandArgument kId{"ID", kIdHelp};
+const CommandArgument kBdfs{"BDF...", kBdf.help};
 const CommandArgument kIds{"ID...", kIdsHelp};
 const CommandArgument kName{"NAME", "its type of mediated devices is pcilend_mdev-NAME"};
 const CommandArgument kNode{"NODE", "node id of the borrower"};
@@ -81,7 +81,18 @@ const CommandOption kRemove{"--remove", "", "remove this filter; nothing else ch
 const CommandOption kRestored{"--device", "BDF", "this function only, and no connections",
                               &Options::device};
 const CommandOption kDryRun{"--dry-run", "", "only say what would be done", &Options::dry_run};
-const CommandOption kFile{"--file", "FILE", "instead of /etc/pcilend/saved.json", &Options::file};
+const CommandOption kBorrows{"--borrow", "", "borrow, and nothing else; wait for the lenders",
+                             &Options::borrows};
+const CommandOption kBorrowTimeout{"--timeout", "SECONDS", "wait no longer than that; default: 90",
+                                   &Options::timeout};
+const CommandOption kBoot{"--boot", "", "and again whenever this host boots", &Options::boot};
+const CommandOption kNoBoot{"--boot", "", "and no longer when this host boots", &Options::boot};
+const CommandOption kInUse{"--in-use", "", "only functions that are lent or borrowed",
+                           &Options::in_use};
+const CommandOption kIgnore{"--ignore", "BDF", "this NTB adapter's link may be down",
+                            &Options::ignored};
+const CommandOption kFile{"--file", "FILE", "instead of /etc/pcilend/saved.json; -: stdout",
+                          &Options::file};
 
 CommandOption force(std::string_view help) {
   return {"-f,--force", "", help, &Options::force};
@@ -95,26 +106,31 @@ const std::vector<Command>& commands() {
        "connect",
        "offer this host's functions to a node",
        {kNode},
-       {force("also if no link leads to that node now"), kPin},
+       {kJson, force("also if no link leads to that node now"), kPin},
        command_connect},
-      {kLender, "disconnect", "stop offering functions to a node", {kNode}, {}, command_disconnect},
+      {kLender,
+       "disconnect",
+       "stop offering functions to a node",
+       {kNode},
+       {kJson},
+       command_disconnect},
       {kLender,
        "add",
        "show a function of this host to connected nodes",
-       {kBdf},
+       {kBdfs},
        {kJson, kLabel},
        command_add},
-      {kLender, "remove", "undo add", {kBdf}, {}, command_remove},
+      {kLender, "remove", "undo add", {kBdfs}, {kJson}, command_remove},
       {kLender,
        "available",
        "take a function from its driver and let it be borrowed",
-       {kBdf},
-       {kJson, kDirect, force("take it though its disks are in use")},
+       {kBdfs},
+       {kJson, kDirect, force("take it though it is in use")},
        command_available},
       {kLender,
        "unavailable",
        "give a function back to its driver on this host",
-       {kBdf},
+       {kBdfs},
        {kJson, kGrace, force("take it from its borrower now")},
        command_unavailable},
       {kLender,
@@ -158,7 +174,7 @@ const std::vector<Command>& commands() {
        "restore",
        "make all as /etc/pcilend says",
        {},
-       {kJson, kDryRun, kRestored},
+       {kJson, kDryRun, kRestored, kBorrows, kBorrowTimeout},
        command_restore},
       {kBoth,
        "list",
@@ -186,7 +202,12 @@ const std::vector<Command>& commands() {
        {kOptionalIds},
        {kJson, kFor, kTtl, kCancel},
        command_reserve},
-      {kBoth, "status", "show on one screen whether all is well", {}, {kJson}, command_status},
+      {kBoth,
+       "status",
+       "show on one screen whether all is well",
+       {},
+       {kJson, kInUse, kIgnore},
+       command_status},
       {kBoth,
        "check",
        "find what will not work, with the cure",
@@ -199,18 +220,18 @@ const std::vector<Command>& commands() {
        {},
        {kJson, kCount, kTimeout},
        command_monitor},
-      {kBoth, "metrics", "print OpenMetrics text", {}, {}, command_metrics},
+      {kBoth, "metrics", "print metrics for Prometheus", {}, {kJson}, command_metrics},
       {kBorrower,
        "borrow",
-       "borrow a function",
-       {kId},
-       {kJson, kFrontend, kOwner, kPath, kWait, kWaitTimeout},
+       "borrow functions",
+       {kIds},
+       {kJson, kFrontend, kOwner, kPath, kWait, kWaitTimeout, kBoot},
        command_borrow},
       {kBorrower,
        "return",
-       "return a borrowed function",
-       {kId},
-       {force("take it from another owner, and though its disks are in use"), kOwner},
+       "return borrowed functions",
+       {kIds},
+       {kJson, force("take it from another owner, and though it is in use"), kOwner, kNoBoot},
        command_return},
       {kBorrower,
        "p2p",
@@ -222,7 +243,7 @@ const std::vector<Command>& commands() {
        "vm-xml",
        "print the libvirt <hostdev> elements for functions",
        {kIds},
-       {kMdev},
+       {kJson, kMdev},
        command_vm_xml},
       {kBorrower,
        "kinds",
@@ -236,7 +257,7 @@ const std::vector<Command>& commands() {
        {kName},
        {kJson, kDevice, kFunction, kFunctionLabel},
        command_add_kind},
-      {kBorrower, "remove-kind", "undo add-kind", {kName}, {}, command_remove_kind},
+      {kBorrower, "remove-kind", "undo add-kind", {kName}, {kJson}, command_remove_kind},
   };
   return table;
 }

@@ -11,13 +11,14 @@
 
 namespace pcilend {
 
-// An option of a command, and where in Options its value goes. Without a value name it is a flag.
+// An option of a command, and where in Options its value goes. Without a value name it is a flag;
+// where a list is, it can be given several times.
 struct CommandOption {
   std::string_view names;  // "-f,--force"
   std::string_view value;  // "SECONDS"
   std::string_view help;
   std::variant<bool Options::*, std::string Options::*, std::optional<std::string> Options::*,
-               std::optional<uint32_t> Options::*>
+               std::optional<uint32_t> Options::*, std::vector<std::string> Options::*>
       slot;
   std::vector<std::string> choices = {};  // all there are; the first is the default
 };

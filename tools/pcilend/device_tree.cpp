@@ -44,7 +44,8 @@ Result<std::vector<fs::path>> dependent_trees(const Environment& environment,
   for (const auto& subsystem : entries(environment.path("/sys/class/nvme-subsystem"))) {
     const auto links = entries(subsystem);
     if (std::any_of(links.begin(), links.end(), [&](const fs::path& link) {
-          return fs::is_symlink(link) && link.filename() != "subsystem" &&
+          std::error_code error;  // what goes meanwhile is no link
+          return fs::is_symlink(link, error) && link.filename() != "subsystem" &&
                  lies_below(resolved(link), device);
         }))
       trees.push_back(resolved(subsystem));

@@ -5,10 +5,12 @@
 #include <linux/if.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "device_tree.h"
 #include "pcilend/fd.h"
+#include "pcilend/open_devices.h"
 #include "session.h"
 
 namespace pcilend {
@@ -99,6 +101,61 @@ std::vector<std::string> block_reasons(const Environment& environment, const Blo
   return reasons;
 }
 
+// Does a line of the table have the interface in that column?
+bool names_interface(const std::string& table, const std::string& name, size_t column,
+                     const std::string& except_scope = {}) {
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(fields), {}};
+    if (words.size() > column && words[column] == name &&
+        (except_scope.empty() || words[3] != except_scope))
+      return true;
+  }
+  return false;
+}
+
+// Why an interface that is up is needed. One that has only the IPv6 address of its link, which the
+// kernel gives to each, is not.
+std::optional<std::string> network_reason(const Environment& environment, const std::string& name) {
+  constexpr std::string_view kLinkScope = "20";
+  const std::string device = "/sys/class/net/" + name;
+  if (environment.exists(device + "/master")) {
+    const auto master = environment.resolve(device + "/master");
+    return fmt::format("network interface {0} is part of {1}: run 'ip link set {0} nomaster'", name,
+                       master ? master->filename().native() : "another one");
+  }
+  for (const auto& entry : entries(environment.path(device))) {
+    const std::string upper = entry.filename();
+    if (upper.starts_with("upper_"))
+      return fmt::format("network interface {} is part of {}: remove that first", name,
+                         upper.substr(6));
+  }
+  // Each address has a route to its network: proc(5), /proc/net/route: interface first;
+  // /proc/net/if_inet6: address, index, prefix, scope, flags, interface.
+  if (names_interface(environment.read("/proc/net/route").value_or(""), name, 0) ||
+      names_interface(environment.read("/proc/net/if_inet6").value_or(""), name, 5,
+                      std::string(kLinkScope)))
+    return fmt::format("network interface {0} is up and has an address: run 'ip link set {0} down'",
+                       name);
+  return std::nullopt;
+}
+
+// Programs that drive the device themselves: by UIO, as DPDK does, or as a display or accelerator.
+std::vector<std::string> program_reasons(const Environment& environment,
+                                         const std::vector<fs::path>& trees) {
+  std::vector<std::string> nodes;
+  for (const auto& [class_name, directory] :
+       {std::pair{"uio", "/dev/"}, {"drm", "/dev/dri/"}, {"accel", "/dev/accel/"}})
+    for (const auto& name : class_members(environment, class_name, trees))
+      nodes.push_back(directory + name);
+  std::vector<std::string> reasons;
+  if (nodes.empty()) return reasons;
+  for (const auto& program : programs_with(environment, nodes))
+    reasons.push_back(fmt::format("{} has it open: end that first", program));
+  return reasons;
+}
+
 }  // namespace
 
 Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address) {
@@ -127,24 +184,40 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
   }
   for (const auto& name : class_members(environment, "net", *trees)) {
     const auto flags = environment.read(fmt::format("/sys/class/net/{}/flags", name));
-    if (flags && (std::strtoul(flags->c_str(), nullptr, 16) & IFF_UP))
-      use.interfaces.push_back(name);
+    if (!flags || !(std::strtoul(flags->c_str(), nullptr, 16) & IFF_UP)) continue;
+    use.interfaces.push_back(name);
+    if (auto reason = network_reason(environment, name)) use.network.push_back(std::move(*reason));
+  }
+  use.programs = program_reasons(environment, *trees);
+  use.vfio = vfio_user(environment, to_string(address));
+  return use;
+}
+
+Result<DeviceUse> check_unused(const Host& host, const PciAddress& address, bool force) {
+  auto use = find_device_use(host.environment, address);
+  if (!use) return use;
+  if (use->vfio)
+    return fail(ErrorClass::State,
+                "a VM or another user of VFIO has it ({}): end that first; --force does not help",
+                *use->vfio);
+  std::vector<std::string> reasons = use->block;
+  reasons.insert(reasons.end(), use->network.begin(), use->network.end());
+  reasons.insert(reasons.end(), use->programs.begin(), use->programs.end());
+  if (!reasons.empty() && !force) {
+    const size_t more = reasons.size() - 1;
+    return fail(ErrorClass::State, "{}{}, or use --force{}", reasons.front(),
+                more ? fmt::format(" (and {} more uses)", more) : "",
+                use->block.empty() ? "" : " and lose what is not written");
   }
   return use;
 }
 
-Result<> check_unused(const Host& host, const PciAddress& address, bool force) {
-  const auto use = find_device_use(host.environment, address);
-  if (!use) return tl::unexpected(use.error());
-  if (!use->block.empty() && !force) {
-    const size_t more = use->block.size() - 1;
-    return fail(ErrorClass::State, "{}{}, or use --force and lose what is not written",
-                use->block.front(), more ? fmt::format(" (and {} more uses)", more) : "");
-  }
-  for (const auto& reason : use->block) host.warn(fmt::format("taken by force: {}", reason));
-  for (const auto& name : use->interfaces)
+void warn_of_loss(const Host& host, const DeviceUse& use) {
+  for (const auto* const reasons : {&use.block, &use.network, &use.programs})
+    for (const auto& reason : *reasons) host.warn(fmt::format("taken by force: {}", reason));
+  if (!use.network.empty()) return;
+  for (const auto& name : use.interfaces)
     host.warn(fmt::format("network interface {} was up and is gone", name));
-  return {};
 }
 
 }  // namespace pcilend

@@ -72,30 +72,58 @@ Result<Answer> command_disconnect(Session& session, const Options& options) {
 
 Result<Answer> command_add(Session& session, const Options& options) {
   PCILEND_TRY(check_label(options.label));
-  const auto address = find_local_address(session, options.targets.front());
-  if (!address) return tl::unexpected(address.error());
-  return one_function(session, session.client.add(*address, {{}, options.label, {}}),
-                      to_string(*address));
+  return each_target(session, options, [&](const std::string& target) -> Result<Function> {
+    const auto address = find_local_address(session, target);
+    if (!address) return tl::unexpected(address.error());
+    return named(session.client.add(*address, {{}, options.label, {}}), to_string(*address));
+  });
 }
 
 Result<Answer> command_remove(Session& session, const Options& options) {
-  const auto address = find_local_address(session, options.targets.front());
-  if (!address) return tl::unexpected(address.error());
-  return nothing(session.client.remove(*address), to_string(*address));
+  for (const auto& target : options.targets) {
+    const auto address = find_local_address(session, target);
+    if (!address) return tl::unexpected(address.error());
+    if (auto done = nothing(session.client.remove(*address), to_string(*address)); !done)
+      return done;
+  }
+  return NothingAnswer{};
 }
 
 Result<Answer> command_available(Session& session, const Options& options) {
-  const auto local = find_added(session, options.targets.front());
-  if (!local) return tl::unexpected(local.error());
-  if (local->function.state == PCILEND_FUNCTION_ADDED)
-    PCILEND_TRY(check_unused(session, local->address, options.force));
-  auto done = session.client.make_available(local->address, options.direct);
-  if (done && options.direct)
-    session.warn(
-        fmt::format("{}: lent without an IOMMU: whoever borrows it reaches, by its DMA, all memory "
-                    "and all interrupts of this host",
-                    to_string(local->address)));
-  return one_function(session, std::move(done), to_string(local->address));
+  struct Taken {
+    LocalFunction local;
+    DeviceUse use;
+  };
+  // All are looked at before one is taken.
+  std::vector<Taken> all;
+  for (const auto& target : options.targets) {
+    auto local = find_added(session, target);
+    if (!local) return tl::unexpected(local.error());
+    DeviceUse use;
+    if (local->function.state == PCILEND_FUNCTION_ADDED) {
+      auto found = check_unused(session, local->address, options.force);
+      if (!found)
+        return tl::unexpected(all.empty() && options.targets.size() == 1
+                                  ? std::move(found).error()
+                                  : std::move(found).error().in(to_string(local->address)));
+      use = std::move(*found);
+    }
+    all.push_back({std::move(*local), std::move(use)});
+  }
+  FunctionsAnswer answer;
+  for (const auto& [local, use] : all) {
+    const std::string name = to_string(local.address);
+    auto done = session.client.make_available(local.address, options.direct);
+    if (!done) return tl::unexpected(std::move(done).error().in(name));
+    warn_of_loss(session, use);
+    if (options.direct)
+      session.warn(fmt::format(
+          "{}: lent without an IOMMU: whoever borrows it reaches, by its DMA, all memory and all "
+          "interrupts of this host",
+          name));
+    answer.functions.push_back(std::move(*done));
+  }
+  return answer_of(session, std::move(answer));
 }
 
 Result<Answer> command_release_quarantine(Session& session, const Options& options) {

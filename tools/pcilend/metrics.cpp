@@ -32,28 +32,22 @@ std::string escaped(std::string_view value) {
 
 class Writer {
  public:
-  // `type`: gauge, counter or info; `unit`, if there is one, is the last word of `name`.
-  void family(std::string_view name, std::string_view type, std::string_view unit,
-              std::string_view help, const std::vector<Sample>& samples) {
-    const std::string full = fmt::format("pcilend_{}", name);
-    text_ += fmt::format("# TYPE {} {}\n", full, type);
-    if (!unit.empty()) text_ += fmt::format("# UNIT {} {}\n", full, unit);
-    text_ += fmt::format("# HELP {} {}\n", full, help);
-    const std::string_view suffix = type == "counter" ? "_total" : type == "info" ? "_info" : "";
+  // `type`: gauge or counter. Nothing if there are no samples.
+  void family(std::string_view name, std::string_view type, std::string_view help,
+              const std::vector<Sample>& samples) {
+    if (samples.empty()) return;
+    const std::string full = fmt::format("pcilend_{}{}", name, type == "counter" ? "_total" : "");
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", full, help, full, type);
     for (const auto& sample : samples) {
       std::vector<std::string> labels;
       for (const auto& label : sample.labels)
         labels.push_back(fmt::format("{}={}", label.name, escaped(label.value)));
       text_ += full;
-      text_ += suffix;
       if (!labels.empty()) text_ += fmt::format("{{{}}}", fmt::join(labels, ","));
       text_ += fmt::format(" {}\n", sample.value);
     }
   }
-  void counter(std::string_view name, std::string_view help, uint64_t value) {
-    family(name, "counter", "", help, {{{}, value}});
-  }
-  std::string finish() && { return std::move(text_) + "# EOF\n"; }
+  std::string finish() && { return std::move(text_); }
 
  private:
   std::string text_;
@@ -100,7 +94,7 @@ std::vector<Sample> each_region(const std::vector<Link>& links, Value value) {
 }
 
 void write_links(Writer& out, const std::vector<Link>& links) {
-  out.family("links", "gauge", "", "Links to peers by state.",
+  out.family("links", "gauge", "Links to peers by state.",
              by_state(links, PCILEND_LINK_DOWN, PCILEND_LINK_REFUSED, link_state_name,
                       [](const Link&) { return true; }));
   std::vector<Sample> messages;
@@ -108,25 +102,25 @@ void write_links(Writer& out, const std::vector<Link>& links) {
     messages.push_back({link_labels(link, {{"direction", "sent"}}), link.tx_messages});
     messages.push_back({link_labels(link, {{"direction", "received"}}), link.rx_messages});
   }
-  out.family("link_messages", "counter", "", "Control messages.", messages);
-  out.family("link_bad_messages", "counter", "", "Messages received and refused as malformed.",
+  out.family("link_messages", "counter", "Control messages.", messages);
+  out.family("link_bad_messages", "counter", "Messages received and refused as malformed.",
              each_link(links, &Link::bad_messages));
-  out.family("link_timeouts", "counter", "", "Requests without an answer.",
+  out.family("link_timeouts", "counter", "Requests without an answer.",
              each_link(links, &Link::timeouts));
   std::vector<Sample> leases;
   for (const auto& link : links) leases.push_back({link_labels(link), link.leases.value_or(0)});
-  out.family("link_leases", "gauge", "", "Functions borrowed and lent over a link.", leases);
-  out.family("link_downs", "counter", "", "Times a link was lost.", each_link(links, &Link::downs));
-  out.family("aperture_size_bytes", "gauge", "bytes", "Size of the ranges of the aperture.",
+  out.family("link_leases", "gauge", "Functions borrowed and lent over a link.", leases);
+  out.family("link_downs", "counter", "Times a link was lost.", each_link(links, &Link::downs));
+  out.family("aperture_size_bytes", "gauge", "Size of the ranges of the aperture.",
              each_region(links, [](const Region& r) { return std::optional(r.size); }));
-  out.family("aperture_used_bytes", "gauge", "bytes", "What of them peers can reach now.",
+  out.family("aperture_used_bytes", "gauge", "What of them peers can reach now.",
              each_region(links, [](const Region& r) { return r.used; }));
 }
 
 void write_functions(Writer& out, const MetricsAnswer& metrics) {
   const uint32_t node = metrics.node.id;
   const auto& functions = metrics.functions;
-  out.family("functions", "gauge", "", "Functions of this host by state.",
+  out.family("functions", "gauge", "Functions of this host by state.",
              by_state(functions, PCILEND_FUNCTION_ADDED, PCILEND_FUNCTION_QUARANTINED,
                       function_state_name, [&](const Function& f) { return f.lender == node; }));
   const auto leases = [&](auto party) {
@@ -134,42 +128,124 @@ void write_functions(Writer& out, const MetricsAnswer& metrics) {
         functions.begin(), functions.end(),
         [&](const Function& f) { return f.state == PCILEND_FUNCTION_BORROWED && party(f); }));
   };
-  out.family("leases", "gauge", "", "Leases now, by what this host is in them.",
+  out.family("leases", "gauge", "Leases now, by what this host is in them.",
              {{{{"role", "lender"}}, leases([&](const Function& f) { return f.lender == node; })},
               {{{"role", "borrower"}},
                leases([&](const Function& f) { return f.borrower == node && f.lender != node; })}});
 }
 
+std::vector<Label> function_labels(const Function& f, std::vector<Label> more = {}) {
+  std::vector<Label> labels{{"function", to_string(f.id)}};
+  std::move(more.begin(), more.end(), std::back_inserter(labels));
+  return labels;
+}
+
+// One sample of each function that has the value.
+template <class Value>
+std::vector<Sample> each_function(const std::vector<Function>& functions, Value value) {
+  std::vector<Sample> samples;
+  for (const auto& f : functions)
+    if (const std::optional<uint64_t> number = value(f))
+      samples.push_back({function_labels(f), *number});
+  return samples;
+}
+
+std::string number_text(const std::optional<uint32_t>& number) {
+  return number ? std::to_string(*number) : "";
+}
+
+// Milliseconds of the kernel, in seconds.
+std::optional<uint64_t> seconds(const std::optional<uint32_t>& ms) {
+  return ms ? std::optional<uint64_t>(*ms / 1000) : std::nullopt;
+}
+
+void write_each_function(Writer& out, const MetricsAnswer& metrics) {
+  const auto& functions = metrics.functions;
+  std::vector<Sample> infos;
+  std::vector<Sample> states;
+  std::vector<Sample> leases;
+  for (const auto& f : functions) {
+    infos.push_back({function_labels(f, {{"uuid", to_string(f.uuid)},
+                                         {"lender", std::to_string(f.lender)},
+                                         {"bdf", f.bdf},
+                                         {"vendor_id", fmt::format("{:04x}", f.vendor)},
+                                         {"device_id", fmt::format("{:04x}", f.device)},
+                                         {"label", f.label}}),
+                     1});
+    for (uint32_t state = PCILEND_FUNCTION_ADDED; state <= PCILEND_FUNCTION_QUARANTINED; ++state)
+      states.push_back({function_labels(f, {{"state", std::string(function_state_name(state))}}),
+                        f.state == state});
+    if (f.borrower)
+      leases.push_back({function_labels(f, {{"borrower", number_text(f.borrower)},
+                                            {"owner", f.owner},
+                                            {"frontend", f.frontend},
+                                            {"adapter", f.adapter}}),
+                        1});
+  }
+  out.family("function_info", "gauge", "What a function of this host or of a peer is.", infos);
+  out.family("function_state", "gauge", "1 for the state that a function is in.", states);
+  out.family("function_lease_info", "gauge",
+             "Who has a function; the owner and the frontend are known on the borrower.", leases);
+  out.family("function_quarantined", "gauge", "1 if a function waits for somebody to look at it.",
+             each_function(functions, [](const Function& f) {
+               return std::optional<uint64_t>(f.state == PCILEND_FUNCTION_QUARANTINED);
+             }));
+  out.family("function_lease_left_seconds", "gauge",
+             "Time until the lease ends if its borrower stays silent, on the lender.",
+             each_function(functions, [](const Function& f) { return seconds(f.lease_left_ms); }));
+  out.family("function_recall_left_seconds", "gauge",
+             "Time until the lender takes a function back that it wants back.",
+             each_function(functions, [](const Function& f) { return seconds(f.recall_ms); }));
+  out.family("function_mapped_bytes", "gauge",
+             "Memory that a user of VFIO, such as a guest, has mapped for a function, on the "
+             "borrower.",
+             each_function(functions, [](const Function& f) { return f.guest_bytes; }));
+  out.family("function_resets", "counter", "Resets of a function of this host since it was added.",
+             each_function(functions, [](const Function& f) {
+               return f.resets ? std::optional<uint64_t>(*f.resets) : std::nullopt;
+             }));
+  out.family("function_dma_faults", "gauge",
+             "DMA faults of a function of this host in its present lease.",
+             each_function(functions, [](const Function& f) { return f.faults; }));
+}
+
 void write_counters(Writer& out, const Counters& counters) {
-  out.counter("leases_granted", "Leases granted to borrowers.", counters.granted);
-  out.counter("leases_returned", "Leases that borrowers ended.", counters.returned);
-  out.counter("leases_expired", "Leases that ended for want of a heartbeat.", counters.expired);
-  out.counter("leases_revoked", "Leases that this host took back.", counters.revoked);
-  out.counter("requests_refused", "Requests of borrowers that were refused.", counters.refused);
-  out.counter("resets", "Resets of functions of this host.", counters.resets);
-  out.counter("reset_failures", "Resets after which a function was quarantined.",
-              counters.reset_failures);
-  out.counter("dma_faults", "DMA faults of lent functions.", counters.faults);
-  out.counter("functions_borrowed", "Functions of peers that this host borrowed.",
-              counters.borrowed);
-  out.counter("leases_lost", "Leases of this host that ended without its doing.", counters.lost);
-  out.counter("interrupts_relayed", "Interrupts that this host relayed to borrowers.",
-              counters.relayed);
-  out.counter("strangers_refused", "Peers refused, as their node is known elsewhere.",
-              counters.strangers);
+  for (const auto& counter : counter_list())
+    out.family(counter.name, "counter", counter.help, {{{}, counters.*counter.value}});
 }
 
 }  // namespace
 
+std::span<const Counter> counter_list() {
+  static constexpr Counter kCounters[] = {
+      {"leases_granted", &Counters::granted, "Leases granted to borrowers."},
+      {"leases_returned", &Counters::returned, "Leases that borrowers ended."},
+      {"leases_expired", &Counters::expired, "Leases that ended for want of a heartbeat."},
+      {"leases_revoked", &Counters::revoked, "Leases that this host took back."},
+      {"requests_refused", &Counters::refused, "Requests of borrowers that were refused."},
+      {"resets", &Counters::resets, "Resets of functions of this host."},
+      {"reset_failures", &Counters::reset_failures,
+       "Resets after which a function was quarantined."},
+      {"dma_faults", &Counters::faults, "DMA faults of lent functions."},
+      {"functions_borrowed", &Counters::borrowed, "Functions of peers that this host borrowed."},
+      {"leases_lost", &Counters::lost, "Leases of this host that ended without its doing."},
+      {"interrupts_relayed", &Counters::relayed, "Interrupts that this host relayed to borrowers."},
+      {"strangers_refused", &Counters::strangers,
+       "Peers refused, as their node is known elsewhere."},
+  };
+  return kCounters;
+}
+
 std::string metrics_text(const MetricsAnswer& metrics) {
   Writer out;
-  out.family("node", "info", "", "This host.",
+  out.family("node_info", "gauge", "This host.",
              {{{{"id", std::to_string(metrics.node.id)},
                 {"boot_id", fmt::format("{:016x}", metrics.node.boot_id)},
                 {"protocol", std::to_string(metrics.node.abi)}},
                1}});
   write_links(out, metrics.links);
   write_functions(out, metrics);
+  write_each_function(out, metrics);
   write_counters(out, metrics.counters);
   return std::move(out).finish();
 }

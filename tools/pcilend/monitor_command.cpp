@@ -42,7 +42,7 @@ Result<Answer> command_monitor(Session& session, const Options& options) {
         EventAnswer{session.wall_time(), node->id, std::move(std::get<Event>(*event))}));
     ++seen;
   }
-  return NothingAnswer{};
+  return EmittedAnswer{};
 }
 
 }  // namespace pcilend

@@ -11,6 +11,31 @@ inline Result<Answer> nothing(Result<> done, std::string_view thing) {
   return NothingAnswer{};
 }
 
+// `answer` with this host's node id.
+inline Result<Answer> answer_of(Session& session, FunctionsAnswer answer) {
+  const auto node = session.client.node();
+  if (!node) return tl::unexpected(after_change(node.error()));
+  answer.this_node = node->id;
+  return answer;
+}
+
+inline Result<Function> named(Result<Function> function, std::string_view thing) {
+  if (!function) return tl::unexpected(std::move(function).error().in(thing));
+  return function;
+}
+
+// What `change` makes of each target, in their order. The first error ends it; what was done stays.
+template <class Change>
+Result<Answer> each_target(Session& session, const Options& options, const Change& change) {
+  FunctionsAnswer answer;
+  for (const auto& target : options.targets) {
+    auto function = change(target);
+    if (!function) return tl::unexpected(std::move(function).error());
+    answer.functions.push_back(std::move(*function));
+  }
+  return answer_of(session, std::move(answer));
+}
+
 inline Result<Answer> one_function(Session& session, Result<Function> function,
                                    std::string_view thing) {
   if (!function) return tl::unexpected(std::move(function).error().in(thing));

@@ -25,6 +25,9 @@ void add_option(CLI::App& parser, const CommandOption& option, Options* options)
         } else {
           auto* const added = parser.add_option(names, value, help);
           added->type_name(std::string(option.value));
+          if constexpr (std::is_same_v<decltype(slot), std::vector<std::string> Options::*>)
+            added->expected(1)->allow_extra_args(false)->multi_option_policy(
+                CLI::MultiOptionPolicy::TakeAll);
           if (!option.choices.empty())
             added->check(CLI::IsMember(option.choices))->default_val(option.choices.front());
         }

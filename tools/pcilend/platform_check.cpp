@@ -132,6 +132,17 @@ Finding check_translation(const Environment& environment, const std::string& ada
 Finding check_module(const Environment& environment) {
   if (environment.exists("/sys/module/pcilend"))
     return {Level::Ok, "module", "pcilend is loaded", ""};
+  const std::string release = trimmed(environment.read("/proc/sys/kernel/osrelease"));
+  const std::string built = fmt::format("/lib/modules/{}/updates/dkms", release);
+  const auto modules = names_in(environment, built);
+  const bool is_built = std::any_of(modules.begin(), modules.end(), [](const std::string& name) {
+    return name.starts_with("pcilend.ko");
+  });
+  if (environment.exists("/var/lib/dkms/pcilend") && !is_built)
+    return {Level::Wrong, "module", fmt::format("DKMS has not built it for kernel {}", release),
+            fmt::format("apt install linux-headers-{0} linux-source-{1}, then dkms autoinstall -k "
+                        "{0}",
+                        release, release.substr(0, release.find('.', release.find('.') + 1)))};
   return {Level::Wrong, "module", "pcilend is not loaded",
           "modprobe pcilend node=N, with a number from 1 to 65535 that no other host has"};
 }
@@ -190,10 +201,21 @@ std::vector<Finding> check_frontends(const Environment& environment, bool offere
   }
   if (environment.exists(kHook)) {
     findings.push_back({Level::Ok, "VMs", "libvirt's hook is installed", ""});
+    if (trimmed(environment.read("/sys/fs/selinux/enforce")) == "1")
+      findings.push_back(
+          {Level::Note, "VMs",
+           "SELinux is enforcing: if its policy keeps libvirt from running hooks, no "
+           "domain starts (ausearch -m avc; setsebool -P virt_hooks_unconfined on)",
+           ""});
+    if (!environment.exists("/dev/kvm"))
+      findings.push_back({Level::Note, "VMs",
+                          "there is no /dev/kvm: virtualisation is off in the firmware's setup, or "
+                          "its module (kvm_intel, kvm_amd) is not loaded",
+                          ""});
   } else if (environment.exists("/etc/libvirt/qemu.conf")) {
-    findings.push_back({Level::Wrong, "VMs",
-                        fmt::format("libvirt has no hook {}: domains do not borrow", kHook),
-                        "install the package pcilend-libvirt, and restart libvirtd"});
+    findings.push_back(
+        {Level::Wrong, "VMs", fmt::format("libvirt has no hook {}: domains do not borrow", kHook),
+         "install the package pcilend-libvirt; or copy the hook, and systemctl reload libvirtd"});
   } else {
     findings.push_back({Level::Note, "VMs", "libvirt is not installed here", ""});
   }

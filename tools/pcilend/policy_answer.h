@@ -27,6 +27,7 @@ struct SavedAnswer {
   std::string file;
   size_t connections = 0;
   size_t functions = 0;
+  std::string text;  // what it would write, for file "-"
 };
 
 }  // namespace pcilend

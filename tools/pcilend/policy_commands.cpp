@@ -11,6 +11,8 @@
 namespace pcilend {
 namespace {
 
+constexpr uint32_t kBorrowSeconds = 90;
+
 using policy::FilterKind;
 using policy::Outcome;
 using policy::Pattern;
@@ -22,15 +24,21 @@ void warn_of_failures(Host& host, const std::vector<policy::Step>& steps) {
                             step.place.empty() ? "" : fmt::format(" ({})", step.place)));
 }
 
+policy::Host policy_host(Session& session) {
+  return {session.client, session.environment,
+          [&session](const PciAddress& address) -> Result<policy::InUse> {
+            auto use = find_device_use(session.environment, address);
+            if (!use) return tl::unexpected(std::move(use).error());
+            std::move(use->programs.begin(), use->programs.end(), std::back_inserter(use->block));
+            return policy::InUse{std::move(use->block), std::move(use->interfaces),
+                                 std::move(use->vfio)};
+          }};
+}
+
 Result<Answer> restore(Session& session, const policy::RestoreOptions& options) {
   const auto config = policy::load_config(session.environment);
   if (!config) return tl::unexpected(config.error());
-  const policy::Host host{session.client, session.environment,
-                          [&](const PciAddress& address) -> Result<policy::InUse> {
-                            auto use = find_device_use(session.environment, address);
-                            if (!use) return tl::unexpected(std::move(use).error());
-                            return policy::InUse{std::move(use->block), std::move(use->interfaces)};
-                          }};
+  const policy::Host host = policy_host(session);
   auto steps = policy::restore(host, *config, options);
   if (!steps) return tl::unexpected(std::move(steps).error());
   warn_of_failures(session, *steps);
@@ -154,13 +162,36 @@ Result<Answer> command_remove_kind(Host& host, const Options& options) {
   return NothingAnswer{};
 }
 
+// Without the lock: it waits for other hosts, and changes no lending.
+Result<Answer> restore_borrows(Session& session, const Options& options) {
+  const auto config = policy::load_config(session.environment);
+  if (!config) return tl::unexpected(config.error());
+  const std::chrono::seconds limit(options.timeout.value_or(kBorrowSeconds));
+  auto steps = policy::restore_borrows(session.client, config->borrow,
+                                       {limit, session.sleep, session.now}, options.dry_run);
+  if (!steps) return tl::unexpected(std::move(steps).error());
+  warn_of_failures(session, *steps);
+  return RestoreAnswer{std::move(*steps), options.dry_run};
+}
+
 Result<Answer> command_restore(Session& session, const Options& options) {
+  if (options.borrows && !options.device.empty())
+    return fail(ErrorClass::Usage, "--device is about functions of this host: give it alone");
+  if (options.timeout && !options.borrows)
+    return fail(ErrorClass::Usage, "--timeout says how long to wait to --borrow: give both");
+  if (options.borrows) return restore_borrows(session, options);
   policy::RestoreOptions what;
   what.dry_run = options.dry_run;
   if (!options.device.empty()) {
     const auto address = parse_pci_address(options.device);
     if (!address) return tl::unexpected(address.error());
     what.device = *address;
+    // Without the lock, which all the others want, too, when a host boots.
+    const auto config = policy::load_config(session.environment);
+    if (!config) return tl::unexpected(config.error());
+    const auto concerned = policy::concerns(policy_host(session), *config, *address);
+    if (!concerned) return tl::unexpected(concerned.error());
+    if (!*concerned) return RestoreAnswer{{}, what.dry_run};
   }
   if (what.dry_run) return restore(session, what);
   const auto lock = policy::lock_policy(session.environment, session.sleep);
@@ -175,10 +206,20 @@ Result<Answer> command_save(Session& session, const Options& options) {
   if (!configured) return tl::unexpected(configured.error());
   const auto state = policy::present_state(session.client, *configured);
   if (!state) return tl::unexpected(state.error());
-  const std::string file =
-      options.file.empty() ? policy::kSavedFile : std::filesystem::absolute(options.file).native();
-  PCILEND_TRY(policy::write_config(session.environment, file, *state));
-  return SavedAnswer{file, state->connections.size(), state->functions.size()};
+  std::string file = policy::kSavedFile;
+  const bool to_stdout = options.file == "-";
+  if (to_stdout) file = options.file;
+  if (!options.file.empty() && !to_stdout) {
+    std::error_code error;
+    file = std::filesystem::absolute(options.file, error).native();
+    if (error) return fail_errno(options.file, error.value());
+  }
+  SavedAnswer answer{file, state->connections.size(), state->functions.size(), {}};
+  if (to_stdout)
+    answer.text = policy::format_config(*state);
+  else
+    PCILEND_TRY(policy::write_config(session.environment, file, *state));
+  return answer;
 }
 
 }  // namespace pcilend

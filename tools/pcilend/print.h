@@ -20,7 +20,14 @@ struct PrintOptions {
 Result<std::string> print_text(const Answer& answer, const PciNames& names,
                                const PrintOptions& options);
 
-// One object, ended by a newline; empty for answers without data.
+// What section JSON of pcilend(8) promises of the objects; another number, if something there no
+// longer holds.
+inline constexpr int kJsonSchema = 1;
+
+// What stdout has when a command with --json fails.
+std::string print_json(const Error& error);
+
+// One object, ended by a newline; empty where all was printed already.
 Result<std::string> print_json(const Answer& answer, const PciNames& names,
                                const PrintOptions& options);
 

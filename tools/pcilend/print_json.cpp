@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "columns.h"
+#include "metrics.h"
 #include "print.h"
 #include "print_config.h"
 #include "print_events.h"
@@ -11,11 +12,31 @@
 namespace pcilend {
 namespace {
 
+std::string_view class_name(ErrorClass kind) {
+  switch (kind) {
+    case ErrorClass::Usage:
+      return "usage";
+    case ErrorClass::NotFound:
+      return "not-found";
+    case ErrorClass::State:
+      return "state";
+    case ErrorClass::Permission:
+      return "permission";
+    case ErrorClass::Unreachable:
+      return "unreachable";
+    case ErrorClass::Unsupported:
+      return "unsupported";
+    default:
+      return "failure";
+  }
+}
+
 struct JsonPrinter {
   const PciNames& names;
   const PrintOptions& options;
 
-  Result<Json> operator()(const NothingAnswer&) const { return Json(); }
+  Result<Json> operator()(const NothingAnswer&) const { return Json::object(); }
+  Result<Json> operator()(const EmittedAnswer&) const { return Json(); }
 
   Result<Json> operator()(const FunctionsAnswer& answer) const {
     const auto columns = select_columns(function_columns(), options.columns);
@@ -43,8 +64,24 @@ struct JsonPrinter {
 
   Result<Json> operator()(const Node& node) const { return Json{{"node", node_json(node)}}; }
 
-  Result<Json> operator()(const HostdevsAnswer&) const { return Json(); }
-  Result<Json> operator()(const MetricsAnswer&) const { return Json(); }
+  Result<Json> operator()(const HostdevsAnswer& answer) const {
+    const auto xml = print_text(answer, names, {});
+    if (!xml) return tl::unexpected(xml.error());
+    return Json{{"functions", json_list(answer.functions, function_columns(), names)},
+                {"xml", *xml}};
+  }
+  Result<Json> operator()(const MetricsAnswer& answer) const {
+    Json counters = Json::object();
+    for (const auto& counter : counter_list())
+      counters[std::string(counter.name)] = answer.counters.*counter.value;
+    return Json{{"node", node_json(answer.node)},
+                {"links", json_list(answer.links, link_columns(), names)},
+                {"functions", json_list(answer.functions, function_columns(), names)},
+                {"counters", std::move(counters)}};
+  }
+  Result<Json> operator()(const InUseAnswer& answer) const {
+    return Json{{"functions", json_list(answer.functions, function_columns(), names)}};
+  }
   Result<Json> operator()(const ConfigAnswer& answer) const { return config_json(answer, names); }
   Result<Json> operator()(const StatusAnswer& answer) const { return status_json(answer, names); }
   Result<Json> operator()(const CheckAnswer& answer) const { return check_json(answer); }
@@ -64,12 +101,23 @@ struct JsonPrinter {
 
 }  // namespace
 
+std::string print_json(const Error& error) {
+  const Json object{{"schema", kJsonSchema},
+                    {"error",
+                     {{"class", std::string(class_name(error.kind))},
+                      {"status", static_cast<int>(error.kind)},
+                      {"message", error.message}}}};
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 Result<std::string> print_json(const Answer& answer, const PciNames& names,
                                const PrintOptions& options) {
   const auto json = std::visit(JsonPrinter{names, options}, answer);
   if (!json) return tl::unexpected(json.error());
   if (json->is_null()) return std::string();
-  return json->dump(options.one_line ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json object{{"schema", kJsonSchema}};
+  object.update(*json);
+  return object.dump(options.one_line ? -1 : 2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace pcilend

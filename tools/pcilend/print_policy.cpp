@@ -54,6 +54,9 @@ std::string describe(const policy::Step& step) {
       return fmt::format("allow {} to {}", bdf, audience_text(step.allow));
     case Action::Available:
       return fmt::format("make {} available", bdf);
+    case Action::Borrow:
+      return fmt::format("borrow {}",
+                         step.id ? to_string(*step.id) : to_string(step.uuid.value_or(Uuid{})));
     case Action::Unavailable:
       break;
   }
@@ -88,6 +91,7 @@ std::string policy_text(const FiltersAnswer& answer) {
 }
 
 std::string policy_text(const SavedAnswer& answer) {
+  if (!answer.text.empty()) return answer.text;
   return fmt::format("{} connection{} and {} function{} saved in {}\n", answer.connections,
                      answer.connections == 1 ? "" : "s", answer.functions,
                      answer.functions == 1 ? "" : "s", answer.file);
@@ -125,8 +129,10 @@ Json policy_json(const FiltersAnswer& answer) {
 }
 
 Json policy_json(const SavedAnswer& answer) {
-  return {
+  Json json{
       {"file", answer.file}, {"connections", answer.connections}, {"functions", answer.functions}};
+  if (!answer.text.empty()) json["configuration"] = Json::parse(answer.text);
+  return json;
 }
 
 }  // namespace pcilend

@@ -52,7 +52,7 @@ std::string_view level_name(Level level) {
     case Level::Note:
       return "note";
     default:
-      return "wrong";
+      return "error";
   }
 }
 
@@ -104,15 +104,15 @@ std::string check_text(const CheckAnswer& answer) {
 
 Json check_json(const CheckAnswer& answer) {
   Json list = Json::array();
-  size_t wrong = 0;
+  size_t errors = 0;
   for (const auto& finding : answer.findings) {
-    wrong += finding.level == Level::Wrong;
+    errors += finding.level == Level::Wrong;
     list.push_back({{"level", std::string(level_name(finding.level))},
                     {"subject", finding.subject},
                     {"text", finding.text},
-                    {"cure", finding.cure.empty() ? Json() : Json(finding.cure)}});
+                    {"hint", finding.cure.empty() ? Json() : Json(finding.cure)}});
   }
-  return {{"check", {{"wrong", wrong}, {"findings", list}}}};
+  return {{"check", {{"errors", errors}, {"findings", list}}}};
 }
 
 }  // namespace pcilend

@@ -237,6 +237,7 @@ struct TextPrinter {
   const PrintOptions& options;
 
   Result<std::string> operator()(const NothingAnswer&) const { return std::string(); }
+  Result<std::string> operator()(const EmittedAnswer&) const { return std::string(); }
 
   Result<std::string> operator()(const FunctionsAnswer& answer) const {
     if (options.columns)
@@ -319,6 +320,9 @@ struct TextPrinter {
   }
   Result<std::string> operator()(const StatusAnswer& answer) const {
     return status_text(answer, names);
+  }
+  Result<std::string> operator()(const InUseAnswer& answer) const {
+    return print_text(FunctionsAnswer{answer.functions, answer.this_node}, names, {});
   }
   Result<std::string> operator()(const MetricsAnswer& answer) const { return metrics_text(answer); }
   Result<std::string> operator()(const CheckAnswer& answer) const { return check_text(answer); }

@@ -26,6 +26,13 @@ bool readable(const Function& function, uint32_t this_node) {
   return function.lender == this_node || function.borrower == this_node;
 }
 
+// Can't be without the command: what this host borrows, and what others still have of it.
+bool is_in_use(const Function& f, uint32_t this_node) {
+  if (f.lender != this_node) return f.borrower == this_node;
+  return f.state == PCILEND_FUNCTION_BORROWED || f.state == PCILEND_FUNCTION_FENCING ||
+         f.state == PCILEND_FUNCTION_RESETTING;
+}
+
 }  // namespace
 
 Result<Answer> command_list(Session& session, const Options&) {
@@ -84,9 +91,24 @@ Result<Answer> command_lspci(Session& session, const Options& options) {
   return answer;
 }
 
-Result<Answer> command_status(Session& session, const Options&) {
+Result<Answer> command_status(Session& session, const Options& options) {
   auto state = whole_state<StatusAnswer>(session);
   if (!state) return tl::unexpected(std::move(state).error());
+  if (options.in_use && !options.ignored.empty())
+    return fail(ErrorClass::Usage, "--ignore is about links, --in-use about functions: give one");
+  if (options.in_use) {
+    std::erase_if(state->functions,
+                  [&](const Function& f) { return !is_in_use(f, state->node.id); });
+    return InUseAnswer{std::move(state->functions), state->node.id};
+  }
+  for (const auto& text : options.ignored) {
+    const auto address = parse_pci_address(text);
+    if (!address) {
+      Error error = address.error();
+      return tl::unexpected(std::move(error).in("--ignore"));
+    }
+    state->ignored.push_back(to_string(*address));
+  }
   return std::move(*state);
 }
 

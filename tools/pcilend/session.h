@@ -41,6 +41,10 @@ struct Options {
   std::string function;
   std::string file;
   bool list = false;
+  bool boot = false;
+  bool borrows = false;
+  bool in_use = false;
+  std::vector<std::string> ignored;  // adapters
   bool remove = false;
   bool dry_run = false;
   std::optional<std::string> reserved_for;

@@ -29,7 +29,8 @@ std::vector<std::string> needs_attention(const StatusAnswer& status) {
   if (status.node.id == 0)
     lines.emplace_back("this host has no node id: load the module with node=1 to 65535");
   for (const auto& link : status.links) {
-    if (link.state != PCILEND_LINK_UP)
+    if (link.state != PCILEND_LINK_UP && std::find(status.ignored.begin(), status.ignored.end(),
+                                                   link.adapter) == status.ignored.end())
       lines.push_back(fmt::format("{} is {}: {}", link_title(link), link_state_name(link.state),
                                   why_not_up(link)));
   }
@@ -44,6 +45,8 @@ std::vector<std::string> needs_attention(const StatusAnswer& status) {
 int exit_status(const Answer& answer) {
   if (const auto* const status = std::get_if<StatusAnswer>(&answer))
     return needs_attention(*status).empty() ? 0 : kNeedsAttention;
+  if (const auto* const in_use = std::get_if<InUseAnswer>(&answer))
+    return in_use->functions.empty() ? 0 : kNeedsAttention;
   if (const auto* const restored = std::get_if<RestoreAnswer>(&answer))
     return std::none_of(restored->steps.begin(), restored->steps.end(),
                         [](const policy::Step& s) { return s.outcome == policy::Outcome::Failed; })

@@ -86,13 +86,17 @@ Result<Answer> command_unavailable(Session& session, const Options& options) {
     return fail(ErrorClass::Usage, "--grace asks the borrower, --force does not: give one of them");
   if (options.grace.value_or(0) > kGraceSecondsMax)
     return fail(ErrorClass::Usage, "--grace: at most {} seconds", kGraceSecondsMax);
-  const auto local = find_added(session, options.targets.front());
-  if (!local) return tl::unexpected(local.error());
-  const std::string name = to_string(local->address);
-  if (options.grace) return one_function(session, recall(session, *local, *options.grace), name);
-  const auto done = session.client.make_unavailable(local->address, options.force);
-  if (!done) return nothing(done, name);
-  return changed_function(session, local->address);
+  return each_target(session, options, [&](const std::string& target) -> Result<Function> {
+    const auto local = find_added(session, target);
+    if (!local) return tl::unexpected(local.error());
+    const std::string name = to_string(local->address);
+    if (options.grace) return named(recall(session, *local, *options.grace), name);
+    auto done = session.client.make_unavailable(local->address, options.force);
+    if (!done) return tl::unexpected(std::move(done).error().in(name));
+    auto function = session.client.function(local->address);
+    if (!function) return tl::unexpected(after_change(std::move(function).error()).in(name));
+    return function;
+  });
 }
 
 }  // namespace pcilend

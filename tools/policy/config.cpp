@@ -21,14 +21,18 @@ constexpr size_t kFileBytes = 1 << 20;
 constexpr size_t kLabelBytes = 63;  // PCILEND_A_LABEL
 constexpr std::string_view kAll = "all";
 
-constexpr std::array<std::string_view, 6> kFileKeys{"$schema",   "connections", "pins",
-                                                    "functions", "filters",     "kinds"};
+constexpr size_t kOwnerBytes = 63;  // PCILEND_A_OWNER
+
+constexpr std::array<std::string_view, 7> kFileKeys{"$schema", "connections", "pins",  "functions",
+                                                    "filters", "kinds",       "borrow"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
 constexpr std::array<std::string_view, 9> kFunctionKeys{
     "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
 constexpr std::array<std::string_view, 5> kFilterKeys{"device", "slot", "label", "allow", "force"};
 constexpr std::array<std::string_view, 4> kKindKeys{"name", "device", "function", "label"};
+constexpr std::array<std::string_view, 4> kBorrowKeys{"uuid", "frontend", "owner", "adapter"};
+constexpr std::array<std::string_view, 2> kFrontends{"shadow", "vfio"};
 constexpr std::array<std::string_view, 2> kStates{"added", "available"};
 
 // The value of an optional key, read by `read`; its error points at the key.
@@ -269,6 +273,29 @@ Result<KindEntry> read_kind(const JsonValue& value) {
   return entry;
 }
 
+Result<BorrowEntry> read_borrow(const JsonValue& value) {
+  PCILEND_TRY(value.check_keys(kBorrowKeys));
+  std::optional<Uuid> uuid;
+  BorrowEntry entry;
+  entry.place = value.place();
+  PCILEND_TRY(take(
+      value, "uuid", [](const JsonValue& v) { return read_parsed(v, parse_uuid); }, &uuid));
+  PCILEND_TRY(take(
+      value, "frontend", [](const JsonValue& v) { return v.one_of(kFrontends); }, &entry.frontend));
+  PCILEND_TRY(take(
+      value, "owner", [](const JsonValue& v) { return v.text(); }, &entry.owner));
+  PCILEND_TRY(take(
+      value, "adapter", [](const JsonValue& v) { return read_parsed(v, parse_pci_address); },
+      &entry.adapter));
+  if (!uuid) return value.fail("no 'uuid': say which function, as 'pcilend show' prints it");
+  entry.uuid = *uuid;
+  if (entry.frontend.empty()) entry.frontend = kFrontends.front();
+  if (entry.owner.empty()) entry.owner = "boot";
+  if (entry.owner.size() > kOwnerBytes)
+    return value.find("owner")->fail(fmt::format("more than {} bytes", kOwnerBytes));
+  return entry;
+}
+
 bool same_function(const FunctionEntry& a, const FunctionEntry& b) {
   if (a.uuid && b.uuid) return *a.uuid == *b.uuid;
   return a.address && b.address && *a.address == *b.address;
@@ -310,6 +337,18 @@ Result<> check_kinds(const std::vector<KindEntry>& kinds) {
   return {};
 }
 
+// One file borrows a function once.
+Result<> check_borrows(const std::vector<BorrowEntry>& borrows) {
+  for (size_t i = 0; i < borrows.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (borrows[i].uuid == borrows[j].uuid)
+        return fail(ErrorClass::Usage, "{}: the same function as {}: remove one", borrows[i].place,
+                    borrows[j].place);
+    }
+  }
+  return {};
+}
+
 Result<> check_ids(const std::vector<FunctionEntry>& functions) {
   for (size_t i = 0; i < functions.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -339,6 +378,10 @@ void merge(Config&& more, Config* into) {
   for (auto& entry : more.kinds) {
     std::erase_if(into->kinds, [&](const KindEntry& old) { return old.name == entry.name; });
     into->kinds.push_back(std::move(entry));
+  }
+  for (auto& entry : more.borrow) {
+    std::erase_if(into->borrow, [&](const BorrowEntry& old) { return old.uuid == entry.uuid; });
+    into->borrow.push_back(std::move(entry));
   }
 }
 
@@ -377,6 +420,13 @@ ordered_json kind_json(const KindEntry& entry) {
   if (!entry.device.empty()) json["device"] = entry.device;
   if (!entry.function.empty()) json["function"] = entry.function;
   if (!entry.label.empty()) json["label"] = entry.label;
+  return json;
+}
+
+ordered_json borrow_json(const BorrowEntry& entry) {
+  ordered_json json{
+      {"uuid", to_string(entry.uuid)}, {"frontend", entry.frontend}, {"owner", entry.owner}};
+  if (entry.adapter) json["adapter"] = to_string(*entry.adapter);
   return json;
 }
 
@@ -428,10 +478,12 @@ Result<Config> parse_config(const std::string& name, std::string_view text) {
   if (const auto filters = top.find("filters"))
     PCILEND_TRY(read_filters(*filters, name, &config.filters));
   PCILEND_TRY(read_each(top, "kinds", read_kind, &config.kinds));
+  PCILEND_TRY(read_each(top, "borrow", read_borrow, &config.borrow));
   PCILEND_TRY(check_pins(config.pins));
   PCILEND_TRY(check_functions(config.functions));
   PCILEND_TRY(check_ids(config.functions));
   PCILEND_TRY(check_kinds(config.kinds));
+  PCILEND_TRY(check_borrows(config.borrow));
   return config;
 }
 
@@ -460,6 +512,7 @@ std::string format_config(const Config& config) {
   for (const auto& filter : config.filters)
     json["filters"][std::string(name_of(filter.kind))].push_back(filter_json(filter));
   for (const auto& entry : config.kinds) json["kinds"].push_back(kind_json(entry));
+  for (const auto& entry : config.borrow) json["borrow"].push_back(borrow_json(entry));
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -471,8 +524,9 @@ SchemaKeys schema_keys() {
   const auto list = [](const auto& keys) {
     return std::vector<std::string_view>(keys.begin(), keys.end());
   };
-  return {list(kFileKeys),   list(kPinKeys), list(kFunctionKeys), list(kFiltersKeys),
-          list(kFilterKeys), list(kStates),  list(kKindKeys)};
+  return {list(kFileKeys),    list(kPinKeys),    list(kFunctionKeys),
+          list(kFiltersKeys), list(kFilterKeys), list(kStates),
+          list(kKindKeys),    list(kBorrowKeys), list(kFrontends)};
 }
 
 }  // namespace pcilend::policy

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -37,6 +38,19 @@ Result<std::string> kind_by_hand(const Environment& environment, const std::stri
   return found == others->kinds.end() ? std::string() : found->place;
 }
 
+auto is_borrow(const Uuid& uuid) {
+  return [&uuid](const BorrowEntry& b) { return b.uuid == uuid; };
+}
+
+// Refuses what a file other than borrow.json has.
+Result<> check_not_by_hand(const Environment& environment, const Uuid& uuid) {
+  const auto others = load_config(environment, kBorrowFile);
+  if (!others) return tl::unexpected(others.error());
+  const auto found = std::find_if(others->borrow.begin(), others->borrow.end(), is_borrow(uuid));
+  if (found == others->borrow.end()) return {};
+  return fail(ErrorClass::State, "it is written by hand in {}: change it there", found->place);
+}
+
 }  // namespace
 
 Result<UniqueFd> lock_policy(const Environment& environment,
@@ -45,8 +59,10 @@ Result<UniqueFd> lock_policy(const Environment& environment,
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
   if (error) return fail_errno(file.parent_path().native(), error.value());
-  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  // Who may open it may hold it up.
+  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail_errno(file.native());
+  if (::fchmod(fd.get(), 0600) < 0) return fail_errno(file.native());
   for (std::chrono::milliseconds waited{0}; ::flock(fd.get(), LOCK_EX | LOCK_NB) < 0;
        waited += kLockPoll) {
     if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(file.native());
@@ -120,6 +136,28 @@ Result<> remove_kind(const Environment& environment, const std::string& name) {
   if (!config) return tl::unexpected(std::move(config).error());
   std::erase_if(config->kinds, is_kind(name));
   return write_config(environment, kKindsFile, *config);
+}
+
+Result<> put_borrow(const Environment& environment, const BorrowEntry& entry) {
+  PCILEND_TRY(check_not_by_hand(environment, entry.uuid));
+  auto config = load_file(environment, kBorrowFile);
+  if (!config) return tl::unexpected(std::move(config).error());
+  const auto same =
+      std::find_if(config->borrow.begin(), config->borrow.end(), is_borrow(entry.uuid));
+  if (same == config->borrow.end())
+    config->borrow.push_back(entry);
+  else
+    *same = entry;
+  return write_config(environment, kBorrowFile, *config);
+}
+
+Result<bool> remove_borrow(const Environment& environment, const Uuid& uuid) {
+  PCILEND_TRY(check_not_by_hand(environment, uuid));
+  auto config = load_file(environment, kBorrowFile);
+  if (!config) return tl::unexpected(std::move(config).error());
+  if (std::erase_if(config->borrow, is_borrow(uuid)) == 0) return false;
+  PCILEND_TRY(write_config(environment, kBorrowFile, *config));
+  return true;
 }
 
 }  // namespace pcilend::policy

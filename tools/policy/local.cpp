@@ -53,14 +53,12 @@ uint64_t serial_number(const std::string& config) {
   return 0;
 }
 
-// All of its configuration space, or nothing: only root reads behind the header.
-std::optional<std::string> whole_config(const Environment& environment, const PciAddress& address) {
-  const std::string path = attribute_path(address, "config");
-  auto config = environment.read(path);
+// Is `config` all of its configuration space? Only root reads behind the header.
+bool is_whole(const Environment& environment, const PciAddress& address,
+              const std::string& config) {
   std::error_code error;
-  const auto size = fs::file_size(environment.path(path), error);
-  if (!config || error || config->size() < size) return std::nullopt;
-  return std::move(*config);
+  const auto size = fs::file_size(environment.path(attribute_path(address, "config")), error);
+  return !error && config.size() >= size;
 }
 
 std::optional<PciAddress> physical_function(const Environment& environment,
@@ -91,12 +89,17 @@ std::optional<unsigned> virtual_index(const Environment& environment, const PciA
   return std::nullopt;
 }
 
-std::optional<Uuid> uuid_of(const Environment& environment, const LocalFunction& f, uint32_t node) {
+// `own`: its configuration space as far as it can be read. Each read wakes a device that sleeps.
+std::optional<Uuid> uuid_of(const Environment& environment, const LocalFunction& f, uint32_t node,
+                            const std::string& own) {
   const auto physical = physical_function(environment, f.address);
-  const auto config = whole_config(environment, physical.value_or(f.address));
+  const auto config =
+      physical ? environment.read(attribute_path(*physical, "config")) : Result<std::string>(own);
   const auto subsystem_vendor = read_hex(environment, f.address, "subsystem_vendor");
   const auto subsystem_device = read_hex(environment, f.address, "subsystem_device");
-  if (!config || !subsystem_vendor || !subsystem_device) return std::nullopt;
+  if (!config || !subsystem_vendor || !subsystem_device ||
+      !is_whole(environment, physical.value_or(f.address), *config))
+    return std::nullopt;
   pcilend_identity identity{};
   identity.vendor = f.vendor;
   identity.device = f.device;
@@ -133,11 +136,17 @@ std::optional<LocalFunction> read_function(const Environment& environment,
   f.device = static_cast<uint16_t>(*device);
   f.class_code = *class_code;
   f.bridge = *class_code >> 16 == 0x06 || ((*config)[kHeaderType] & 0x7f) != 0;
-  f.uuid = uuid_of(environment, f, node);
+  f.uuid = uuid_of(environment, f, node, *config);
   return f;
 }
 
 }  // namespace
+
+std::optional<LocalFunction> local_function(const Environment& environment,
+                                            const PciAddress& address, uint32_t node) {
+  if (address.domain >= kDomainEnd) return std::nullopt;
+  return read_function(environment, address, node);
+}
 
 Result<std::vector<LocalFunction>> local_functions(const Environment& environment, uint32_t node) {
   std::vector<LocalFunction> functions;

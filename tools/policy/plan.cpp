@@ -16,7 +16,41 @@ struct Inventory {
   std::vector<Function> added;
 };
 
-Result<Inventory> look(const Host& host) {
+// Can this configuration say something about the function? By address, UUID or filter.
+bool may_concern(const Config& config, const LocalFunction& local) {
+  return std::any_of(config.functions.begin(), config.functions.end(),
+                     [&](const FunctionEntry& entry) {
+                       return entry.address == local.address ||
+                              (entry.uuid && (!local.uuid || entry.uuid == local.uuid));
+                     }) ||
+         std::any_of(config.filters.begin(), config.filters.end(),
+                     [&](const Filter& filter) { return matches(filter.pattern, local); });
+}
+
+// Others may have the same UUID, and then the address decides: so who is named by UUID and is
+// elsewhere is looked for among all.
+bool needs_all(const Config& config, const LocalFunction& local) {
+  return !local.uuid ||
+         std::any_of(config.functions.begin(), config.functions.end(),
+                     [&](const FunctionEntry& entry) {
+                       return entry.uuid == local.uuid && entry.address != local.address;
+                     });
+}
+
+Result<std::vector<LocalFunction>> look_at_functions(const Host& host, const Config& config,
+                                                     uint32_t node,
+                                                     const std::optional<PciAddress>& device) {
+  if (!device) return local_functions(host.environment, node);
+  auto local = local_function(host.environment, *device, node);
+  if (!local)
+    return fail(ErrorClass::NotFound, "no PCI function {} on this host: 'lspci -D' lists them",
+                to_string(*device));
+  if (needs_all(config, *local)) return local_functions(host.environment, node);
+  return std::vector<LocalFunction>{std::move(*local)};
+}
+
+Result<Inventory> look(const Host& host, const Config& config,
+                       const std::optional<PciAddress>& device) {
   const auto node = host.client.node();
   if (!node) return tl::unexpected(node.error());
   if (node->id == 0)
@@ -28,7 +62,7 @@ Result<Inventory> look(const Host& host) {
   if (!functions) return tl::unexpected(std::move(functions).error());
   std::copy_if(functions->begin(), functions->end(), std::back_inserter(inventory.added),
                [&](const Function& f) { return f.lender == node->id; });
-  auto locals = local_functions(host.environment, node->id);
+  auto locals = look_at_functions(host, config, node->id, device);
   if (!locals) return tl::unexpected(std::move(locals).error());
   inventory.locals = std::move(*locals);
   for (auto& local : inventory.locals) {
@@ -51,16 +85,20 @@ const LocalFunction* at_address(const Inventory& inventory,
 
 Result<LocalFunction> find_by_uuid(const Inventory& inventory, const FunctionEntry& entry) {
   std::vector<const LocalFunction*> found;
-  bool unknown = false;
+  const LocalFunction* unknown = nullptr;
   for (const auto& local : inventory.locals) {
-    unknown |= !local.uuid && !local.bridge;
+    const bool may_be = !entry.device || *entry.device == DeviceIds{local.vendor, local.device};
+    if (!local.uuid && !local.bridge && may_be && !unknown) unknown = &local;
     if (local.uuid == entry.uuid) found.push_back(&local);
   }
   if (found.size() > 1)
     std::erase_if(found, [&](const LocalFunction* f) { return f->address != entry.address; });
   if (found.size() == 1) return *found.front();
   if (unknown)
-    return fail(ErrorClass::Permission, "its serial number can't be read: run this as root");
+    return fail(ErrorClass::Permission,
+                "it was not found; it may be {} ({}), whose serial number can't be read: run this "
+                "as root, or see whether that device answers",
+                to_string(unknown->address), ids_of(*unknown));
   if (const auto* const other = at_address(inventory, entry.address))
     return fail(ErrorClass::NotFound, "it is not in this host: {} is another function ({}{})",
                 to_string(other->address), ids_of(*other),
@@ -160,14 +198,17 @@ Step missing(const FunctionEntry& entry, const Error& error) {
 
 }  // namespace
 
+Result<bool> concerns(const Host& host, const Config& config, const PciAddress& device) {
+  const auto node = host.client.node();
+  if (!node) return tl::unexpected(node.error());
+  const auto local = local_function(host.environment, device, node->id);
+  return !local || node->id == 0 || may_concern(config, *local);
+}
+
 Result<Plan> make_plan(const Host& host, const Config& config, const RestoreOptions& options) {
-  const auto inventory = look(host);
+  const auto inventory = look(host, config, options.device);
   if (!inventory) return tl::unexpected(inventory.error());
   const bool all = !options.device && !options.only;
-  if (options.device && !at_address(*inventory, options.device))
-    return fail(ErrorClass::NotFound, "no PCI function {} on this host: 'lspci -D' lists them",
-                to_string(*options.device));
-
   Plan plan;
   std::set<std::string> named;
   for (const auto& entry : config.functions) {

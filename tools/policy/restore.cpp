@@ -111,6 +111,9 @@ bool Restore::stays_as_it_is(const Goal& goal, std::string reason) {
 bool Restore::may_take(const Goal& goal, std::string* lost) {
   const auto use = host_.in_use(goal.local.address);
   if (!use) return stays_as_it_is(goal, use.error().message);
+  if (use->vfio)
+    return stays_as_it_is(
+        goal, fmt::format("a VM or another user of VFIO has it ({}): end that", *use->vfio));
   if (goal.force) {
     *lost = fmt::format("{}", fmt::join(use->disks, "; "));
     return true;
@@ -209,6 +212,8 @@ std::string_view name_of(Action action) {
       return "allow";
     case Action::Available:
       return "available";
+    case Action::Borrow:
+      return "borrow";
     case Action::Unavailable:
       break;
   }
@@ -275,6 +280,89 @@ Result<std::vector<Step>> restore(const Host& host, const Config& config,
   std::erase_if(plan->goals, [&](const Goal& goal) { return !restore.show(goal); });
   for (const auto& goal : plan->goals) restore.change_state(goal);
   return std::move(restore.steps);
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kBorrowPoll{500};
+constexpr std::string_view kShadow = "shadow";
+
+// Does what is missing now. True when nothing is left to do or to wait for; else the step's reason
+// says what is waited for.
+bool try_borrow(Client& client, const BorrowEntry& entry, uint32_t this_node,
+                const std::vector<Function>& functions, Step* step) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& f) { return f.uuid == entry.uuid; });
+  if (found == functions.end()) {
+    step->reason = "no host offers it: 'pcilend link' shows the hosts in reach";
+    return false;
+  }
+  step->id = found->id;
+  Function f = *found;
+  if (f.borrower != this_node || f.frontend.empty()) {
+    if (f.state != PCILEND_FUNCTION_AVAILABLE) {
+      step->reason = f.borrower && f.borrower != this_node
+                         ? fmt::format("it is borrowed by node {}", *f.borrower)
+                         : fmt::format("it is {}", function_state_name(f.state));
+      return false;
+    }
+    auto borrowed =
+        client.borrow(f.id, entry.frontend, entry.owner,
+                      entry.adapter ? pcilend::to_string(*entry.adapter) : std::string());
+    if (!borrowed) {
+      step->reason = borrowed.error().message;
+      return false;
+    }
+    f = std::move(*borrowed);
+  } else if (f.owner != entry.owner) {
+    step->reason = fmt::format("this host has borrowed it for '{}'", f.owner);
+    return false;
+  }
+  if (entry.frontend == kShadow && f.driver.empty()) {
+    step->reason = fmt::format("it is borrowed, but no driver has bound to {}", f.virtual_address);
+    return false;
+  }
+  step->outcome = Outcome::Done;
+  step->reason.clear();
+  return true;
+}
+
+}  // namespace
+
+Result<std::vector<Step>> restore_borrows(Client& client, const std::vector<BorrowEntry>& borrows,
+                                          const Patience& patience, bool dry_run) {
+  std::vector<Step> steps;
+  if (borrows.empty()) return steps;
+  const auto node = client.node();
+  if (!node) return tl::unexpected(node.error());
+  std::vector<const BorrowEntry*> pending;
+  auto functions = client.functions();
+  if (!functions) return tl::unexpected(std::move(functions).error());
+  for (const auto& entry : borrows) {
+    if (std::any_of(functions->begin(), functions->end(), [&](const Function& f) {
+          return f.uuid == entry.uuid && f.borrower == node->id && f.owner == entry.owner &&
+                 (entry.frontend != kShadow || !f.driver.empty());
+        }))
+      continue;
+    pending.push_back(&entry);
+    Step& step = steps.emplace_back();
+    step.action = Action::Borrow;
+    step.uuid = entry.uuid;
+    step.place = entry.place;
+    if (!dry_run) step.outcome = Outcome::Failed;
+  }
+  const auto begin = patience.now();
+  while (!dry_run) {
+    bool waiting = false;
+    for (size_t i = 0; i < pending.size(); ++i)
+      if (steps[i].outcome != Outcome::Done)
+        waiting |= !try_borrow(client, *pending[i], node->id, *functions, &steps[i]);
+    if (!waiting || patience.now() - begin >= patience.limit) break;
+    patience.sleep(kBorrowPoll);
+    functions = client.functions();
+    if (!functions) return tl::unexpected(std::move(functions).error());
+  }
+  return steps;
 }
 
 Result<Config> present_state(Client& client, const Config& configured) {

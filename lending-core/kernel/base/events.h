@@ -50,6 +50,7 @@ struct pcilend_report {
 	u32 reach[PCILEND_REACHES];
 	/* of the lender only */
 	u32 lease_ms;
+	u64 lease_left_ms;		/* U64_MAX: not borrowed */
 	int group;			/* IOMMU group, negative: none */
 	u32 members;			/* others in it */
 	struct pcilend_report_member member[PCILEND_SET_MAX - 1];

@@ -111,6 +111,7 @@ static void fill_info(struct pcilend_function *fn, struct pcilend_msg_function *
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report)
 {
 	struct device *dev = &fn->pdev->dev;
+	struct pcilend_heartbeat beat;
 
 	lockdep_assert_held(&fn->lock);
 	memset(report, 0, sizeof(*report));
@@ -120,6 +121,11 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	memcpy(report->reserved_uuid, fn->reservation.uuid, sizeof(report->reserved_uuid));
 	pcilend_group_report(fn, report);
 	report->lease_ms = fn->lease.lease_ms;
+	report->lease_left_ms = U64_MAX;
+	if (fn->link) {
+		pcilend_link_beat(fn->link, &beat);
+		report->lease_left_ms = pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
+	}
 	report->recall_ms = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	report->lease = fn->lease.number;
 	report->local = true;

@@ -253,6 +253,9 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 		return -EMSGSIZE;
 	if (report->lease_ms && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_MS, report->lease_ms))
 		return -EMSGSIZE;
+	if (report->lease_left_ms != U64_MAX &&
+	    nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_LEFT_MS, report->lease_left_ms))
+		return -EMSGSIZE;
 	if (put_members(skb, report) || put_allowed(skb, &report->access) ||
 	    put_reserved(skb, report))
 		return -EMSGSIZE;

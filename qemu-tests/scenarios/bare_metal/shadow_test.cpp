@@ -119,7 +119,7 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   ASSERT_OK(function);
   EXPECT_EQ(function->at("frontend"), "shadow");
   EXPECT_EQ(function->at("driver"), "nvme");
-  EXPECT_EQ(function->at("virtual"), address_);
+  EXPECT_EQ(function->at("virtual_bdf"), address_);
 
   expect_rom(borrower().run(read_rom("/sys/bus/pci/devices/" + address_)));
 
@@ -191,7 +191,7 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
   const auto removed = job().function_on(borrower());
   ASSERT_OK(removed);
-  EXPECT_EQ(removed->at("virtual"), nullptr);
+  EXPECT_EQ(removed->at("virtual_bdf"), nullptr);
   EXPECT_EQ(removed->at("state"), "borrowed");
   ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
   ASSERT_OK(await_disk());

@@ -481,7 +481,7 @@ TEST_F(VfioClient, AStoppedUserReachesNothingOfTheNextLease) {
   ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
   const auto second = borrower().json("pcilend show --json " + id_);
   ASSERT_OK(second);
-  const auto second_bar = bar_of(second->at("functions").at(0).at("virtual"));
+  const auto second_bar = bar_of(second->at("functions").at(0).at("virtual_bdf"));
   ASSERT_OK(second_bar);
   EXPECT_NE(first_bar->substr(0, 18), second_bar->substr(0, 18));
 

@@ -107,7 +107,7 @@ class DeviceMatrix : public testing::TestWithParam<MatrixFunction> {
     const auto& function = answer->at("functions").at(0);
     if (wait && function.at("driver") != GetParam().driver)
       return fail(ErrorClass::Failure, "bound to {}", function.at("driver").dump());
-    return function.at("virtual").get<std::string>();
+    return function.at("virtual_bdf").get<std::string>();
   }
 
   // What must be the same on both hosts.

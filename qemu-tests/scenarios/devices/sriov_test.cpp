@@ -64,8 +64,8 @@ class Sriov : public OnThreeHosts {
     ASSERT_OK(borrowed);
     const auto& function = borrowed->at("functions").at(0);
     EXPECT_EQ(function.at("driver"), "igbvf");
-    const auto name = part.borrower.run(
-        fmt::format("ls /sys/bus/pci/devices/{}/net", function.at("virtual").get<std::string>()));
+    const auto name = part.borrower.run(fmt::format("ls /sys/bus/pci/devices/{}/net",
+                                                    function.at("virtual_bdf").get<std::string>()));
     ASSERT_OK(name);
     part.interface = name->substr(0, name->find('\n'));
     ASSERT_OK(
@@ -106,7 +106,11 @@ TEST_F(Sriov, VirtualFunctionsGoToTwoHosts) {
       << offered->err;
 
   for (const Part& part : parts_) {
-    ASSERT_OK(part.borrower.run("pcilend return " + part.id));
+    const auto refused = part.borrower.exec("pcilend return " + part.id);
+    ASSERT_OK(refused);
+    EXPECT_NE(refused->err.find("is up and has an address"), std::string::npos) << refused->err;
+    ASSERT_OK(part.borrower.run(
+        fmt::format("ip link set {} down && pcilend return {}", part.interface, part.id)));
     ASSERT_OK(lender().run("pcilend unavailable " + part.address));
     const auto driver = lender().run(
         fmt::format("basename $(readlink /sys/bus/pci/devices/{}/driver)", part.address));

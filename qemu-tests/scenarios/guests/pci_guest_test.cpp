@@ -30,7 +30,7 @@ class PciGuest : public TwoHosts {
     const auto function = job().function_on(borrower());
     ASSERT_OK(function);
     EXPECT_EQ(function->at("frontend"), frontend);
-    EXPECT_EQ(function->at("virtual"), function->at("address"));
+    EXPECT_EQ(function->at("virtual_bdf"), function->at("address"));
     EXPECT_EQ(function->at("driver"), "pcilend_vfio");
   }
 

@@ -65,7 +65,7 @@ class Intx : public testing::Test {
     ASSERT_OK(borrowed);
     const auto& function = borrowed->at("functions").at(0);
     EXPECT_EQ(function.at("driver"), "e1000");
-    virtual_ = function.at("virtual");
+    virtual_ = function.at("virtual_bdf");
     const auto name =
         borrower().until(fmt::format("ls /sys/bus/pci/devices/{}/net | grep .", virtual_));
     ASSERT_OK(name);
@@ -73,6 +73,12 @@ class Intx : public testing::Test {
     ASSERT_OK(borrower().run(
         fmt::format("ip address add 10.9.0.2/24 dev {0} && ip link set {0} up", interface_)));
     ASSERT_OK(borrower().until(ping()));
+  }
+
+  // What has an address is not returned.
+  void give_back() {
+    ASSERT_OK(borrower().run(fmt::format("ip link set {} down", interface_)));
+    ASSERT_OK(borrower().run("pcilend return " + id_));
   }
 
   // How many the lender has relayed since it was started.
@@ -142,7 +148,7 @@ TEST_F(Intx, DataOnBareMetal) {
   ASSERT_OK(borrower().run(fmt::format("ip link set {} up", interface_)));
   ASSERT_OK(borrower().until(ping()));
 
-  ASSERT_OK(borrower().run("pcilend return " + id_));
+  ASSERT_NO_FATAL_FAILURE(give_back());
   EXPECT_FALSE(lender_listens());
   ASSERT_OK(lender().run("pcilend unavailable " + address_));
   expect_back();
@@ -198,7 +204,7 @@ TEST_F(Intx, GoesOnAfterALinkFlap) {
   }
   traffic->interrupt();
   EXPECT_OK(borrower().run(send_around(64), {{}, 5min}));
-  ASSERT_OK(borrower().run("pcilend return " + id_));
+  ASSERT_NO_FATAL_FAILURE(give_back());
   EXPECT_FALSE(lender_listens());
 }
 
@@ -242,7 +248,7 @@ TEST_F(Intx, IsMaskedByTheCommandRegister) {
   EXPECT_NE(deaf->code, 0);
   ASSERT_OK(borrower().run(fmt::format("setpci -s {} COMMAND=0:400", virtual_)));
   ASSERT_OK(borrower().until(ping()));
-  ASSERT_OK(borrower().run("pcilend return " + id_));
+  ASSERT_NO_FATAL_FAILURE(give_back());
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST_F(MsiRelay, AFunctionWithMsiOnly) {
   ASSERT_OK(await_state(borrower(), other_id_, "available"));
   const auto borrowed = borrower().json("pcilend borrow --wait --json " + other_id_);
   ASSERT_OK(borrowed);
-  const std::string there = borrowed->at("functions").at(0).at("virtual");
+  const std::string there = borrowed->at("functions").at(0).at("virtual_bdf");
   const auto disk = scenarios::await_disk(borrower(), there);
   ASSERT_OK(disk);
   disk_ = *disk;

@@ -137,8 +137,8 @@ TEST_F(Direct, WithoutIommuOnlyByChoice) {
       << link->dump();
   const auto wrong = finding(borrower(), "adapter");
   ASSERT_OK(wrong);
-  EXPECT_EQ(wrong->at("level"), "wrong") << wrong->dump();
-  EXPECT_NE(wrong->at("cure").get<std::string>().find("direct=1"), std::string::npos);
+  EXPECT_EQ(wrong->at("level"), "error") << wrong->dump();
+  EXPECT_NE(wrong->at("hint").get<std::string>().find("direct=1"), std::string::npos);
 
   ASSERT_OK(reload_pcilend(borrower(), "direct=1"));
   EXPECT_NE(borrower().log().find("reach all memory and all interrupts of this host"),

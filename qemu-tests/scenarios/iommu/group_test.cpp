@@ -127,8 +127,8 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   const auto first = function(1, 0);
   ASSERT_OK(first);
   ids_[0] = first->at("id");
-  EXPECT_EQ(first->at("set").at(0).at("bdf"), address_[1]);
-  EXPECT_EQ(first->at("set").at(0).at("state"), "added");
+  EXPECT_EQ(first->at("group_members").at(0).at("bdf"), address_[1]);
+  EXPECT_EQ(first->at("group_members").at(0).at("state"), "added");
   ASSERT_OK(await(2, 0, "state", "available"));
   expect_refused(host(2), "pcilend borrow --frontend vfio " + ids_[0], "are not available");
   expect_refused(host(1), "pcilend remove " + address_[0], "unavailable");

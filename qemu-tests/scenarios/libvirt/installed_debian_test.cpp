@@ -115,21 +115,49 @@ TEST_F(InstalledDebian, AFunctionIsPluggedIntoAConfinedGuest) {
 }
 
 /*
- *   host2 (installed Debian) is reset: systemd loads the modules, and the link is up again; what is
- *   defined for good is there
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme a ═══════════════════════ reset: borrowed again (borrow --boot); a guest has it as it is
+ *   nvme b ═══════════════════════ its mediated device is there again (mdevctl define --auto)
  */
 TEST_F(InstalledDebian, ItBootsAndBorrowsAgain) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
-  ASSERT_OK(host().run("sync"));
+  const auto second = lender().address("b");
+  ASSERT_OK(second);
+  ASSERT_OK(lender().run(fmt::format("pcilend add {0} && pcilend available {0}", *second)));
+  auto uuid = lender().run(
+      fmt::format("pcilend list -n -o bdf,uuid | awk '$1 == \"{}\" {{ printf $2 }}'", *second));
+  ASSERT_OK(uuid);
+  ASSERT_OK(
+      host().until(fmt::format("pcilend list -n -o uuid,state | grep -q '{} *available'", *uuid)));
+  ASSERT_OK(host().run("systemctl --quiet enable pcilend-borrow pcilend-mdevs"));
+  ASSERT_OK(host().run("pcilend borrow --boot --frontend vfio " + job().id()));
+  ASSERT_OK(host().run(fmt::format(
+      "mdevctl define -a -u {} -p 8000:00:01.0 -t pcilend_mdev-storage && sync", *uuid)));
   ASSERT_OK(host().reset());
-  ASSERT_OK(job().see_available());
+
+  const auto owner = [&] {
+    const auto function = job().function_on(host());
+    return function ? function->at("owner") : nlohmann::json();
+  };
+  EXPECT_OK(lab::eventually("both are borrowed again", lab::kPatience, [&] {
+    return owner() == "user root" && host().run("test -e /sys/bus/mdev/devices/" + *uuid);
+  }));
+  EXPECT_OK(
+      host().until(fmt::format("pcilend list -n -o uuid,owner | grep -q '{0} *mdev:{0}'", *uuid)));
   const auto failed = host().run("systemctl --failed --plain --no-legend");
   ASSERT_OK(failed);
   EXPECT_EQ(*failed, "");
   ASSERT_OK(job().start_guest());
   ASSERT_OK(job().await_guest_disk());
   EXPECT_OK(job().guest().run(MainJob::kUseDisk));
+  ASSERT_OK(job().guest().destroy());
+  EXPECT_EQ(owner(), "user root") << "it stays as it was";
+
+  EXPECT_OK(host().run("pcilend return --boot " + job().id() + " && rm -r /etc/pcilend"));
+  EXPECT_OK(host().run(fmt::format("mdevctl stop -u {0} && mdevctl undefine -u {0}", *uuid)));
+  EXPECT_OK(host().run("systemctl --quiet disable pcilend-borrow pcilend-mdevs"));
+  EXPECT_OK(lender().until(fmt::format("pcilend unavailable {0} && pcilend remove {0}", *second)));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST_F(LibvirtRefusals, AFunctionThatCannotBeHad) {
                              kDrive));
   ASSERT_OK(lender().run("pcilend reserve 40001 --cancel"));
 
-  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio 40001"));
+  ASSERT_OK(borrower().run("pcilend borrow --wait 40001"));
   expect_refusal(ErrorClass::State,
                  fmt::format("{} is in use on this host by 'user root': end that first", kDrive));
   ASSERT_OK(borrower().run("pcilend return 40001"));
@@ -152,7 +152,7 @@ TEST_F(LibvirtRefusals, AHostOrADomainThatIsNotReady) {
   expect_refusal(
       ErrorClass::Usage,
       "the domain's metadata ('virsh edit', urn:pcilend:libvirt:1): wait='soon': seconds "
-      "are expected, 3600 at most");
+      "are expected, 60 at most");
   ASSERT_OK(borrower().run(
       options(fmt::format("<functions><choose uuid='{}' class='02'/></functions>", kAny))));
   expect_refusal(ErrorClass::Usage,

@@ -251,14 +251,14 @@ TEST_F(Libvirt, ACrashedGuestHasItsFunctionAgain) {
 
 /*
  *   host1 (lender)                 host2 (borrower)
- *   nvme ═════════════════════════ guest: autostart, wait='300'
+ *   nvme ═════════════════════════ guest: autostart, wait='60'
  *   fenced, reset                  reset; libvirtd starts it before the link is up
  */
 TEST_F(Libvirt, AGuestThatStartsWithItsHostWaitsForItsFunction) {
   ASSERT_NO_FATAL_FAILURE(start_and_use());
   ASSERT_OK(
       borrower().run("virsh metadata guest urn:pcilend:libvirt:1 --key pcilend --config --set "
-                     "\"<functions wait='300'/>\" && virsh autostart guest && sync"));
+                     "\"<functions wait='60'/>\" && virsh autostart guest && sync"));
   ASSERT_OK(borrower().reset());
   ASSERT_OK(job().await_guest_disk());
   use();
@@ -296,7 +296,7 @@ TEST_F(Libvirt, AGuestTakesWhatFits) {
       << refused->err;
   EXPECT_GE(refused->time, 2s);
 
-  ASSERT_OK(want(300));
+  ASSERT_OK(want(60));
   auto start = borrower().start("virsh start chooser", {{}, 5min});
   ASSERT_OK(start);
   ASSERT_OK(lender().run({"pcilend", "label", *lender().address(0), "fast"}));

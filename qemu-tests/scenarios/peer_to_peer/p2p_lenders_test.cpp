@@ -214,8 +214,9 @@ TEST_F(P2pLenders, TheSourcesHostDies) {
   ASSERT_OK(borrower().run(p2p()));
   EXPECT_GT(exposed(), 0u);
   ASSERT_OK(lender().power_off());
-  ASSERT_OK(lab::eventually("edu is gone from host3", lab::kPatience,
-                            [&] { return function(borrower(), edu_).at("virtual").is_null(); }));
+  ASSERT_OK(lab::eventually("edu is gone from host3", lab::kPatience, [&] {
+    return function(borrower(), edu_).at("virtual_bdf").is_null();
+  }));
   EXPECT_EQ(reached(), json::array());
   ASSERT_OK(lender().power_on());
   await_link("up");

@@ -85,7 +85,7 @@ TEST_F(P2p, InAGuestByPciAddressOneIsPluggedInLater) {
   ASSERT_NO_FATAL_FAILURE(await_both_reached());
   ASSERT_NO_FATAL_FAILURE(unplug_by_address(target_));
   for (const std::string& id : {edu_, target_})
-    EXPECT_EQ(function(borrower(), id).at("reaches"), json::array());
+    EXPECT_EQ(function(borrower(), id).at("p2p_targets"), json::array());
   ASSERT_NO_FATAL_FAILURE(plug_in_by_address(target_));
   lab::Counters counters;
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));

@@ -90,7 +90,7 @@ void PeerToPeer::borrow(const std::string& id, std::string* address) {
   ASSERT_OK(await_state(borrower(), id, "available"));
   const auto answer = borrower().json("pcilend borrow --json " + id);
   ASSERT_OK(answer);
-  *address = answer->at("functions").at(0).at("virtual");
+  *address = answer->at("functions").at(0).at("virtual_bdf");
 }
 
 json PeerToPeer::function(const lab::Host& host, const std::string& id) {
@@ -151,7 +151,7 @@ void PeerToPeer::unplug_by_address(const std::string& id) {
 void PeerToPeer::await_both_reached() const {
   for (const auto& [from, to] : {std::pair{edu_, target_}, {target_, edu_}}) {
     ASSERT_OK(lab::eventually(from + " reaches " + to, lab::kPatience, [&, from = from, to = to] {
-      return function(borrower(), from).at("reaches") == json::array({to});
+      return function(borrower(), from).at("p2p_targets") == json::array({to});
     }));
   }
 }

@@ -35,7 +35,9 @@ class PeerToPeer : public testing::Test {
   // Its PCI address on the borrower.
   static void borrow(const std::string& id, std::string* address);
   static nlohmann::json function(const lab::Host& host, const std::string& id);
-  [[nodiscard]] nlohmann::json reached() const { return function(borrower(), edu_).at("reaches"); }
+  [[nodiscard]] nlohmann::json reached() const {
+    return function(borrower(), edu_).at("p2p_targets");
+  }
 
   // edu copies a page of that function's BAR 2 into memory and back.
   [[nodiscard]] std::string copy_command(const std::string& peer, int repeat = 1) const {

@@ -423,6 +423,7 @@ TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
       .raw(PCILEND_FUNCTION_A_RESERVED_UUID, uuid.data(), uuid.size())
       .u32(PCILEND_FUNCTION_A_RESERVED_MS, 5000)
       .u32(PCILEND_FUNCTION_A_LEASE_MS, 10000)
+      .u32(PCILEND_FUNCTION_A_LEASE_LEFT_MS, 9000)
       .u32(PCILEND_FUNCTION_A_RECALL_MS, 30000)
       .u32(PCILEND_FUNCTION_A_GROUP, 14)
       .nest(PCILEND_FUNCTION_A_MEMBER, Attributes()
@@ -439,6 +440,7 @@ TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
   EXPECT_EQ(f->reserved_uuid->bytes[2], 3);
   EXPECT_EQ(f->reserved_ms, 5000u);
   EXPECT_EQ(f->lease_ms, 10000u);
+  EXPECT_EQ(f->lease_left_ms, 9000u);
   EXPECT_EQ(f->recall_ms, 30000u);
   EXPECT_EQ(f->group, 14u);
   ASSERT_EQ(f->members.size(), 2u);

@@ -68,6 +68,19 @@ TEST_F(EnvironmentTest, LinksAreFollowedToTheirEnd) {
   EXPECT_EQ(missing.error().kind, ErrorClass::NotFound);
 }
 
+TEST_F(EnvironmentTest, AReplacedFileKeepsItsLinkAndItsMode) {
+  const Environment environment(root_);
+  ASSERT_TRUE(environment.replace_file("/kept/saved.json", "old"));
+  EXPECT_EQ(fs::status(root_ / "kept/saved.json").permissions(), static_cast<fs::perms>(0644));
+  fs::permissions(root_ / "kept/saved.json", static_cast<fs::perms>(0600));
+  fs::create_directories(root_ / "etc");
+  fs::create_symlink("../kept/saved.json", root_ / "etc/saved.json");
+  ASSERT_TRUE(environment.replace_file("/etc/saved.json", "new"));
+  EXPECT_TRUE(fs::is_symlink(root_ / "etc/saved.json"));
+  EXPECT_EQ(environment.read("/kept/saved.json").value(), "new");
+  EXPECT_EQ(fs::status(root_ / "kept/saved.json").permissions(), static_cast<fs::perms>(0600));
+}
+
 TEST_F(EnvironmentTest, RemovingTwiceIsFine) {
   const Environment environment(root_);
   ASSERT_TRUE(environment.replace_file("/f", "x"));

@@ -81,10 +81,10 @@ TEST_F(CheckTest, JsonCountsWhatIsWrong) {
   const Outcome result = run({"check", "--json"});
   EXPECT_EQ(result.status, kNeedsAttention);
   const auto json = nlohmann::json::parse(result.out).at("check");
-  EXPECT_EQ(json.at("wrong"), 1);
+  EXPECT_EQ(json.at("errors"), 1);
   EXPECT_EQ(json.at("findings").at(1).at("subject"), "IOMMU");
-  EXPECT_EQ(json.at("findings").at(1).at("level"), "wrong");
-  EXPECT_THAT(json.at("findings").at(1).at("cure").get<std::string>(), HasSubstr("firmware"));
+  EXPECT_EQ(json.at("findings").at(1).at("level"), "error");
+  EXPECT_THAT(json.at("findings").at(1).at("hint").get<std::string>(), HasSubstr("firmware"));
 }
 
 TEST_F(CheckTest, WithoutTheModuleThePlatformIsCheckedStill) {
@@ -210,6 +210,22 @@ TEST_F(CheckTest, RouteOfDmaBetweenCpus) {
   symlink(kDevice + "0000:00:05.0", (root_ / there).native());
   EXPECT_THAT(run({"check"}).out,
               HasSubstr("its DMA to adapter 0000:00:04.0 goes from pci0000:80 to pci0000:00"));
+}
+
+TEST_F(CheckTest, WhatKeepsModulesAndHooksFromRunningIsSaid) {
+  write("sys/fs/selinux/enforce", "1");
+  const Outcome found = run({"check"});
+  EXPECT_THAT(found.out, HasSubstr("SELinux is enforcing"));
+  EXPECT_THAT(found.out, HasSubstr("there is no /dev/kvm"));
+  loaded_ = false;
+  fs::remove_all(root_ / "sys/module/pcilend");
+  fs::create_directories(root_ / "var/lib/dkms/pcilend/0.1.0");
+  const std::string hint =
+      "apt install linux-headers-6.12.1 linux-source-6.12, then dkms "
+      "autoinstall -k 6.12.1";
+  EXPECT_THAT(wrong(), HasSubstr(hint));
+  write("lib/modules/6.12.1/updates/dkms/pcilend.ko.xz", "");
+  EXPECT_THAT(wrong(), Not(HasSubstr(hint)));
 }
 
 }  // namespace

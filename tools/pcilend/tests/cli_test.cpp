@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "host.h"
+#include "parser.h"
 
 namespace pcilend::test {
 namespace {
@@ -234,12 +235,200 @@ TEST_F(CliTest, ADiskInUseIsNotTaken) {
   EXPECT_THAT(kernel_.log, ElementsAre("available 0000:00:05.0"));
 }
 
-TEST_F(CliTest, AnInterfaceThatIsUpIsAWarning) {
+TEST_F(CliTest, AnInterfaceThatIsUpIsAWarningOnceItIsGone) {
   link("sys/class/net/eth0", "sys/devices/pci0000:00/0000:00:05.0/net/eth0");
   write("sys/devices/pci0000:00/0000:00:05.0/net/eth0/flags", "0x1003\n");
+  kernel_.refuse = [](const std::string&) -> Result<> { return fail(ErrorClass::State, "no"); };
+  expect_refused({"available", "0000:00:05.0"}, ErrorClass::State, "0000:00:05.0: no");
+  kernel_.refuse = [](const std::string&) { return Result<>(); };
   const Outcome result = run({"available", "0000:00:05.0"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err, "pcilend: warning: network interface eth0 was up and is gone\n");
+}
+
+TEST_F(CliTest, AnInterfaceWithAnAddressIsNotTaken) {
+  link("sys/class/net/eth0", "sys/devices/pci0000:00/0000:00:05.0/net/eth0");
+  write("sys/devices/pci0000:00/0000:00:05.0/net/eth0/flags", "0x1003\n");
+  write("proc/net/route", "Iface\tDestination\tGateway\neth0\t00000000\t0102A8C0\n");
+  expect_refused({"available", "0000:00:05.0"}, ErrorClass::State,
+                 "network interface eth0 is up and has an address: run 'ip link set eth0 down', or "
+                 "use --force\n");
+  const Outcome forced = run({"available", "--force", "0000:00:05.0"});
+  EXPECT_EQ(forced.status, 0);
+  EXPECT_EQ(std::count(forced.err.begin(), forced.err.end(), '\n'), 1) << forced.err;
+  EXPECT_THAT(forced.err, HasSubstr("taken by force: network interface eth0"));
+}
+
+TEST_F(CliTest, WhatAVmHasIsNotTakenEvenByForce) {
+  // A kernel without groups: of those, files in a test can't be busy.
+  write("sys/devices/pci0000:00/0000:00:05.0/vfio-dev/vfio7/dev", "");
+  write("dev/vfio/devices/vfio7", "");
+  write("proc/812/comm", "qemu-system-x86\n");
+  fs::create_directories(root_ / "proc/812/fd");
+  fs::create_symlink(root_ / "dev/vfio/devices/vfio7", root_ / "proc/812/fd/23");
+  for (const char* const how : {"--direct", "--force"})
+    expect_refused({"available", how, "0000:00:05.0"}, ErrorClass::State,
+                   "a VM or another user of VFIO has it (qemu-system-x86 (pid 812)): end that "
+                   "first");
+}
+
+TEST_F(CliTest, SeveralFunctionsAtOnce) {
+  kernel_.functions.push_back(nvme(0x80002, PCILEND_FUNCTION_ADDED));
+  kernel_.functions.push_back(nvme(0x40002, PCILEND_FUNCTION_AVAILABLE));
+  const Outcome lent = run({"available", "80001", "80002"});
+  EXPECT_EQ(lent.status, 0) << lent.err;
+  EXPECT_EQ(std::count(lent.out.begin(), lent.out.end(), '\n'), 2) << lent.out;
+  EXPECT_EQ(run({"unavailable", "80001", "80002"}).status, 0);
+  EXPECT_EQ(run({"borrow", "--owner", "me", "40001", "40002"}).status, 0);
+  install("1e000:00:00.0");
+  input_ = R"({"functions": [{"id": "40001"}, {"id": "40002"}]})";
+  EXPECT_EQ(run({"return", "--owner", "me", "-"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("available 0000:00:05.0", "available 0000:00:06.0",
+                                       "unavailable 0000:00:05.0", "unavailable 0000:00:06.0",
+                                       "borrow 40001 shadow me", "borrow 40002 shadow me",
+                                       "return 40001 me", "return 40002 me"));
+  kernel_.log.clear();
+  expect_refused({"borrow", "--wait", "40001", "40002"}, ErrorClass::Usage, "one function");
+  // All are looked at before one is taken.
+  link("sys/class/net/eth0", "sys/devices/pci0000:00/0000:00:06.0/net/eth0");
+  write("sys/devices/pci0000:00/0000:00:06.0/net/eth0/flags", "0x1003\n");
+  write("proc/net/route", "Iface\tDestination\neth0\t00000000\n");
+  expect_refused({"available", "80001", "80002"}, ErrorClass::State,
+                 "0000:00:06.0: network interface eth0");
+}
+
+TEST_F(CliTest, WhatAnotherNodeHasIsReturnedThere) {
+  kernel_.functions[0].state = PCILEND_FUNCTION_BORROWED;
+  kernel_.functions[0].borrower = 12;
+  expect_refused({"return", "40001"}, ErrorClass::State,
+                 "40001 is borrowed by node 12, not by this host: return it there");
+}
+
+TEST_F(CliTest, WhoHasLoggedInBorrowsAlsoBehindSudo) {
+  write("proc/self/loginuid", "54321");
+  EXPECT_EQ(run({"borrow", "40001"}).status, 0);
+  write("proc/self/loginuid", "4294967295");
+  const Outcome refused = run({"return", "40001"});
+  EXPECT_EQ(refused.status, static_cast<int>(ErrorClass::State));
+  EXPECT_THAT(refused.err, HasSubstr("borrowed by 'uid 54321'"));
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow uid 54321"));
+}
+
+TEST_F(CliTest, HelpIsACommandToo) {
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+  EXPECT_EQ(run({"help", "borrow"}).out, run({"borrow", "--help"}).out);
+  EXPECT_EQ(run({"help", "borrow"}).status, 0);
+}
+
+TEST_F(CliTest, EveryCommandHasJsonWithItsSchema) {
+  kernel_.functions[0].state = PCILEND_FUNCTION_AVAILABLE;
+  for (const auto& command : commands()) {
+    Options options;
+    const auto parser = make_parser(&options);
+    EXPECT_NE(parser->get_subcommand(std::string(command.name))->get_option_no_throw("--json"),
+              nullptr)
+        << command.name;
+  }
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{"connect", "4"},
+                                                                     {"disconnect", "4"},
+                                                                     {"vm-xml", "40001"},
+                                                                     {"metrics"},
+                                                                     {"status"},
+                                                                     {"list"},
+                                                                     {"return", "40001"},
+                                                                     {"save", "--file", "-"},
+                                                                     {"remove", "80001"}}) {
+    auto with_json = arguments;
+    with_json.push_back("--json");
+    const auto json = nlohmann::json::parse(run(with_json).out, nullptr, false);
+    ASSERT_TRUE(json.is_object()) << arguments.front();
+    EXPECT_EQ(json.at("schema"), 1) << arguments.front();
+    EXPECT_FALSE(json.contains("error")) << json.dump();
+  }
+}
+
+TEST_F(CliTest, ErrorsAreObjectsTooWithJson) {
+  const Outcome result = run({"show", "--json", "40009"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::NotFound));
+  EXPECT_TRUE(result.err.starts_with("pcilend: no function 40009")) << result.err;
+  const auto error = nlohmann::json::parse(result.out).at("error");
+  EXPECT_EQ(error.at("class"), "not-found");
+  EXPECT_EQ(error.at("status"), 3);
+  EXPECT_EQ("pcilend: " + error.at("message").get<std::string>() + "\n", result.err);
+  EXPECT_EQ(nlohmann::json::parse(run({"lst", "--json"}).out).at("error").at("class"), "usage");
+}
+
+TEST_F(CliTest, WhatIsInUseIsAStatus) {
+  const Outcome free = run({"status", "--in-use"});
+  EXPECT_EQ(free.status, 0);
+  EXPECT_EQ(free.out, "");
+  for (const auto& [index, state] : {std::pair{0, PCILEND_FUNCTION_BORROWED},
+                                     {1, PCILEND_FUNCTION_BORROWED},
+                                     {1, PCILEND_FUNCTION_RESETTING}}) {
+    Function& f = kernel_.functions[static_cast<size_t>(index)];
+    const Function before = f;
+    f.state = static_cast<uint32_t>(state);
+    f.borrower = 8;
+    const Outcome used = run({"status", "--in-use"});
+    EXPECT_EQ(used.status, kNeedsAttention);
+    EXPECT_THAT(used.out, HasSubstr(to_string(f.id) + ": "));
+    f = before;
+  }
+}
+
+TEST_F(CliTest, ALinkThatMayBeDownIsWell) {
+  Link spare;
+  spare.adapter = "0000:00:07.0";
+  kernel_.links.push_back(spare);
+  EXPECT_EQ(run({"status"}).status, kNeedsAttention);
+  EXPECT_EQ(run({"status", "--ignore", "00:07.0", "--ignore", "00:08.0"}).status, 0);
+  EXPECT_EQ(run({"status", "--ignore", "00:08.0"}).status, kNeedsAttention);
+  expect_refused({"status", "--ignore", "spare"}, ErrorClass::Usage, "--ignore");
+}
+
+TEST_F(CliTest, WhatIsBorrowedForBootIsKept) {
+  EXPECT_EQ(run({"borrow", "--boot", "--owner", "me", "40001"}).status, 0);
+  const std::string kept = "etc/pcilend/borrow.json";
+  std::ifstream file(root_ / kept);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, HasSubstr("\"uuid\": \"70636c64-1111-8222-8333-000000040001\""));
+
+  // The host boots, and its lender is later.
+  const Function lent = nvme(0x40001, PCILEND_FUNCTION_AVAILABLE);
+  kernel_.functions.clear();
+  kernel_.log.clear();
+  int looks = 0;
+  kernel_.on_look = [&] {
+    if (++looks == 5) kernel_.functions = {lent};
+    if (looks == 8) kernel_.functions[0].driver = "nvme";
+    kernel_.clock += std::chrono::seconds(1);
+  };
+  const Outcome restored = run({"restore", "--borrow"});
+  EXPECT_EQ(restored.status, 0) << restored.err;
+  EXPECT_EQ(restored.out, "borrow 40001: done\n");
+  EXPECT_THAT(kernel_.log, ElementsAre("borrow 40001 shadow me"));
+  EXPECT_EQ(run({"restore", "--borrow"}).out, "nothing to do: all is as configured\n");
+
+  install("1e000:00:00.0");
+  EXPECT_EQ(run({"return", "--boot", "--owner", "me", "40001"}).status, 0);
+  kernel_.functions.clear();
+  EXPECT_EQ(run({"restore", "--borrow"}).out, "nothing to do: all is as configured\n");
+}
+
+TEST_F(CliTest, WhatCannotBeBorrowedAtBootIsSaid) {
+  write("etc/pcilend/borrow.json",
+        R"({"borrow": [{"uuid": "70636c64-1111-8222-8333-000000040001", "owner": "me"},
+                       {"uuid": "70636c64-1111-8222-8333-00000004dead"}]})");
+  kernel_.functions[0].state = PCILEND_FUNCTION_BORROWED;
+  kernel_.functions[0].borrower = 12;
+  kernel_.on_look = [this] { kernel_.clock += std::chrono::seconds(1); };
+  const Outcome result = run({"restore", "--borrow", "--timeout", "5"});
+  EXPECT_EQ(result.status, kNeedsAttention);
+  EXPECT_THAT(result.err, HasSubstr("failed to borrow 40001: it is borrowed by node 12"));
+  EXPECT_THAT(result.err, HasSubstr("00000004dead: no host offers it"));
+  EXPECT_THAT(result.err, HasSubstr("(/etc/pcilend/borrow.json: borrow[1])"));
+  // By UUID, as no lender is there.
+  EXPECT_EQ(run({"return", "--boot", "70636c64-1111-8222-8333-00000004dead"}).status, 0);
 }
 
 TEST_F(CliTest, BorrowAndReturn) {

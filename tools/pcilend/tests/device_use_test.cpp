@@ -87,6 +87,41 @@ TEST_F(DeviceUseTest, InterfacesThatAreUpAreNamed) {
   EXPECT_THAT(use().interfaces, ElementsAre("eth1"));
 }
 
+TEST_F(DeviceUseTest, AnInterfaceIsInUseByAddressesAndWhatIsAboveIt) {
+  const std::string eth0 = "sys/devices/pci0000:00/0000:00:05.0/net/eth0";
+  link("sys/class/net/eth0", eth0);
+  write(eth0 + "/flags", "0x1003\n");
+  write("proc/net/if_inet6",
+        "fe80000000000000505400fffe123456 02 40 20 80     eth0\n"
+        "fd000000000000000000000000000001 03 40 00 80     eth1\n");
+  write("proc/net/route", "Iface\tDestination\neth1\t0000A8C0\n");
+  EXPECT_THAT(use().network, IsEmpty()) << "only the address that the kernel gives to each";
+  write("proc/net/if_inet6", "fd000000000000000000000000000001 02 40 00 80     eth0\n");
+  EXPECT_THAT(use().network, ElementsAre("network interface eth0 is up and has an address: run 'ip "
+                                         "link set eth0 down'"));
+  link(eth0 + "/upper_vlan7", "sys/devices/virtual/net/vlan7");
+  EXPECT_THAT(use().network, ElementsAre("network interface eth0 is part of vlan7: remove that "
+                                         "first"));
+  link(eth0 + "/master", "sys/devices/virtual/net/br0");
+  EXPECT_THAT(use().network, ElementsAre("network interface eth0 is part of br0: run 'ip link set "
+                                         "eth0 nomaster'"));
+  write(eth0 + "/flags", "0x1002\n");
+  EXPECT_THAT(use().network, IsEmpty());
+}
+
+TEST_F(DeviceUseTest, ProgramsThatHaveItOpenAreNamed) {
+  link("sys/class/uio/uio3", "sys/devices/pci0000:00/0000:00:05.0/uio/uio3");
+  write("dev/uio3", "");
+  write("dev/uio4", "");
+  for (const auto& [pid, node] : {std::pair{900, "dev/uio4"}, {77, "dev/uio3"}}) {
+    write(fmt::format("proc/{}/comm", pid), "dpdk-testpmd\n");
+    fs::create_directories(root_ / fmt::format("proc/{}/fd", pid));
+    fs::create_symlink(root_ / node, root_ / fmt::format("proc/{}/fd/5", pid));
+  }
+  EXPECT_THAT(use().programs, ElementsAre("dpdk-testpmd (pid 77) has it open: end that first"));
+  EXPECT_EQ(use().vfio, std::nullopt);
+}
+
 TEST_F(DeviceUseTest, AFunctionThatIsNotThereIsNotFound) {
   const auto found = find_device_use(Environment(root_), parse_pci_address("00:06.0").value());
   ASSERT_FALSE(found);

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <stdio.h>
 
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
 #include "columns.h"
 #include "host.h"
 #include "parser.h"
+#include "print.h"
 
 namespace pcilend::test {
 namespace {
@@ -105,10 +107,36 @@ TEST_F(ManPage, NamesEveryColumn) {
   const size_t kind = text.find(".B kinds");
   ASSERT_NE(kind, std::string::npos);
   const std::string list = text.substr(text.find(".B list") + 7, link - text.find(".B list") - 7);
-  EXPECT_EQ(matches(replaced(list, ".TP", ""), "([a-z_]+)"), functions);
-  EXPECT_EQ(matches(replaced(text.substr(link + 7, kind - link - 7), ".TP", ""), "([a-z_]+)"),
+  EXPECT_EQ(matches(replaced(list, ".TP", ""), "([a-z0-9_]+)"), functions);
+  EXPECT_EQ(matches(replaced(text.substr(link + 7, kind - link - 7), ".TP", ""), "([a-z0-9_]+)"),
             links);
-  EXPECT_EQ(matches(text.substr(kind + 8), "([a-z_]+)"), kinds);
+  EXPECT_EQ(matches(text.substr(kind + 8), "([a-z0-9_]+)"), kinds);
+}
+
+// Every key of the objects in testdata is promised in the manual.
+void collect_keys(const nlohmann::json& value, Words* keys) {
+  if (value.is_object())
+    for (const auto& [key, member] : value.items()) keys->insert(key);
+  if (value.is_structured())
+    for (const auto& member : value) collect_keys(member, keys);
+}
+
+TEST_F(ManPage, PromisesEveryJsonKey) {
+  Words keys;
+  for (const auto& entry : fs::directory_iterator(PCILEND_TESTDATA_DIR)) {
+    if (entry.path().extension() != ".json") continue;
+    std::istringstream text(file_text(entry.path()));
+    // One object, or one a line.
+    for (nlohmann::json object; text >> std::ws && !text.eof();) {
+      text >> object;
+      EXPECT_EQ(object.value("schema", 0), kJsonSchema) << entry.path();
+      collect_keys(object, &keys);
+    }
+  }
+  EXPECT_GT(keys.size(), 100u);
+  const std::string promised = section("JSON") + section("COLUMNS") + section("STATES");
+  for (const auto& key : keys)
+    EXPECT_TRUE(std::regex_search(promised, std::regex("\\b" + key + "\\b"))) << key;
 }
 
 TEST_F(ManPage, DocumentsEveryExitStatus) {
@@ -125,7 +153,9 @@ TEST_F(ManPage, NamesEveryState) {
 // Runs the completion in bash on the words, the last one being completed.
 Words complete(const std::vector<std::string>& words) {
   std::string script =
-      "pcilend() { case $1 in link) echo 4 ;; kinds) echo fast ;; *) printf '40001\\n80002\\n' ;; "
+      "pcilend() { case \"$*\" in *adapter) "
+      "printf '0000:00:04.0\\n0000:01:00.0\\n' ;; link*) echo 4 ;; kinds*) echo fast ;; *) printf "
+      "'40001\\n80002\\n' ;; "
       "esac; }\n"
       "source " PCILEND_SOURCE_DIR "/tools/pcilend/completion/pcilend\nCOMP_WORDS=(pcilend";
   for (const auto& word : words) script += " '" + word + "'";
@@ -184,6 +214,40 @@ TEST(Completion, OffersWhatIsThere) {
   EXPECT_EQ(complete({"remove-kind", ""}), Words{"fast"});
   EXPECT_EQ(complete({"add-kind", "--function", "4"}), Words{"40001"});
   EXPECT_EQ(complete({"borrow", "--frontend", ""}), (Words{"shadow", "vfio"}));
+}
+
+// As bash splits them, by COMP_WORDBREAKS.
+TEST(Completion, AddressesHaveColons) {
+  EXPECT_EQ(complete({"connect", "--adapter", ""}), (Words{"0000:00:04.0", "0000:01:00.0"}));
+  EXPECT_EQ(complete({"connect", "--adapter", "0000", ":"}), (Words{"00:04.0", "01:00.0"}));
+  EXPECT_EQ(complete({"connect", "--adapter", "0000", ":", "01"}), Words{"01:00.0"});
+  EXPECT_EQ(complete({"connect", "--adapter", "0000", ":", "01", ":"}), Words{"00.0"});
+  EXPECT_EQ(complete({"status", "--ignore", "0000", ":", "00", ":", "0"}), Words{"04.0"});
+  EXPECT_EQ(complete({"connect", "--adapter", "0000", ":", "01", ":", "00.0", ""}), Words{"4"});
+}
+
+// What the package installs refers to nothing that it does not.
+TEST(InstalledDocuments, LinkToWhatIsInstalled) {
+  const std::string list = file_text(PCILEND_SOURCE_DIR "/debian/pcilend.docs");
+  std::set<fs::path> installed;
+  std::set<fs::path> directories;
+  for (const auto& line : matches(list, "([^\n]+)")) {
+    const fs::path at = fs::path(PCILEND_SOURCE_DIR) / line;
+    ASSERT_TRUE(fs::exists(at)) << line;
+    if (fs::is_directory(at)) {
+      directories.insert(at);
+      for (const auto& entry : fs::directory_iterator(at)) installed.insert(entry.path());
+    } else {
+      installed.insert(at);
+    }
+  }
+  EXPECT_GT(installed.size(), 10u);
+  for (const auto& file : installed)
+    for (const auto& target : matches(file_text(file), "\\]\\(([^)#:]+)(?:#[^)]*)?\\)")) {
+      const fs::path place = (file.parent_path() / target).lexically_normal();
+      EXPECT_TRUE(installed.contains(place) || directories.contains(place))
+          << file << " links to " << target;
+    }
 }
 
 // Every `path` and `path: name, function()` of docs/source-map.md: a name is a word of the file, a

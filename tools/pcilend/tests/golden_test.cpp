@@ -27,6 +27,7 @@ class GoldenTest : public HostTest {
     lent.label = "team a";
     lent.allowed = {4, 12};
     lent.lease_ms = 10000;
+    lent.lease_left_ms = 9200;
     lent.recall_ms = 11500;
     lent.group = 14;
     lent.members = {{"0000:00:05.1", FunctionId{0x80003}, PCILEND_FUNCTION_AVAILABLE},
@@ -256,6 +257,14 @@ TEST_F(GoldenTest, Metrics) {
   kernel_.counters = {9, 5, 1, 2, 3, 8, 1, 0, 4, 1, 17};
   expect_golden("metrics.txt", {"metrics"});
 }
+TEST_F(GoldenTest, MetricsJson) {
+  kernel_.functions.resize(1);
+  kernel_.links.resize(1);
+  expect_golden("metrics.json", {"metrics", "--json"});
+}
+TEST_F(GoldenTest, VmXmlJson) {
+  expect_golden("vm-xml.json", {"vm-xml", "--json", "40001"});
+}
 TEST_F(GoldenTest, Lspci) {
   kernel_.configs[0x80001] = nic_config();
   expect_golden("lspci.txt", {"lspci", "80001"});
@@ -306,7 +315,7 @@ TEST_F(GoldenTest, AnEmptyListIsStillAnObject) {
   kernel_.functions.clear();
   EXPECT_EQ(run({"list"}).out, "");
   EXPECT_EQ(nlohmann::json::parse(run({"list", "--json"}).out),
-            nlohmann::json::parse(R"({"functions": []})"));
+            nlohmann::json::parse(R"({"schema": 1, "functions": []})"));
 }
 
 }  // namespace

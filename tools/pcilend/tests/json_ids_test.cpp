@@ -86,7 +86,7 @@ TEST_F(JsonIdsOnStdin, ADashStandsAlone) {
   const Outcome refused = run({"show", "40001", "-"});
   EXPECT_EQ(refused.status, static_cast<int>(ErrorClass::Usage));
   EXPECT_THAT(refused.err, HasSubstr("'-' reads functions from stdin: name no others beside it"));
-  EXPECT_THAT(run({"borrow", "-"}).err, HasSubstr("'-' names no function"));
+  EXPECT_THAT(run({"available", "-"}).err, HasSubstr("'-' names no function"));
 }
 
 }  // namespace

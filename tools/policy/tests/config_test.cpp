@@ -83,11 +83,11 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"[]",
        "x.json: [] is not an object with keys $schema, connections, pins, functions, filters, "
-       "kinds"},
+       "kinds, borrow"},
       {R"({"function": []})", "x.json: no key 'function': did you mean 'functions'?"},
       {R"({"peers": []})",
        "x.json: no key 'peers': there are $schema, connections, pins, functions, filters, "
-       "kinds"},
+       "kinds, borrow"},
       {R"({"$schema": 1})", "x.json: $schema: 1 is not text in quotes"},
       {R"({"connections": 8})", "x.json: connections: 8 is not a list of node ids"},
       {R"({"connections": ["8"]})", "x.json: connections[0]: '8' is not a node id"},
@@ -403,6 +403,28 @@ TEST_F(Files, OneAtATimeAndNotForever) {
     EXPECT_EQ(slept, kLockLimit);
   }
   EXPECT_TRUE(lock_policy(environment(), sleep));
+}
+
+TEST(Config, WhatIsBorrowedAtBoot) {
+  const auto config = parse_config("x.json", R"({"borrow": [
+    {"uuid": "70636c64-1111-8222-8333-000000040001", "frontend": "vfio", "owner": "nova",
+     "adapter": "0000:05:00.0"},
+    {"uuid": "70636c64-1111-8222-8333-000000040002"}]})");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->borrow.size(), 2u);
+  EXPECT_EQ(config->borrow[0].frontend, "vfio");
+  EXPECT_EQ(config->borrow[0].owner, "nova");
+  EXPECT_EQ(config->borrow[1].frontend, "shadow");
+  EXPECT_EQ(config->borrow[1].place, "x.json: borrow[1]");
+  const auto again = parse_config("y.json", format_config(*config));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(format_config(*again), format_config(*config));
+  for (const char* bad :
+       {R"({"borrow": [{}]})", R"({"borrow": [{"uuid": "x"}]})",
+        R"({"borrow": [{"uuid": "70636c64-1111-8222-8333-000000040001", "frontend": "magic"}]})",
+        R"({"borrow": [{"uuid": "70636c64-1111-8222-8333-000000040001"},
+                       {"uuid": "70636c64-1111-8222-8333-000000040001"}]})"})
+    EXPECT_FALSE(parse_config("x.json", bad)) << bad;
 }
 
 }  // namespace

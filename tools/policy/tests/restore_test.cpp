@@ -3,8 +3,10 @@
 #include "pcilend/policy/restore.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "fake_client.h"
+#include "pcilend/policy/files.h"
 #include "root.h"
 
 namespace pcilend::policy::test {
@@ -368,6 +370,55 @@ TEST_F(RestoreTest, OneDeviceAlone) {
   config.filters = {filter(FilterKind::Add, {"", "8086:"})};
   EXPECT_THAT(restored(config, {.only = Pattern{"", "8086:"}}),
               ElementsAre("add 0000:00:12.0 as 80002"));
+}
+
+// A host that boots asks for each of its functions, and reading a config space wakes a device.
+TEST_F(RestoreTest, OneDeviceAloneIsAllThatIsRead) {
+  Config config;
+  config.functions = {entry("0000:00:10.0", true)};
+  config.filters = {filter(FilterKind::Add, {"", "8086:"})};
+  const fs::path other = root_ / device("0000:00:11.0") / "config";
+  fs::remove(other);
+  ASSERT_EQ(::mkfifo(other.c_str(), 0600), 0);  // who reads it waits
+  FakeClient client(kernel_);
+  const Environment env = environment();
+  const Host host{client, env, [](const PciAddress&) { return InUse{}; }};
+  EXPECT_TRUE(concerns(host, config, at("0000:00:10.0")).value());
+  EXPECT_TRUE(concerns(host, config, at("0000:00:12.0")).value());
+  config.filters.clear();
+  EXPECT_FALSE(concerns(host, config, at("0000:00:12.0")).value());
+  EXPECT_THAT(restored(config, {.device = at("0000:00:10.0")}),
+              ElementsAre("add 0000:00:10.0 as 80001", "available 0000:00:10.0"));
+}
+
+TEST_F(RestoreTest, WhatAVmHasIsNotTakenEvenByForce) {
+  use_["0000:00:10.0"].vfio = "qemu-system-x86 (pid 812)";
+  Config config;
+  config.functions = {entry("0000:00:10.0", true)};
+  config.functions[0].force = true;
+  EXPECT_THAT(restored(config), ElementsAre("add 0000:00:10.0 as 80001"));
+  EXPECT_THAT(reasons(Outcome::Failed), ElementsAre(HasSubstr("qemu-system-x86 (pid 812)")));
+}
+
+TEST_F(RestoreTest, WhoseSerialNumberCannotBeReadIsSaid) {
+  Config config;
+  config.functions = {entry("0000:00:10.0", true), entry("0000:00:11.0", false)};
+  config.functions[0].device = DeviceIds{0x1b36, 0x0010};
+  config.functions[1].device = DeviceIds{0x8086, 0x10d3};
+  // Nobody reads behind the headers of these: one is dead, one was taken out.
+  fs::remove_all(root_ / device("0000:00:10.0") / "subsystem_vendor");
+  unplug("0000:00:11.0");
+  restored(config);
+  EXPECT_THAT(reasons(Outcome::Failed),
+              ElementsAre(HasSubstr("it may be 0000:00:10.0 (1b36:0010), whose serial number"),
+                          HasSubstr("it is not in this host")));
+}
+
+TEST_F(RestoreTest, OnlyItsOwnerMayHoldTheLock) {
+  const auto lock = lock_policy(environment(), [](std::chrono::milliseconds) {});
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(fs::status(root_ / "run/pcilend/policy.lock").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
 }
 
 TEST_F(RestoreTest, WithoutANodeIdTheCureIsNamed) {

@@ -37,6 +37,8 @@ TEST(Schema, HasTheKeysThatAreRead) {
   EXPECT_THAT(keys(definitions["function"]), UnorderedElementsAreArray(expected.function));
   EXPECT_THAT(keys(definitions["filter"]), UnorderedElementsAreArray(expected.filter));
   EXPECT_THAT(keys(definitions["kind"]), UnorderedElementsAreArray(expected.kind));
+  EXPECT_THAT(keys(definitions["borrow"]), UnorderedElementsAreArray(expected.borrow));
+  EXPECT_EQ(definitions["borrow"]["properties"]["frontend"]["enum"], json(expected.frontends));
   EXPECT_EQ(definitions["function"]["properties"]["state"]["enum"], json(expected.states));
 }
 
@@ -63,8 +65,9 @@ TEST(Schema, PatternsFit) {
 TEST(Documentation, NamesEveryKeyAndItsExampleIsRead) {
   const std::string page = file_text("docs/configuration.md");
   const SchemaKeys expected = schema_keys();
-  for (const auto* list : {&expected.file, &expected.pin, &expected.function, &expected.filters,
-                           &expected.filter, &expected.states, &expected.kind})
+  for (const auto* list :
+       {&expected.file, &expected.pin, &expected.function, &expected.filters, &expected.filter,
+        &expected.states, &expected.kind, &expected.borrow, &expected.frontends})
     for (const auto key : *list)
       EXPECT_NE(page.find(fmt::format("`{}`", key)), std::string::npos) << key;
   const size_t start = page.find("```json\n") + 8;

@@ -208,6 +208,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_REACHES = 35, /* binary: u32 each, functions it reaches (borrower) */
 	PCILEND_FUNCTION_A_DIRECT = 36,	/* flag: no IOMMU; it reaches all of its lender's memory */
 	PCILEND_FUNCTION_A_RELAYED = 37, /* flag: borrowed, and its lender relays its MSI */
+	PCILEND_FUNCTION_A_LEASE_LEFT_MS = 38, /* u32: until silence ends the lease (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 

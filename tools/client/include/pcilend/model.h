@@ -112,17 +112,18 @@ struct Function {
   std::string label;                             // whose function it is
   std::optional<std::vector<uint32_t>> allowed;  // nodes that see it; absent: all connected ones
   std::optional<uint32_t> reserved_node;
-  std::optional<Uuid> reserved_uuid;    // of a domain
-  std::optional<uint32_t> reserved_ms;  // for how long still; on the lender
-  std::optional<uint32_t> lease_ms;     // silence that ends the lease; on the lender
-  std::optional<uint32_t> recall_ms;    // until its lender takes it back
-  std::optional<uint32_t> group;        // IOMMU group; on others only if lent as a set
-  std::vector<Member> members;          // the others in it; on the lender
-  std::string adapter;                  // NTB that the lease goes over; empty without one
-  std::vector<std::string> paths;       // NTBs it can be reached over; on the borrower
-  std::vector<uint32_t> reaches;        // ids of those whose BARs it reaches; on the borrower
-  bool direct = false;                  // no IOMMU: it reaches all memory of its lender
-  bool relayed = false;                 // its lender relays its MSI
+  std::optional<Uuid> reserved_uuid;      // of a domain
+  std::optional<uint32_t> reserved_ms;    // for how long still; on the lender
+  std::optional<uint32_t> lease_ms;       // silence that ends the lease; on the lender
+  std::optional<uint32_t> lease_left_ms;  // until silence ends it; on the lender
+  std::optional<uint32_t> recall_ms;      // until its lender takes it back
+  std::optional<uint32_t> group;          // IOMMU group; on others only if lent as a set
+  std::vector<Member> members;            // the others in it; on the lender
+  std::string adapter;                    // NTB that the lease goes over; empty without one
+  std::vector<std::string> paths;         // NTBs it can be reached over; on the borrower
+  std::vector<uint32_t> reaches;          // ids of those whose BARs it reaches; on the borrower
+  bool direct = false;                    // no IOMMU: it reaches all memory of its lender
+  bool relayed = false;                   // its lender relays its MSI
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.

@@ -14,6 +14,7 @@ namespace pcilend::policy {
 inline constexpr const char* kDirectory = "/etc/pcilend";
 inline constexpr const char* kFiltersFile = "/etc/pcilend/filters.json";  // of the filter commands
 inline constexpr const char* kKindsFile = "/etc/pcilend/kinds.json";      // of the kind commands
+inline constexpr const char* kBorrowFile = "/etc/pcilend/borrow.json";    // of `borrow --boot`
 inline constexpr const char* kSavedFile = "/etc/pcilend/saved.json";      // of `pcilend save`
 
 // Which nodes see a function.
@@ -80,19 +81,29 @@ struct KindEntry {
   std::string place;  // "/etc/pcilend/kinds.json: kinds[0]"
 };
 
+// A function of another host that this one borrows when it boots.
+struct BorrowEntry {
+  Uuid uuid;
+  std::string frontend;  // "shadow" or "vfio"
+  std::string owner;
+  std::optional<PciAddress> adapter;  // the path; else the best one
+  std::string place;                  // "/etc/pcilend/borrow.json: borrow[0]"
+};
+
 struct Config {
   std::vector<uint32_t> connections;  // node ids, ascending
   std::vector<Pin> pins;              // one for each adapter; their nodes are connected, too
   std::vector<FunctionEntry> functions;
   std::vector<Filter> filters;
   std::vector<KindEntry> kinds;
+  std::vector<BorrowEntry> borrow;
 };
 
 // Reads one file's text; `name` stands in errors. Every value is checked.
 Result<Config> parse_config(const std::string& name, std::string_view text);
 
-// Reads all files but `except`, by name. A function, pin or kind that an earlier file has too is
-// replaced, lists grow. An error in one file is an error of the whole.
+// Reads all files but `except`, by name. A function, pin, kind or borrow that an earlier file has
+// too is replaced, lists grow. An error in one file is an error of the whole.
 Result<Config> load_config(const Environment& environment, std::string_view except = {});
 
 // The text of a file that parses to this. Places are not written.
@@ -103,7 +114,8 @@ Result<> write_config(const Environment& environment, std::string_view file, con
 
 // What files may have, as in pcilend.schema.json.
 struct SchemaKeys {
-  std::vector<std::string_view> file, pin, function, filters, filter, states, kind;
+  std::vector<std::string_view> file, pin, function, filters, filter, states, kind, borrow,
+      frontends;
 };
 SchemaKeys schema_keys();
 

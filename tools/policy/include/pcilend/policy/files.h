@@ -32,4 +32,12 @@ Result<bool> has_kind(const Environment& environment, const std::string& name);
 // Takes it out of kinds.json.
 Result<> remove_kind(const Environment& environment, const std::string& name);
 
+// Puts what this host borrows when it boots into borrow.json, in place of the same function. State,
+// with the file it is in, if another one has it.
+Result<> put_borrow(const Environment& environment, const BorrowEntry& entry);
+
+// Takes it out of borrow.json; false if it is not there. State, with the file it is in, if another
+// one has it.
+Result<bool> remove_borrow(const Environment& environment, const Uuid& uuid);
+
 }  // namespace pcilend::policy

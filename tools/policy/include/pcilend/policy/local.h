@@ -22,6 +22,10 @@ struct LocalFunction {
   std::optional<Uuid> uuid;
 };
 
+// One of them; nothing if it is not there.
+std::optional<LocalFunction> local_function(const Environment& environment,
+                                            const PciAddress& address, uint32_t node);
+
 // Functions in domains up to ffff (borrowed ones are above), by address, without the PCI devices of
 // kinds. `node` is this host's.
 // What goes away meanwhile is left out.

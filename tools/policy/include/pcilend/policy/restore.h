@@ -3,6 +3,7 @@
 // state.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@ namespace pcilend::policy {
 
 // What would be lost if a function were taken from its driver.
 struct InUse {
-  std::vector<std::string> disks;       // reasons with their cures
+  std::vector<std::string> disks;       // reasons with their cures; of open device nodes, too
   std::vector<std::string> interfaces;  // network interfaces that are up
+  std::optional<std::string> vfio;      // who has it for VFIO: not taken by force either
 };
 
 struct Host {
@@ -24,7 +26,18 @@ struct Host {
   std::function<Result<InUse>(const PciAddress&)> in_use;
 };
 
-enum class Action { Find, RemoveKind, AddKind, Connect, Add, Label, Allow, Available, Unavailable };
+enum class Action {
+  Find,
+  RemoveKind,
+  AddKind,
+  Connect,
+  Add,
+  Label,
+  Allow,
+  Available,
+  Unavailable,
+  Borrow
+};
 enum class Outcome { Done, Planned, LeftAlone, Failed };
 std::string_view name_of(Action action);
 std::string_view name_of(Outcome outcome);
@@ -35,8 +48,8 @@ struct Step {
   uint32_t node = 0;                  // Connect
   std::optional<PciAddress> adapter;  // Connect, and pin it to this
   std::optional<PciAddress> address;
-  std::optional<Uuid> uuid;      // Find, of an entry that names one
-  std::optional<FunctionId> id;  // Add
+  std::optional<Uuid> uuid;      // Find, of an entry that names one; Borrow
+  std::optional<FunctionId> id;  // Add; Borrow, once a lender offers it
   std::string label;             // Label
   Audience allow;                // Allow
   std::string place;             // what in the configuration asks for it
@@ -51,6 +64,10 @@ struct RestoreOptions {
   std::optional<Pattern> only;
 };
 
+// False if the configuration says nothing of this function, so that nothing is to be restored. A
+// host with many functions asks for each when it boots.
+Result<bool> concerns(const Host& host, const Config& config, const PciAddress& device);
+
 // Does what is missing, and goes on after a failure. What is so already gives no step. Fails itself
 // only if it can't look at this host.
 Result<std::vector<Step>> restore(const Host& host, const Config& config,
@@ -59,6 +76,18 @@ Result<std::vector<Step>> restore(const Host& host, const Config& config,
 // Of all that, the kinds. Those that no entry names are left as they are.
 std::vector<Step> restore_kinds(const Environment& environment, const std::vector<KindEntry>& kinds,
                                 bool dry_run);
+
+// How restore_borrows() waits.
+struct Patience {
+  std::chrono::milliseconds limit{0};
+  std::function<void(std::chrono::milliseconds)> sleep;
+  std::function<std::chrono::steady_clock::time_point()> now;
+};
+
+// Borrows what is configured and not borrowed yet; waits for lenders, and for the drivers of this
+// host to bind. One step for each that was not there.
+Result<std::vector<Step>> restore_borrows(Client& client, const std::vector<BorrowEntry>& borrows,
+                                          const Patience& patience, bool dry_run);
 
 // The present connections, pins and functions. What the kernel does not tell is taken from
 // `configured`: which functions may be taken by force, connections of nodes that no link leads to
