@@ -155,8 +155,12 @@ void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_li
 void pcilend_function_announce(struct pcilend_function *fn);
 int pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
 int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
+u64 pcilend_function_tables(u32 node);
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* lender_peer.c: nodes that functions are lent to */
+bool pcilend_lender_grants(struct pcilend_function *fn, u32 node);
 
 /* reserve.c */
 void pcilend_reserve_init(struct pcilend_function *fn);

@@ -109,7 +109,7 @@ static int grant(const struct exchange *ex, struct pcilend_function *fn,
 	/* Whoever takes the trust away ends the leases afterwards. */
 	if (!pcilend_link_is_trusted(ex->link))
 		return -EAGAIN;
-	if (!pcilend_function_visible(fn, event->node))
+	if (!pcilend_lender_grants(fn, event->node))
 		return -ENODEV;
 	err = pcilend_lease_allows(&fn->lease, event, NULL);
 	if (err)
@@ -172,16 +172,6 @@ static void take_returned(const struct exchange *ex, struct pcilend_function *fn
 	pcilend_withdrawn_returned(ex->msg->peer, le32_to_cpu(in->id), le32_to_cpu(in->lease));
 }
 
-/* Of a function that the sender does not see any more. @fn: NULL if it was removed. */
-static void handle_hidden_return(const struct exchange *ex, struct pcilend_function *fn)
-{
-	if (fn)
-		mutex_lock(&fn->lock);
-	take_returned(ex, fn);
-	if (fn)
-		mutex_unlock(&fn->lock);
-}
-
 static void handle_return(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
@@ -217,7 +207,8 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 		waiting->session = ex->msg->session;
 		waiting->request = le32_to_cpu(header->request);
 	}
-	pcilend_function_queue_settle(fn);
+	if (fn->todo)
+		pcilend_function_queue_settle(fn);
 	mutex_unlock(&fn->lock);
 	if (err)
 		answer(ex, err, NULL);
@@ -351,8 +342,6 @@ static void lock_both(struct pcilend_function *a, struct pcilend_function *b)
 static int check_target(const struct exchange *ex, struct pcilend_function *target, u32 lease)
 {
 	lockdep_assert_held(&target->lock);
-	if (!pcilend_function_visible(target, ex->msg->peer))
-		return -ENODEV;
 	return pcilend_lease_check(&target->lease, ex->msg->peer, target->lease.boot, lease, NULL);
 }
 
@@ -487,14 +476,20 @@ static void handle_msi_raised(const struct exchange *ex)
 	answer(ex, 0, NULL);
 }
 
-static bool sees(struct pcilend_function *fn, u32 node)
+/*
+ * What a lease is asked for with is nobody's but its holder's: he is not asked what he sees. So all
+ * that name one are answered with -ESTALE where there is none, or no function; and the others with
+ * -ENODEV by their handlers where the sender may not see the function.
+ */
+static int request_refuse_unknown(const struct exchange *ex, u16 type, u32 named)
 {
-	bool visible;
+	int err = type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ? -ENODEV : -ESTALE;
 
-	mutex_lock(&fn->lock);
-	visible = pcilend_function_visible(fn, node);
-	mutex_unlock(&fn->lock);
-	return visible;
+	if (err == -ENODEV || type == PCILEND_MSG_EXPOSE)
+		audit(ex, pcilend_msg_name(type), named, 0, err);
+	if (type == PCILEND_MSG_RETURN)
+		take_returned(ex, NULL);
+	return err;
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
@@ -539,17 +534,12 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		handle_msi_raised(&ex);
 		return;
 	}
-	/* All others begin with a function's id. What a node may not see does not exist for it. */
+	/* All others begin with a function's id. */
 	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
 	fn = pcilend_function_find(named);
-	if (!fn || !sees(fn, msg->peer)) {
-		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ||
-		    type == PCILEND_MSG_EXPOSE)
-			audit(&ex, pcilend_msg_name(type), named, 0, -ENODEV);
-		if (type == PCILEND_MSG_RETURN)
-			handle_hidden_return(&ex, fn);
-		answer(&ex, -ENODEV, NULL);
-		goto out;
+	if (!fn) {
+		answer(&ex, request_refuse_unknown(&ex, type, named), NULL);
+		return;
 	}
 	switch (type) {
 	case PCILEND_MSG_BORROW:
