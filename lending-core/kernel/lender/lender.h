@@ -176,6 +176,8 @@ void pcilend_lender_hand_back(struct pcilend_function *fn);
 int pcilend_device_register(void);
 void pcilend_device_unregister(void);
 int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_ack *extack);
+void pcilend_device_bars(struct pcilend_function *fn, bool has_rom,
+			 struct pcilend_vconfig_bar bar[PCILEND_BARS]);
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack);
 void pcilend_device_release(struct pcilend_function *fn);
 void pcilend_device_forget(struct pcilend_function *fn);

@@ -329,44 +329,64 @@ int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data
 	return 0;
 }
 
-/*
- * Registers that live in the hardware, and the MSI capability of functions lent with MSI: its
- * messages go through the private domain like all writes of the function.
- */
-static bool may_write(const struct pcilend_vconfig *config, u32 offset)
+static int access_read(struct pci_dev *pdev, u32 offset, u32 length, u32 *value)
 {
-	const u32 msi_bytes = 24;	/* PCI 3.0 §6.8.1, the largest layout */
+	u16 word = 0;
+	u8 byte = 0;
+	int err;
 
-	if (config->msi && offset >= config->msi + PCI_MSI_FLAGS &&
-	    offset < config->msi + msi_bytes)
-		return true;
-	return pcilend_vconfig_forwards(config, offset, 1);
+	switch (length) {
+	case 1:
+		err = pci_read_config_byte(pdev, offset, &byte);
+		*value = byte;
+		break;
+	case 2:
+		err = pci_read_config_word(pdev, offset, &word);
+		*value = word;
+		break;
+	default:
+		err = pci_read_config_dword(pdev, offset, value);
+	}
+	return pcibios_err_to_errno(err);
 }
 
-/* @length is 1, 2 or 4, @offset aligned to it. Return: 0; -ERANGE if that is not the borrower's. */
+static int access_write(struct pci_dev *pdev, u32 offset, u32 length, u32 value)
+{
+	switch (length) {
+	case 1:
+		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, value));
+	case 2:
+		return pcibios_err_to_errno(pci_write_config_word(pdev, offset, value));
+	default:
+		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset, value));
+	}
+}
+
+/*
+ * @length is 1, 2 or 4, @offset aligned to it. Bits that are not the borrower's stay as they are.
+ * Return: 0; -ERANGE if none is.
+ */
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
 				u32 length)
 {
 	struct pci_dev *pdev = fn->pdev;
-	u32 i;
+	u32 all = GENMASK(8 * length - 1, 0), bits, i, value = 0, old = 0;
+	int err;
 
 	lockdep_assert_held(&fn->lock);
 	if (offset + length > pdev->cfg_size)
 		return -ERANGE;
-	for (i = 0; i < length; i++) {
-		if (!may_write(fn->config, offset + i))
-			return -ERANGE;
+	bits = pcilend_vconfig_hardware_bits(fn->config, offset, length);
+	if (!bits)
+		return -ERANGE;
+	for (i = 0; i < length; i++)
+		value |= (u32)data[i] << (8 * i);
+	/* To read some vendors' registers has an effect. */
+	if (bits != all) {
+		err = access_read(pdev, offset, length, &old);
+		if (err)
+			return err;
+		value = pcilend_vconfig_hardware_value(fn->config, offset, length, old, value);
 	}
-	switch (length) {
-	case 1:
-		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, *data));
-	case 2:
-		return pcibios_err_to_errno(pci_write_config_word(pdev, offset,
-								  get_unaligned_le16(data)));
-	case 4:
-		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset,
-								   get_unaligned_le32(data)));
-	default:
-		return -EINVAL;
-	}
+	return access_write(pdev, offset, length, value);
 }

@@ -195,10 +195,29 @@ static void drop_guards(struct pcilend_function *fn)
 	}
 }
 
+/*
+ * pcilend_device_bars - the BARs that a borrower's virtual configuration space is made with
+ *
+ * Without a copy of the ROM there is none, once our driver has the function.
+ */
+void pcilend_device_bars(struct pcilend_function *fn, bool has_rom,
+			 struct pcilend_vconfig_bar bar[PCILEND_BARS])
+{
+	int i;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		bar[i].size = le64_to_cpu(fn->info.bar[i].size);
+		bar[i].flags = le32_to_cpu(fn->info.bar[i].flags);
+	}
+	if (!has_rom)
+		bar[PCI_ROM_RESOURCE].size = 0;
+}
+
+/* What a borrower makes of the function, so that both sides agree on what is its to write. */
 static int take_snapshot(struct pcilend_function *fn)
 {
 	u8 *raw __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
-	struct pcilend_vconfig_bar bar[7] = { };
+	struct pcilend_vconfig_bar bar[PCILEND_BARS];
 	int err;
 
 	fn->config = kvmalloc(sizeof(*fn->config), GFP_KERNEL);
@@ -207,6 +226,7 @@ static int take_snapshot(struct pcilend_function *fn)
 	err = pcilend_device_config_read(fn, 0, raw, fn->pdev->cfg_size);
 	if (err)
 		return err;
+	pcilend_device_bars(fn, fn->rom, bar);
 	return pcilend_vconfig_init(fn->config, raw, fn->pdev->cfg_size, bar);
 }
 
