@@ -66,8 +66,7 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "it is the NTB adapter over which functions are lent: it can't be lent itself");
 		return -EOPNOTSUPP;
 	}
-	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL ||
-	    pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE) {
+	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL) {
 		NL_SET_ERR_MSG(extack, "it is a bridge, only endpoints can be lent: name a device behind it");
 		return -EOPNOTSUPP;
 	}

@@ -6,7 +6,10 @@
  *
  * Our driver owns the group's DMA once it holds all functions of it, and as long as one of them is
  * lent. While owned and not lent, the group is in the blocking domain. Bridges don't count: they
- * have no DMA of their own, and no driver that keeps the group from us.
+ * have no DMA of their own, and no driver that keeps the group from us. What has the header of an
+ * endpoint is none, whatever its class says: another NTB does DMA for the host behind it. But host
+ * bridges on a root bus have such a header, too, and are parts of the root complex: AMD's share
+ * groups with what is behind the root ports beside them.
  *
  * The group of a direct function stays in the identity domain; the function is alone in it.
  */
@@ -54,8 +57,9 @@ static bool is_function(struct device *dev)
 	if (!dev_is_pci(dev))
 		return false;
 	pdev = to_pci_dev(dev);
-	return pdev->hdr_type == PCI_HEADER_TYPE_NORMAL &&
-	       pdev->class >> 16 != PCI_BASE_CLASS_BRIDGE;
+	if (pdev->class >> 8 == PCI_CLASS_BRIDGE_HOST && pci_is_root_bus(pdev->bus))
+		return false;
+	return pdev->hdr_type == PCI_HEADER_TYPE_NORMAL;
 }
 
 static int note_sibling(struct device *dev, void *data)
