@@ -133,6 +133,24 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	}
 }
 
+/*
+ * Pages that page tables for all leases of the node may take; give or take what is being mapped or
+ * unmapped for other functions than the caller's.
+ */
+u64 pcilend_function_tables(u32 node)
+{
+	struct pcilend_function *fn;
+	u64 tables = 0;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node) {
+		if (READ_ONCE(fn->lease.node) == node)
+			tables += READ_ONCE(fn->tables);
+	}
+	mutex_unlock(&functions_lock);
+	return tables;
+}
+
 /* Does the function exist for that node? */
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node)
 {

@@ -11,6 +11,7 @@
 
 #define PCILEND_MAPS 256		/* ranges mapped for one lease */
 #define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
+#define PCILEND_NODE_TABLES BIT(14)	/* pages of page tables for all leases of a node */
 #define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
 
 struct pcilend_export {
@@ -22,6 +23,7 @@ struct pcilend_map_entry {
 	u64 start;			/* device-side address */
 	u64 size;			/* 0: entry is free */
 	u64 small;			/* 4 KiB pages of it that are in no large one */
+	u32 tables;			/* pages that its page tables may take */
 };
 
 /* The legacy interrupt of a lent function. */
@@ -109,6 +111,7 @@ struct pcilend_function {
 	u64 interrupt_address;		/* and its interrupts; 0: it does not */
 	u64 mapped;			/* bytes */
 	u64 small;			/* 4 KiB pages of these that are in no large one */
+	u32 tables;			/* pages that their page tables may take */
 	struct pcilend_map_entry map[PCILEND_MAPS];
 	struct pcilend_export export[PCILEND_BARS];	/* the last one is the ROM's copy */
 	struct pcilend_withdrawn *withdrawn;	/* where those go if it is not returned */
@@ -198,12 +201,16 @@ int pcilend_group_hold(struct pcilend_function *fn);
 void pcilend_group_unhold(struct pcilend_function *fn);
 void pcilend_group_note(struct pcilend_function *fn);
 int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_holder *wish);
+bool pcilend_group_is_claimed(struct pcilend_function *fn);
 bool pcilend_group_keeps(struct pcilend_function *fn);
 int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
 u64 pcilend_group_aperture_end(struct pcilend_function *fn);
+bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size);
+void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size);
+int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size);
 u32 pcilend_group_set(struct pcilend_function *fn);
 int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack);

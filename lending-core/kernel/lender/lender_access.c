@@ -50,6 +50,8 @@ static int map_interrupts(struct pcilend_function *fn, u64 alias)
 
 	if (!alias)
 		return 0;
+	if (pcilend_group_reserves(fn, alias, PCILEND_MSI_BYTES))
+		return -ERANGE;
 	err = find_interrupts(fn, &interrupts) ?:
 	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
 	if (!err)
@@ -123,6 +125,7 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	fn->interrupt_address = 0;
 	fn->mapped = 0;
 	fn->small = 0;
+	WRITE_ONCE(fn->tables, 0);
 	fn->bus_master = false;
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
@@ -218,7 +221,8 @@ bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
 	if (address > last || size > last || address + size - 1 > last)
 		return false;
 	/* Here the function would reach the lender's interrupt controller. */
-	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES))
+	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES) ||
+	    pcilend_group_reserves(fn, address, size))
 		return false;
 	if (fn->alias && overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
 		return false;
@@ -240,6 +244,12 @@ static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
 	return (size - (end - first)) / PCILEND_PAGE;
 }
 
+/* Pages of page tables: for its small pages, and at both of its ends three levels above these. */
+static u32 access_table_pages(u64 small)
+{
+	return small / (PCILEND_PAGE / sizeof(u64)) + 2 * 3;
+}
+
 /*
  * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
  * @phys: inside a window onto the borrower, checked by the caller
@@ -252,6 +262,7 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 {
 	struct pcilend_map_entry *entry = NULL;
 	u64 limit = 0, small;
+	u32 tables;
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
@@ -267,7 +278,9 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	for (i = 0; i < fn->link->aperture.windows; i++)
 		limit += fn->link->aperture.window[i].size;
 	small = small_pages(address, phys, size);
-	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES)
+	tables = access_table_pages(small);
+	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES ||
+	    pcilend_function_tables(fn->lease.node) + tables > PCILEND_NODE_TABLES)
 		return -ENOSPC;
 
 	err = pcilend_group_map(fn, address, phys, size);
@@ -276,6 +289,8 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	entry->start = address;
 	entry->size = size;
 	entry->small = small;
+	entry->tables = tables;
+	WRITE_ONCE(fn->tables, fn->tables + tables);
 	fn->mapped += size;
 	fn->small += small;
 	return 0;
@@ -293,6 +308,7 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 			fn->map[i].size = 0;
 			fn->mapped -= size;
 			fn->small -= fn->map[i].small;
+			WRITE_ONCE(fn->tables, fn->tables - fn->map[i].tables);
 			return 0;
 		}
 	}

@@ -8,6 +8,7 @@
 #include <linux/io.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
+#include <linux/pci-ats.h>
 #include <linux/slab.h>
 
 #include "lender/lender.h"
@@ -288,6 +289,8 @@ static const char *bind(struct pcilend_function *fn)
 	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
 		goto err_state;
 	fn->held = true;
+	if (pci_ats_supported(pdev) && !pcilend_function_is_direct(fn))
+		pci_notice(pdev, "translates addresses by itself (ATS), and no IOMMU checks what it says: if its borrower may change its firmware or logic, boot with pci=noats\n");
 	return NULL;
 
 err_state:

@@ -37,6 +37,7 @@ struct pcilend_group {
 	u32 lent;			/* and not fenced yet */
 	struct iommu_domain *domain;	/* NULL: none is lent */
 	struct pcilend_mappings mappings;	/* of the domain */
+	struct list_head reserved;	/* struct iommu_resv_region: not translated there */
 	atomic64_t faults;		/* since the domain was made */
 };
 
@@ -138,6 +139,7 @@ struct pcilend_group *pcilend_group_get(struct pci_dev *pdev)
 		return ERR_PTR(-ENOMEM);
 	}
 	mutex_init(&group->lock);
+	INIT_LIST_HEAD(&group->reserved);
 	group->iommu = iommu;
 	group->users = 1;
 	list_add_tail(&group->node, &groups);
@@ -353,7 +355,13 @@ static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned
 
 static void free_domain(struct pcilend_group *group)
 {
+	struct iommu_resv_region *region, *next;
+
 	lockdep_assert_held(&group->lock);
+	list_for_each_entry_safe(region, next, &group->reserved, list) {
+		list_del(&region->list);
+		kfree(region);
+	}
 	iommu_domain_free(group->domain);
 	group->domain = NULL;
 	kvfree(group->mappings.entry);
@@ -376,7 +384,10 @@ static int make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 	group->mappings.capacity = capacity;
 	atomic64_set(&group->faults, 0);
 	iommu_set_fault_handler(domain, count_fault, group);
-	err = group->mappings.entry ? iommu_attach_group(domain, group->iommu) : -ENOMEM;
+	err = group->mappings.entry ? 0 : -ENOMEM;
+	/* Those of all its functions, merged. */
+	err = err ?: iommu_get_group_resv_regions(group->iommu, &group->reserved) ?:
+	      iommu_attach_group(domain, group->iommu);
 	if (err)
 		free_domain(group);
 	return err;
@@ -486,6 +497,27 @@ u64 pcilend_group_aperture_end(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	/* The domain stays while this function is attached. */
 	return fn->group->domain->geometry.aperture_end;
+}
+
+/*
+ * Is there an address in [address, +size) that no IOMMU translates for the set: interrupts, or what
+ * the platform keeps for itself, as AMD's HyperTransport below 1 TiB? (What firmware wants mapped
+ * one to one as long as it has the device does not count: see has_direct_region() for the rest.)
+ */
+bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size)
+{
+	struct pcilend_group *group = fn->group;
+	struct iommu_resv_region *region;
+	bool any = false;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&group->lock);
+	list_for_each_entry(region, &group->reserved, list)
+		any |= region->type != IOMMU_RESV_DIRECT_RELAXABLE &&
+		       address < region->start + region->length &&
+		       region->start < address + size;
+	mutex_unlock(&group->lock);
+	return any;
 }
 
 /*
