@@ -78,9 +78,9 @@ static void was_reset(struct pci_dev *pdev)
 	if (err)
 		pci_err(pdev, "its bus mastering can't be restored (error %d): reset it\n", err);
 	if (recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
-		pci_warn(pdev, "was reset by its lender, because the link was lost during DMA: its driver has started it anew\n");
+		pci_warn(pdev, "was reset by its lender, which says why: its driver has started it anew\n");
 	else
-		pci_err(pdev, "was reset by its lender, because the link was lost during DMA: unbind its driver and bind it again\n");
+		pci_err(pdev, "was reset by its lender, which says why: unbind its driver and bind it again\n");
 }
 
 static void shadow_was_reset(struct pcilend_remote *remote)
@@ -139,7 +139,6 @@ static int __init pcilend_shadow_init(void)
 static void __exit pcilend_shadow_exit(void)
 {
 	pcilend_frontend_unregister(&shadow_frontend);
-	unregister_pm_notifier(&pm_notifier);
 }
 
 module_init(pcilend_shadow_init);

@@ -119,7 +119,7 @@ static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, cons
 	return error;
 }
 
-/* The same with a text of up to PCILEND_REASON_BYTES that is made here. */
+/* The same with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
 __printf(3, 4)
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
 

@@ -252,7 +252,7 @@ static int allow(struct pcilend_function *fn, const struct nlattr *nodes,
 		return err;
 	if (fn->lease.node && !pcilend_access_allows(&fn->access, fn->lease.node)) {
 		fn->access = *former;
-		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first ('pcilend recall')",
+		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first",
 					  fn->lease.node);
 	}
 	tell_access(fn, former);
@@ -496,7 +496,7 @@ int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_a
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
 	if (err == -EBUSY && borrower)
-		return pcilend_refuse_fmt(extack, err, "node %u borrows it: shut down what uses it there, ask for it by 'pcilend unavailable --grace SECONDS', or take it now by --force",
+		return pcilend_refuse_fmt(extack, err, "node %u borrows it: end its use there, ask by --grace, or take it by --force",
 					  borrower);
 	return pcilend_refuse(extack, err, why);
 }

@@ -21,6 +21,9 @@
 
 #include "lender/lender.h"
 
+static const char group_too_many[] =
+	"its IOMMU group has more functions than are lent as a set: put the device into a slot with ACS";
+
 #define MAP_CHUNK SZ_1G			/* the CPU may be rescheduled in between */
 
 struct pcilend_group {
@@ -190,8 +193,7 @@ int pcilend_group_join(struct pcilend_function *fn, struct netlink_ext_ack *exta
 		group->member[group->members] = (struct pcilend_set_member){ };
 		group->function[group->members++] = fn;
 	} else {
-		err = pcilend_refuse_fmt(extack, -ENOSPC, "IOMMU group %d has more than %u functions, too many to lend as a set: put the device into a slot with ACS",
-					 iommu_group_id(group->iommu), PCILEND_SET_MAX);
+		err = pcilend_refuse(extack, -ENOSPC, group_too_many);
 	}
 	mutex_unlock(&group->lock);
 	return err;
@@ -571,7 +573,7 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack)
 {
 	struct siblings found;
-	char names[160] = "";
+	char names[NETLINK_MAX_FMTMSG_LEN - 33] = "";
 	int err = 0;
 	u32 i;
 
@@ -584,10 +586,9 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 		pcilend_function_put(other);
 	}
 	if (found.count > ARRAY_SIZE(found.pdev))
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d has more than %u functions, too many to lend as a set: put the device into a slot with ACS",
-					 iommu_group_id(iommu), PCILEND_SET_MAX);
+		err = pcilend_refuse(extack, -EXDEV, group_too_many);
 	else if (*names)
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is lent as a set, and not added are: %s; run 'pcilend add' for each of these, or put the device into a slot with ACS",
+		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is a set: add %s",
 					 iommu_group_id(iommu), names);
 	put_siblings(&found);
 	return err;
@@ -608,11 +609,9 @@ int pcilend_group_check_direct(struct pci_dev *pdev, struct netlink_ext_ack *ext
 		return 0;
 	get_siblings(iommu, pdev, &found);
 	if (!is_identity(pdev))
-		err = pcilend_refuse_fmt(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to /sys/kernel/iommu_groups/%d/type first",
-					 iommu_group_id(iommu));
+		err = pcilend_refuse(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to iommu_group/type of its directory in sysfs first");
 	else if (found.count)
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS",
-					 iommu_group_id(iommu));
+		err = pcilend_refuse(extack, -EXDEV, "its IOMMU group has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS");
 	put_siblings(&found);
 	iommu_group_put(iommu);
 	return err;
