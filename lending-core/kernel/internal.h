@@ -602,6 +602,7 @@ struct genl_info;
 struct pcilend_reply {
 	struct sk_buff *skb;
 	void *header;
+	bool trusted;			/* to be told what lets others in */
 };
 
 int pcilend_netlink_init(void);
@@ -609,7 +610,8 @@ void pcilend_netlink_exit(void);
 void pcilend_event_link(struct pcilend_link *link);
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
 void pcilend_event_audit(const struct pcilend_audit *audit);
-int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info);
+int pcilend_reply_prepare(struct pcilend_reply *reply, struct sk_buff *request,
+			  struct genl_info *info);
 int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 			   const struct pcilend_report *report);
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
@@ -617,8 +619,8 @@ bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 
 /* report.c */
-int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
-int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
+int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);
+int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report, bool trusted);
 int pcilend_put_counters(struct sk_buff *skb);
 int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit);
 

@@ -325,6 +325,12 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
 
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
   expect_refused(host(2), "pcilend borrow --frontend vfio " + id(), "reserved");
+  // Its name lets in who knows it, as boot ids do: they are told to administrators only.
+  const std::string nobody = "setpriv --reuid 65534 --clear-groups ";
+  ASSERT_OK(host(1).run("pcilend list --json | grep -q " + domain));
+  EXPECT_OK(host(1).run("! " + nobody + "pcilend list --json | grep " + domain));
+  ASSERT_OK(host(1).run("pcilend link --json | grep -q '\"peer_boot_id\": \"'"));
+  EXPECT_OK(host(1).run("! " + nobody + "pcilend link --json | grep '\"peer_boot_id\": \"'"));
   ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id() + " --owner " + domain));
   ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
