@@ -303,7 +303,7 @@ void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_li
 /*
  * pcilend_function_settle - carry out what the state machine asks for
  *
- * The device lock and the function's lock are held. PCILEND_DO_RELEASE is left in @fn->todo: it
+ * The locks of pcilend_device_lock() are held. PCILEND_DO_RELEASE is left in @fn->todo: it
  * needs neither of them, and has to wait while others of its set are lent.
  */
 void pcilend_function_settle(struct pcilend_function *fn)
@@ -353,11 +353,9 @@ void pcilend_function_settle(struct pcilend_function *fn)
 
 void pcilend_function_settle_now(struct pcilend_function *fn)
 {
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	pcilend_device_lock(fn);
 	pcilend_function_settle(fn);
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 }
 
 bool pcilend_function_take_release(struct pcilend_function *fn)

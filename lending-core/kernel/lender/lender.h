@@ -89,6 +89,7 @@ struct pcilend_function {
 	struct pcilend_lease_result result;
 	bool held;			/* bound to our driver */
 	const char *bind_error;		/* why our driver did not take it */
+	bool own_reset;			/* device lock: the PCI core resets it for us */
 	struct pci_saved_state *state;	/* as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
 	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
@@ -99,6 +100,8 @@ struct pcilend_function {
 	/* while borrowed, until fenced */
 	struct pcilend_link *link;	/* with a reference, and one on the module */
 	bool attached;			/* to its group's domain */
+	bool hidden;			/* its BARs, see pcilend_device_hide() */
+	bool foreign_reset;		/* not by us, and its borrower has not been told yet */
 	bool bus_master;		/* wanted by the borrower */
 	struct list_head lent;		/* dma_lock, as the next three: in link.lent */
 	bool masters;			/* bus mastering is on */
@@ -186,6 +189,8 @@ void pcilend_device_release(struct pcilend_function *fn);
 void pcilend_device_forget(struct pcilend_function *fn);
 void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
 const char *pcilend_device_reset(struct pcilend_function *fn);
+void pcilend_device_lock(struct pcilend_function *fn);
+void pcilend_device_unlock(struct pcilend_function *fn);
 
 /* lender_withdrawn.c: BARs of leases that were not returned */
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
@@ -222,6 +227,8 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 			const struct pcilend_msg_borrow *in);
 void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end);
 void pcilend_device_open(struct pcilend_function *fn);
+void pcilend_device_hide(struct pcilend_function *fn);
+int pcilend_device_show(struct pcilend_function *fn);
 u64 pcilend_device_last_address(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
@@ -270,6 +277,8 @@ int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to
 int pcilend_reach_set_exposed(struct pcilend_function *from, u32 borrower,
 			      const struct pcilend_msg_reach *msg);
 void pcilend_reach_fence(struct pcilend_function *fn);
+void pcilend_reach_hide(struct pcilend_function *fn);
+void pcilend_reach_show(struct pcilend_function *fn);
 void pcilend_reach_drop_lost(struct pcilend_function *fn);
 void pcilend_reach_peer_dead(struct pcilend_link *link);
 int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_exposed *msg);
@@ -279,6 +288,8 @@ int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event
 		   u32 node);
 void pcilend_unexpose(struct pcilend_function *fn, u32 node);
 void pcilend_expose_fence(struct pcilend_function *fn);
+void pcilend_expose_hide(struct pcilend_function *fn);
+void pcilend_expose_show(struct pcilend_function *fn);
 void pcilend_expose_link_up(struct pcilend_link *link);
 void pcilend_expose_peer_dead(struct pcilend_link *link);
 
@@ -306,6 +317,8 @@ void pcilend_device_bus_master(struct pcilend_function *fn, bool on);
 void pcilend_dma_attach(struct pcilend_function *fn);
 void pcilend_dma_detach(struct pcilend_function *fn);
 void pcilend_dma_was_reset(struct pcilend_function *fn);
+void pcilend_dma_stop(struct pcilend_function *fn);
+void pcilend_dma_queue_recover(struct pcilend_function *fn);
 void pcilend_dma_resume(struct pcilend_link *link);
 int pcilend_dma_reach(struct pcilend_reached *reached);
 void pcilend_dma_unreach(struct pcilend_reached *reached);

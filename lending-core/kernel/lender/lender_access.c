@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "lender/lender.h"
+#include "base/trace.h"
 
 /* The table is the borrower's; after a reset it has each vector masked (PCIe 5.0 §7.7.2.8). */
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on)
@@ -107,6 +108,65 @@ static int export_bars(struct pcilend_function *fn)
 	return pcilend_rom_export(fn);
 }
 
+/* The function's BARs in the aperture, not the copy of its ROM, which is memory. */
+static void access_hide_exports(struct pcilend_function *fn, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (fn->export[i].size)
+			pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+	}
+}
+
+/*
+ * pcilend_device_hide - nobody reaches the BARs, of those who may during the lease
+ *
+ * Neither its borrower, nor a function of this or another lender. Their places stay. No-op if the
+ * function is not lent, or that is so. (A direct adapter reaches all there is.)
+ */
+void pcilend_device_hide(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link || fn->hidden)
+		return;
+	fn->hidden = true;
+	pcilend_reach_hide(fn);
+	pcilend_expose_hide(fn);
+	access_hide_exports(fn, PCI_STD_NUM_BARS);
+	trace_pcilend_bars(fn->id, false);
+}
+
+/*
+ * pcilend_device_show - undoes pcilend_device_hide(); the function decodes its memory
+ *
+ * Return: 0, or what the IOMMU says: then nothing is reached. What other functions can't reach any
+ * more is taken from them, and their borrower is told.
+ */
+int pcilend_device_show(struct pcilend_function *fn)
+{
+	int i, err;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link || !fn->hidden)
+		return 0;
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		err = fn->export[i].size ?
+		      pcilend_aperture_show(fn->link, fn->export[i].iova,
+					    pci_resource_start(fn->pdev, i), fn->export[i].size,
+					    PCILEND_PROT_BAR) : 0;
+		if (err) {
+			access_hide_exports(fn, i);
+			return err;
+		}
+	}
+	fn->hidden = false;
+	pcilend_expose_show(fn);
+	pcilend_reach_show(fn);
+	trace_pcilend_bars(fn->id, true);
+	return 0;
+}
+
 /*
  * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
  * @in: what it asks for
@@ -134,6 +194,8 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	pcilend_intx_begin(fn);
 	pcilend_relay_begin(fn);
 	pcilend_dma_attach(fn);
+	fn->hidden = false;
+	fn->foreign_reset = false;
 	if (!fn->withdrawn)
 		return -ENOMEM;
 
@@ -153,9 +215,11 @@ static void withdraw_bars(struct pcilend_function *fn, const struct pcilend_leas
 	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
 		if (!fn->export[i].size)
 			continue;
-		pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+		if (i == PCI_ROM_RESOURCE || !fn->hidden)
+			pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
 		any = true;
 	}
+	fn->hidden = false;
 	if (any && end->lost && !fn->returned && fn->withdrawn) {
 		pcilend_withdrawn_keep(fn, end->node, end->lease);
 	} else {

@@ -371,12 +371,12 @@ static int make_available(struct pcilend_function *fn, bool direct,
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, direct, extack) ?: take(fn, direct, extack);
+	err = pcilend_device_check(fn->pdev, direct, extack) ?: admin_check_unused(fn, extack) ?:
+	      take(fn, direct, extack);
 	if (err)
 		return err;
 
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	pcilend_device_lock(fn);
 	/* Unless it was unbound again by hand. */
 	err = fn->held ? pcilend_function_apply(fn, &event, &why) : -EBUSY;
 	if (!err)
@@ -387,8 +387,7 @@ static int make_available(struct pcilend_function *fn, bool direct,
 		why = fn->lease.quarantine;
 	}
 	pcilend_function_report(fn, report);
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	return pcilend_refuse(extack, err, why);
 }
 

@@ -18,6 +18,8 @@
 
 static struct pci_driver pcilend_driver;
 
+static bool answers(struct pci_dev *pdev);
+
 static bool has_direct_region(struct pci_dev *pdev)
 {
 	struct iommu_resv_region *region;
@@ -349,14 +351,47 @@ static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 }
 
 /*
+ * pcilend_device_lock - the locks of whoever may reset the function
+ *
+ * As in pci_reset_function(): first the bridge above, by whose bus it may be reset, then the
+ * function; of each the device lock and access to its configuration space. Then fn->lock.
+ */
+void pcilend_device_lock(struct pcilend_function *fn)
+{
+	struct pci_dev *bridge = pci_upstream_bridge(fn->pdev);
+
+	if (bridge)
+		pci_dev_lock(bridge);
+	pci_dev_lock(fn->pdev);
+	mutex_lock(&fn->lock);
+}
+
+void pcilend_device_unlock(struct pcilend_function *fn)
+{
+	struct pci_dev *bridge = pci_upstream_bridge(fn->pdev);
+
+	mutex_unlock(&fn->lock);
+	pci_dev_unlock(fn->pdev);
+	if (bridge)
+		pci_dev_unlock(bridge);
+}
+
+/*
  * Ours, when it has been made unavailable; or somebody else's: the function is unplugged, or
  * unbound by hand. Then its lease ends here and now.
+ *
+ * The device lock is held, so the bridge's can be had only if nobody else has it: without it a
+ * reset of the bus goes on as those of pci_try_reset_function() do.
  */
 static void driver_remove(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
+	struct pci_dev *bridge = pci_upstream_bridge(pdev);
 
+	if (bridge && !pci_dev_trylock(bridge))
+		bridge = NULL;
+	pci_cfg_access_lock(pdev);
 	mutex_lock(&fn->lock);
 	if (!pci_device_is_present(pdev))
 		event.type = PCILEND_LEASE_UNPLUGGED;
@@ -378,9 +413,110 @@ static void driver_remove(struct pci_dev *pdev)
 	fn->todo &= ~PCILEND_DO_RELEASE;
 	unbind(fn);
 	mutex_unlock(&fn->lock);
+	pci_cfg_access_unlock(pdev);
+	if (bridge)
+		pci_dev_unlock(bridge);
 	pci_set_drvdata(pdev, NULL);
 	pcilend_function_put(fn);
 }
+
+/*
+ * Somebody else resets the function, or has: from now on it does no DMA and nobody reaches its
+ * BARs, until pcilend_dma_recover_work() has reset it once more and its borrower is told. The
+ * device lock is held, fn->lock is not.
+ */
+static void driver_stop(struct pcilend_function *fn)
+{
+	mutex_lock(&fn->lock);
+	pcilend_intx_pause(fn);
+	if (fn->link) {
+		fn->foreign_reset = true;
+		pcilend_dma_stop(fn);
+		pcilend_device_hide(fn);
+	}
+	mutex_unlock(&fn->lock);
+}
+
+/* An error that cost some transaction, but not the function, is its driver's to find. */
+static pci_ers_result_t driver_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	driver_stop(fn);
+	if (state == pci_channel_io_frozen)
+		return PCI_ERS_RESULT_NEED_RESET;
+	mutex_lock(&fn->lock);
+	pci_warn(pdev, "failed for good: its lease is over, if it is lent\n");
+	pcilend_function_apply(fn, &event, NULL);
+	pcilend_function_queue_settle(fn);
+	mutex_unlock(&fn->lock);
+	return PCI_ERS_RESULT_DISCONNECT;
+}
+
+/* Also after an error that cost us nothing, if another driver wants a reset. */
+static pci_ers_result_t driver_slot_reset(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+	bool well;
+
+	driver_stop(fn);
+	mutex_lock(&fn->lock);
+	pci_load_saved_state(pdev, fn->state);
+	pci_restore_state(pdev);
+	pci_clear_master(pdev);
+	well = answers(pdev);
+	if (fn->link)
+		pcilend_dma_queue_recover(fn);
+	mutex_unlock(&fn->lock);
+	return well ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
+}
+
+/* Not of our own resets, which hold fn->lock. */
+static void driver_reset_prepare(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	device_lock_assert(&pdev->dev);
+	if (!fn->own_reset)
+		driver_stop(fn);
+}
+
+static void driver_reset_done(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	device_lock_assert(&pdev->dev);
+	if (fn->own_reset)
+		return;
+	mutex_lock(&fn->lock);
+	if (fn->link)
+		pcilend_dma_queue_recover(fn);
+	mutex_unlock(&fn->lock);
+}
+
+static const struct pci_error_handlers driver_errors = {
+	.error_detected = driver_error_detected,
+	.slot_reset = driver_slot_reset,
+	.reset_prepare = driver_reset_prepare,
+	.reset_done = driver_reset_done,
+};
+
+/* Sleep is refused before, see sleep.c; what is lent would lose its state without being told. */
+static int driver_suspend(struct device *dev)
+{
+	struct pcilend_function *fn = dev_get_drvdata(dev);
+	bool lent;
+
+	mutex_lock(&fn->lock);
+	lent = fn->link;
+	mutex_unlock(&fn->lock);
+	return lent ? -EBUSY : 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, driver_suspend, NULL);
 
 /*
  * No id table: bound by driver_override only. DMA is owned through the IOMMU group's owner, not
@@ -390,6 +526,8 @@ static struct pci_driver pcilend_driver = {
 	.name = "pcilend",
 	.probe = driver_probe,
 	.remove = driver_remove,
+	.err_handler = &driver_errors,
+	.driver.pm = pm_sleep_ptr(&driver_pm_ops),
 	.driver_managed_dma = true,
 };
 
@@ -516,12 +654,17 @@ static const char *class_health(struct pcilend_function *fn)
 /*
  * pcilend_device_reset - reset, restore the state we found it in, see whether it answers
  *
- * Bus mastering is off afterwards. The device lock and the function's lock are held.
+ * Meanwhile nobody reaches its BARs: an access to a function that does not decode its memory is an
+ * error that may bring this host down (CVE-2020-12888). On failure nobody does afterwards.
+ *
+ * Bus mastering is off afterwards. The locks of pcilend_device_lock() are held.
  * Return: NULL, or a constant sentence: what went wrong.
  */
 const char *pcilend_device_reset(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
+	const char *why;
+	int err;
 
 	device_lock_assert(&pdev->dev);
 	lockdep_assert_held(&fn->lock);
@@ -529,9 +672,13 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pcilend_count(PCILEND_COUNTER_A_RESETS);
 	pcilend_intx_pause(fn);
 	pci_clear_master(pdev);
+	pcilend_device_hide(fn);
 	if (!pci_device_is_present(pdev))
 		return "it is not there any more";
-	if (pci_reset_function_locked(pdev))
+	fn->own_reset = true;
+	err = pci_reset_function_locked(pdev);
+	fn->own_reset = false;
+	if (err)
 		return "its reset failed: power the slot or the host off and on";
 	/* What the borrower changed was saved and restored around the reset. */
 	pci_load_saved_state(pdev, fn->state);
@@ -539,5 +686,8 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pci_clear_master(pdev);
 	if (!answers(pdev))
 		return "it does not answer after its reset: power the slot or the host off and on";
-	return class_health(fn);
+	why = class_health(fn);
+	if (!why && pcilend_device_show(fn))
+		why = "this host has no memory left to let its BARs be reached again";
+	return why;
 }

@@ -453,6 +453,13 @@ static int map_range(struct pcilend_group *group, u64 address, phys_addr_t phys,
 	return 0;
 }
 
+/* Ranges are mapped as a whole, or hidden as a whole by pcilend_group_hide(). */
+static bool group_shows(struct pcilend_group *group, u64 address)
+{
+	lockdep_assert_held(&group->lock);
+	return iommu_iova_to_phys(group->domain, address);
+}
+
 static void drop_mapping(struct pcilend_group *group, u64 address, u64 size)
 {
 	int ret;
@@ -460,7 +467,7 @@ static void drop_mapping(struct pcilend_group *group, u64 address, u64 size)
 	lockdep_assert_held(&group->lock);
 	ret = pcilend_mappings_drop(&group->mappings, address, size);
 	WARN_ON(ret < 0);
-	if (ret > 0)
+	if (ret > 0 && group_shows(group, address))
 		unmap_range(group, address, size);
 }
 
@@ -553,14 +560,38 @@ void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size)
 	mutex_unlock(&group->lock);
 }
 
+/* Nothing is reached there for now; it counts as mapped all the same. No-op if that is so. */
+void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size)
+{
+	mutex_lock(&group->lock);
+	if (group_shows(group, address))
+		unmap_range(group, address, size);
+	mutex_unlock(&group->lock);
+}
+
+/* Undoes that, once for all of the set that have mapped it. Return: 0 or what the IOMMU says. */
+int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size)
+{
+	int err = 0;
+
+	mutex_lock(&group->lock);
+	if (!group_shows(group, address))
+		err = map_range(group, address, phys, size);
+	mutex_unlock(&group->lock);
+	return err;
+}
+
+/* As far as there is room: the others are named when these are added. */
 static void append_name(char *names, size_t bytes, struct pci_dev *pdev)
 {
+	bool bound = READ_ONCE(pdev->dev.driver);
 	size_t length = strlen(names);
 
-	scnprintf(names + length, bytes - length, "%s%s%s%s%s", length ? ", " : "",
-		  pci_name(pdev), READ_ONCE(pdev->dev.driver) ? " (" : "",
-		  READ_ONCE(pdev->dev.driver) ? dev_driver_string(&pdev->dev) : "",
-		  READ_ONCE(pdev->dev.driver) ? ")" : "");
+	if (snprintf(names + length, bytes - length, "%s%s%s%s%s", length ? ", " : "",
+		     pci_name(pdev), bound ? " (" : "",
+		     bound ? dev_driver_string(&pdev->dev) : "", bound ? ")" : "") >=
+	    bytes - length && length)
+		names[length] = '\0';
 }
 
 /*

@@ -242,8 +242,15 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 	const char *why = NULL;
 	int err;
 
-	device_lock(&fn->pdev->dev);
+	/* Whoever asks has the lease before the locks below, which others may hold for long. */
 	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease);
+	mutex_unlock(&fn->lock);
+	if (err) {
+		answer(ex, err, NULL);
+		return;
+	}
+	pcilend_device_lock(fn);
 	err = check_lease(ex, fn, in->lease);
 	if (!err) {
 		pcilend_device_bus_master(fn, false);
@@ -257,8 +264,7 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 	} else if (!err) {
 		pcilend_device_open(fn);
 	}
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	answer(ex, err, NULL);
 }
 
@@ -407,17 +413,16 @@ static void handle_expose(const struct exchange *ex, struct pcilend_function *fn
 	u32 node = le32_to_cpu(in->node);
 	int err;
 
-	if (node == pcilend_node || node == ex->msg->peer) {
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease);
+	if (!err && (node == pcilend_node || node == ex->msg->peer))
 		err = -EINVAL;
-	} else if (in->on) {
+	if (!err && !in->on)
+		pcilend_unexpose(fn, node);
+	mutex_unlock(&fn->lock);
+	/* Waits for the other lender, and looks at the lease again. */
+	if (!err && in->on)
 		err = pcilend_expose(fn, &holder, node);
-	} else {
-		mutex_lock(&fn->lock);
-		err = check_lease(ex, fn, in->lease);
-		if (!err)
-			pcilend_unexpose(fn, node);
-		mutex_unlock(&fn->lock);
-	}
 	audit(ex, in->on ? "expose" : "unexpose", fn->id, node, err);
 	answer(ex, err, NULL);
 }
