@@ -4,9 +4,10 @@
  *
  * Lock order, outermost first; a lock may be taken while those above it are held:
  *
- *	pcilend_lender_admin	one change of what is lent at a time
+ *	pcilend_function.admin	one change of what is lent of a local function at a time
  *	pcilend_link.telling	one other lender is told of exposed BARs at a time
- *	device_lock()		of a local function
+ *	pci_dev_lock()		of the bridge above a local function, as pci_reset_function() does
+ *	pci_dev_lock()		of a local function: the device lock, and access to its config space
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
@@ -38,8 +39,9 @@
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
- * remote.reaching, pcilend_virtual_relay.asking and the lender's first four may be held while waiting for a peer or a
- * device.
+ * remote.reaching, pcilend_virtual_relay.asking and the lender's first five may be held while
+ * waiting for a peer or a device; and only pcilend_function.admin while another driver takes a
+ * function or lets go of it, for which no link's handshake waits.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of

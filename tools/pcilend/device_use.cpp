@@ -99,6 +99,37 @@ std::vector<std::string> block_reasons(const Environment& environment, const Blo
   return reasons;
 }
 
+// Files by which users of VFIO open the function: its group's, or one of its own.
+std::vector<fs::path> vfio_files(const Environment& environment, const std::string& device) {
+  std::vector<fs::path> files;
+  if (const auto group = environment.resolve(device + "/iommu_group"))
+    files.push_back(fs::path("/dev/vfio") / group->filename());
+  for (const auto& entry : entries(environment.path(device + "/vfio-dev")))
+    files.push_back(fs::path("/dev/vfio/devices") / entry.filename());
+  return files;
+}
+
+std::vector<std::string> vfio_reasons(const Environment& environment, const PciAddress& address) {
+  std::vector<std::string> reasons;
+  const auto files =
+      vfio_files(environment, fmt::format("/sys/bus/pci/devices/{}", to_string(address)));
+  for (const auto& process : entries(environment.path("/proc"))) {
+    const std::string id = process.filename();
+    if (id.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto opened = entries(process / "fd");
+    if (std::none_of(opened.begin(), opened.end(), [&](const fs::path& fd) {
+          std::error_code error;
+          const fs::path file = fs::read_symlink(fd, error);
+          return std::find(files.begin(), files.end(), file) != files.end();
+        }))
+      continue;
+    const auto name = first_line(environment.read(fmt::format("/proc/{}/comm", id)));
+    reasons.push_back(fmt::format("process {} ({}) uses it through VFIO: end that, or the guest",
+                                  id, name.empty() ? "?" : name));
+  }
+  return reasons;
+}
+
 }  // namespace
 
 Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address) {
@@ -110,6 +141,7 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
   if (!mountinfo) return tl::unexpected(mountinfo.error());
   const auto mounts = parse_mounts(*mountinfo);
   const auto swaps = parse_swaps(environment.read("/proc/swaps").value_or(""));
+  use.vfio = vfio_reasons(environment, address);
   const auto disks = class_members(environment, "block", *trees);
   for (const auto& name : disks) {
     const BlockDevice block{
@@ -136,6 +168,8 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
 Result<> check_unused(const Host& host, const PciAddress& address, bool force) {
   const auto use = find_device_use(host.environment, address);
   if (!use) return tl::unexpected(use.error());
+  // By force it is the kernel that refuses.
+  if (!use->vfio.empty() && !force) return fail(ErrorClass::State, "{}", use->vfio.front());
   if (!use->block.empty() && !force) {
     const size_t more = use->block.size() - 1;
     return fail(ErrorClass::State, "{}{}, or use --force and lose what is not written",

@@ -29,6 +29,7 @@ Result<Answer> restore(Session& session, const policy::RestoreOptions& options) 
                           [&](const PciAddress& address) -> Result<policy::InUse> {
                             auto use = find_device_use(session.environment, address);
                             if (!use) return tl::unexpected(std::move(use).error());
+                            use->block.insert(use->block.end(), use->vfio.begin(), use->vfio.end());
                             return policy::InUse{std::move(use->block), std::move(use->interfaces)};
                           }};
   auto steps = policy::restore(host, *config, options);

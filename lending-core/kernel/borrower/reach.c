@@ -285,8 +285,7 @@ static int need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
 	mutex_unlock(&r->lock);
 	if (!vfio)
 		return 0;
-	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow",
-				  r->pub.id);
+	return pcilend_refuse(extack, -EOPNOTSUPP, "one of them is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow");
 }
 
 static int need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *extack)

@@ -78,8 +78,15 @@ struct pcilend_function {
 	u32 id;				/* constant, as the identity in info */
 	struct pcilend_msg_function info;
 	struct pcilend_group *group;	/* constant; with a reference; NULL: not behind an IOMMU */
-	bool binding;			/* pcilend_lender_admin: our driver may take it now */
-	char *former_override;		/* pcilend_lender_admin */
+
+	/*
+	 * One change of what is lent of it at a time. Other drivers let go of it meanwhile, or take
+	 * it, which may last for ever: so it is the function's own, and the handshake of no link
+	 * waits for who holds it.
+	 */
+	struct mutex admin;
+	bool binding;			/* admin: our driver may take it now */
+	char *former_override;		/* admin */
 
 	struct mutex lock;		/* lease and hardware, as all below; info.label */
 	struct pcilend_access access;
@@ -125,6 +132,7 @@ struct pcilend_function {
 
 	struct work_struct recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
+	struct work_struct hand_back;	/* to its own driver; only the module's end waits for it */
 	struct work_struct gone;
 	struct delayed_work expiry;
 	struct delayed_work unreserve;
@@ -132,7 +140,7 @@ struct pcilend_function {
 
 /*
  * Without an IOMMU that translates for it: it reaches all memory of this host. fn->lock; changes
- * with pcilend_lender_admin only, and while our driver does not have it.
+ * with fn->admin only, and while our driver does not have it.
  */
 static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
 {
@@ -140,8 +148,6 @@ static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
 }
 
 /* lender.c */
-extern struct mutex pcilend_lender_admin;
-
 struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev);
 void pcilend_function_put(struct pcilend_function *fn);
 struct pcilend_function *pcilend_function_find(u32 id);
@@ -155,6 +161,7 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 void pcilend_function_settle(struct pcilend_function *fn);
 void pcilend_function_settle_now(struct pcilend_function *fn);
 void pcilend_function_queue_settle(struct pcilend_function *fn);
+void pcilend_function_queue_hand_back(struct pcilend_function *fn);
 void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
 bool pcilend_function_take_release(struct pcilend_function *fn);
 void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link);
@@ -176,7 +183,7 @@ int pcilend_function_reserve(struct pcilend_function *fn, struct pcilend_reserve
 
 /* lender_admin.c */
 void pcilend_lender_take_back(void);
-void pcilend_lender_hand_back(struct pcilend_function *fn);
+void pcilend_lender_hand_back_work(struct work_struct *work);
 
 /* lender_device.c: being held */
 int pcilend_device_register(void);

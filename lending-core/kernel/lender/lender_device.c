@@ -561,7 +561,7 @@ void pcilend_device_forget(struct pcilend_function *fn)
 /*
  * pcilend_device_take - unbind the function from its driver, and bind it to ours
  *
- * pcilend_lender_admin is held, the function's lock is not. On failure its own driver has it again.
+ * fn->admin is held, the function's lock is not. On failure its own driver has it again.
  */
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack)
 {
@@ -593,7 +593,7 @@ int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *ext
 	return err < 0 ? err : -EBUSY;
 }
 
-/* Back to its own driver. pcilend_lender_admin is held, the function's lock is not. */
+/* Back to its own driver. fn->admin is held, the function's lock is not. */
 void pcilend_device_release(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;

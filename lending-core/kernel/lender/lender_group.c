@@ -331,6 +331,23 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 	return err;
 }
 
+/*
+ * Does somebody else own the DMA of its group, through a driver that manages that by itself? As
+ * long as VFIO has a user for a function of the group it does.
+ */
+bool pcilend_group_is_claimed(struct pcilend_function *fn)
+{
+	struct pcilend_group *group = fn->group;
+	bool owned;
+
+	if (!group)
+		return false;
+	mutex_lock(&group->lock);
+	owned = group->owned;
+	mutex_unlock(&group->lock);
+	return !owned && iommu_group_dma_owner_claimed(group->iommu);
+}
+
 /* Does its set keep the function from its own driver? While others are lent, the group is ours. */
 bool pcilend_group_keeps(struct pcilend_function *fn)
 {

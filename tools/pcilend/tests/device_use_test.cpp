@@ -87,6 +87,26 @@ TEST_F(DeviceUseTest, InterfacesThatAreUpAreNamed) {
   EXPECT_THAT(use().interfaces, ElementsAre("eth1"));
 }
 
+TEST_F(DeviceUseTest, UsersOfVfioAreNamed) {
+  const std::string device = "sys/devices/pci0000:00/0000:00:05.0";
+  link(device + "/iommu_group", "sys/kernel/iommu_groups/7");
+  fs::create_directories(root_ / device / "vfio-dev/vfio3");
+  const auto opened = [&](const std::string& process, const std::string& file) {
+    fs::create_directories(root_ / "proc" / process / "fd");
+    fs::create_symlink(file, root_ / "proc" / process / "fd/11");
+  };
+  opened("99", "/dev/vfio/17");
+  opened("self", "/dev/vfio/7");
+  EXPECT_THAT(use().vfio, IsEmpty());
+  opened("1234", "/dev/vfio/7");
+  write("proc/1234/comm", "qemu-system-x86\n");
+  opened("300", "/dev/vfio/devices/vfio3");
+  EXPECT_THAT(use().vfio,
+              ElementsAre("process 1234 (qemu-system-x86) uses it through VFIO: end that, or the "
+                          "guest",
+                          "process 300 (?) uses it through VFIO: end that, or the guest"));
+}
+
 TEST_F(DeviceUseTest, AFunctionThatIsNotThereIsNotFound) {
   const auto found = find_device_use(Environment(root_), parse_pci_address("00:06.0").value());
   ASSERT_FALSE(found);
