@@ -110,10 +110,12 @@ static inline u64 pcilend_now(void)
 void pcilend_changed(void);
 unsigned int pcilend_generation(void);
 
-/*
- * Refuses a netlink request with a constant sentence that is only known at run time, or longer
- * than what NL_SET_ERR_MSG_FMT() takes.
- */
+/* sleep.c: of this host */
+bool pcilend_sleeps(void);
+int pcilend_sleep_init(void);
+void pcilend_sleep_exit(void);
+
+/* Refuses a netlink request with a constant sentence that is only known at run time. */
 static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, const char *why)
 {
 	if (extack && why)

@@ -128,14 +128,19 @@ static int __init pcilend_init(void)
 	err = pcilend_netlink_init();
 	if (err)
 		goto err_lender;
-	err = pcilend_links_register();
+	err = pcilend_sleep_init();
 	if (err)
 		goto err_netlink;
+	err = pcilend_links_register();
+	if (err)
+		goto err_sleep;
 
 	if (!pcilend_node)
 		pr_warn("pcilend: no node id, links are refused: load the module with node=1..65535\n");
 	return 0;
 
+err_sleep:
+	pcilend_sleep_exit();
 err_netlink:
 	pcilend_netlink_exit();
 err_lender:
@@ -156,6 +161,7 @@ err_workqueues:
 static void __exit pcilend_exit(void)
 {
 	pcilend_links_unregister();
+	pcilend_sleep_exit();
 	pcilend_pins_exit();
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);

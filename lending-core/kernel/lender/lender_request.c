@@ -116,6 +116,8 @@ static int grant(const struct exchange *ex, struct pcilend_function *fn,
 		return err;
 	if (!pcilend_reservation_admits(&fn->reservation, event->node, in->owner, event->now))
 		return -EACCES;
+	if (pcilend_sleeps())
+		return -EAGAIN;
 	err = pcilend_group_admit(fn, &holder);
 	if (err)
 		return err;
@@ -367,7 +369,7 @@ static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32
 	int err;
 
 	if (!target)
-		return -ENODEV;
+		return -ESTALE;
 	/* Never itself: pcilend_wire_check() has looked. */
 	lock_both(fn, target);
 	err = do_reach(ex, fn, target);
@@ -574,6 +576,5 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	default:
 		handle_simple(&ex, fn, type);
 	}
-out:
 	pcilend_function_put(fn);
 }
