@@ -11,9 +11,7 @@
  */
 
 #include <linux/module.h>
-#include <linux/notifier.h>
 #include <linux/pci.h>
-#include <linux/suspend.h>
 
 #include "pcilend/pcilend.h"
 #include "pcilend/version.h"
@@ -78,9 +76,9 @@ static void was_reset(struct pci_dev *pdev)
 	if (err)
 		pci_err(pdev, "its bus mastering can't be restored (error %d): reset it\n", err);
 	if (recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
-		pci_warn(pdev, "was reset by its lender, because the link was lost during DMA: its driver has started it anew\n");
+		pci_warn(pdev, "was reset by its lender, which says why: its driver has started it anew\n");
 	else
-		pci_err(pdev, "was reset by its lender, because the link was lost during DMA: unbind its driver and bind it again\n");
+		pci_err(pdev, "was reset by its lender, which says why: unbind its driver and bind it again\n");
 }
 
 static void shadow_was_reset(struct pcilend_remote *remote)
@@ -111,35 +109,14 @@ static struct pcilend_frontend shadow_frontend = {
 	.recalled = shadow_recalled,
 };
 
-/* Every borrowed function holds this module. */
-static int pm_event(struct notifier_block *nb, unsigned long event, void *data)
-{
-	if ((event != PM_SUSPEND_PREPARE && event != PM_HIBERNATION_PREPARE) ||
-	    !module_refcount(THIS_MODULE))
-		return NOTIFY_DONE;
-	pr_err("pcilend_shadow: no sleep while functions are borrowed: 'pcilend return' them first\n");
-	return notifier_from_errno(-EBUSY);
-}
-
-static struct notifier_block pm_notifier = { .notifier_call = pm_event };
-
 static int __init pcilend_shadow_init(void)
 {
-	int err;
-
-	err = register_pm_notifier(&pm_notifier);
-	if (err)
-		return err;
-	err = pcilend_frontend_register(&shadow_frontend);
-	if (err)
-		unregister_pm_notifier(&pm_notifier);
-	return err;
+	return pcilend_frontend_register(&shadow_frontend);
 }
 
 static void __exit pcilend_shadow_exit(void)
 {
 	pcilend_frontend_unregister(&shadow_frontend);
-	unregister_pm_notifier(&pm_notifier);
 }
 
 module_init(pcilend_shadow_init);

@@ -70,6 +70,21 @@ static bool msi_byte(const struct pcilend_vconfig *config, u32 at)
 								config->msi + PCI_MSI_FLAGS)));
 }
 
+/* Is it a byte of a register that a borrower may write in the hardware, as far as its bits go? */
+static bool hardware_byte(const struct pcilend_vconfig *config, u32 at)
+{
+	return test_bit8(config->forward, at) ||
+	       (msi_byte(config, at) && at >= config->msi + (u32)PCI_MSI_FLAGS);
+}
+
+/* The registers of MSI are known bit by bit; of a vendor's only the vendor knows what they are. */
+static u8 hardware_bits(const struct pcilend_vconfig *config, u32 at)
+{
+	if (msi_byte(config, at))
+		return config->writable[at];
+	return test_bit8(config->forward, at) ? 0xff : 0;
+}
+
 static unsigned int changed_effect(const struct pcilend_vconfig *config, u32 at, u8 changed)
 {
 	if (!changed)
@@ -131,8 +146,8 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 			effects |= PCILEND_EFFECT_RESET;
 		if (bar_byte(config, at))
 			effects |= PCILEND_EFFECT_BAR;
-		/* MSI's pending bits are forwarded too, but can't be written. */
-		if (test_bit8(config->forward, at) && !msi_byte(config, at))
+		/* Those of MSI go to the hardware together, see PCILEND_EFFECT_MSI. */
+		if (hardware_bits(config, at) && !msi_byte(config, at))
 			effects |= PCILEND_EFFECT_FORWARD;
 	}
 	if (pcilend_vconfig_intx(config) != intx)
@@ -154,6 +169,37 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 	return false;
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_forwards);
+
+u32 pcilend_vconfig_hardware_bits(const struct pcilend_vconfig *config, u32 offset, u32 length)
+{
+	u32 bits = 0;
+	u32 i;
+
+	if (!access_ok(offset, length))
+		return 0;
+	for (i = 0; i < length; i++) {
+		if (!hardware_byte(config, offset + i))
+			return 0;
+		bits |= (u32)hardware_bits(config, offset + i) << (8 * i);
+	}
+	return bits;
+}
+EXPORT_SYMBOL_GPL(pcilend_vconfig_hardware_bits);
+
+u32 pcilend_vconfig_hardware_value(const struct pcilend_vconfig *config, u32 offset, u32 length,
+				   u32 hardware, u32 value)
+{
+	u32 bits = pcilend_vconfig_hardware_bits(config, offset, length);
+	u32 merged = (hardware & ~bits) | (value & bits);
+	u32 result = 0;
+	u32 i;
+
+	for (i = 0; i < length && bits; i++)
+		result |= (u32)legal(config, offset + i, (u8)(hardware >> (8 * i)),
+				     (u8)(merged >> (8 * i))) << (8 * i);
+	return bits ? result : hardware;
+}
+EXPORT_SYMBOL_GPL(pcilend_vconfig_hardware_value);
 
 u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar)
 {

@@ -18,6 +18,7 @@
 #include "link/link.h"
 #include "netlink/netlink.h"
 #include "pcilend/version.h"
+#include "sleep.h"
 #include "virtual/virtual.h"
 
 /*
@@ -51,14 +52,19 @@ static int __init pcilend_init(void)
 	err = pcilend_netlink_init();
 	if (err)
 		goto err_borrower;
-	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops);
+	err = pcilend_sleep_init();
 	if (err)
 		goto err_netlink;
+	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops);
+	if (err)
+		goto err_sleep;
 
 	if (!pcilend_node)
 		pr_warn("pcilend: no node id, links are refused: load the module with node=1..65535\n");
 	return 0;
 
+err_sleep:
+	pcilend_sleep_exit();
 err_netlink:
 	pcilend_netlink_exit();
 err_borrower:
@@ -78,6 +84,7 @@ err_base:
 static void __exit pcilend_exit(void)
 {
 	pcilend_links_unregister();
+	pcilend_sleep_exit();
 	pcilend_pins_exit();
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);

@@ -388,8 +388,12 @@ void Lender::Request(u32 index, const Slot& slot) {
   }
   const u32 id = Body<pcilend_msg_id>(slot).id;  // all others begin with it
   const u32 f = pcilend_id_index(id) - 1;
-  if (pcilend_id_node(id) != node_ || f >= functions_.size() ||
-      functions_[f].lease.state == PCILEND_FUNCTION_LOCAL || !Sees(link, functions_[f])) {
+  const bool known = pcilend_id_node(id) == node_ && f < functions_.size() &&
+                     functions_[f].lease.state != PCILEND_FUNCTION_LOCAL;
+  // Who holds a lease is not asked what he sees.
+  const bool names_lease = header.type != PCILEND_MSG_BORROW && header.type != PCILEND_MSG_RESERVE;
+  if (!known && names_lease) return answer(-ESTALE);
+  if (!known || (!names_lease && !Sees(link, functions_[f]))) {
     if (header.type == PCILEND_MSG_BORROW) {
       const pcilend_msg_borrowed none = {};
       return answer(-ENODEV, &none);

@@ -197,6 +197,17 @@ Result<> look(const Device& device) {
   return {};
 }
 
+// Below it AMD's IOMMU translates, from there to 1 TiB it does not (HyperTransport).
+constexpr uint64_t kHyperTransport = 0xfd00000000;
+
+// Whether memory can be mapped right below what the lender's IOMMU reserves, and there.
+Result<> map_reserved(const Device& device) {
+  const bool below = device.map_dma(kHyperTransport - kPage, kPage).has_value();
+  const bool reserved = device.map_dma(kHyperTransport, kPage).has_value();
+  say({{"below", below}, {"reserved", reserved}});
+  return {};
+}
+
 // Lets go when it is asked.
 Result<> let_go(const Device& device) {
   const auto request = EventFd::make();
@@ -222,6 +233,7 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "hold") return hold(*device);
   if (command == "look") return look(*device);
   if (command == "let-go") return let_go(*device);
+  if (command == "map-reserved") return map_reserved(*device);
   if (command == "bad-input") {
     const auto answers = try_bad_input(*device);
     if (!answers) return tl::unexpected(answers.error());

@@ -61,8 +61,7 @@ std::string what_happened(const EventAnswer& answer, const PciNames& names) {
       return fmt::format("{}: its lender takes it back in {}: return it", to_string(function.id),
                          seconds_text(function.recall_ms.value_or(0)));
     case PCILEND_EVENT_WAS_RESET:
-      return fmt::format("{}: was reset, because its link was lost during DMA",
-                         to_string(function.id));
+      return fmt::format("{}: was reset by its lender without being asked", to_string(function.id));
     default:
       return function_line(function, names, answer.this_node);
   }

@@ -107,7 +107,10 @@ std::string bar_text(const Bar& bar) {
 
 std::string reservation_text(const Function& f, uint32_t this_node) {
   std::string text = "for ";
-  text += f.reserved_node ? node_text(*f.reserved_node, this_node) : to_string(*f.reserved_uuid);
+  // Which domain only administrators are told.
+  text += f.reserved_node   ? node_text(*f.reserved_node, this_node)
+          : f.reserved_uuid ? to_string(*f.reserved_uuid)
+                            : "a domain";
   if (f.reserved_ms) text += fmt::format(", {} left", seconds_text(*f.reserved_ms));
   return text;
 }
@@ -147,7 +150,7 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   if (f.allowed)
     row("seen by",
         f.allowed->empty() ? "no node" : fmt::format("nodes {}", fmt::join(*f.allowed, ", ")));
-  if (f.reserved_node || f.reserved_uuid) row("reserved", reservation_text(f, this_node));
+  if (f.reserved_node || f.reserved_ms) row("reserved", reservation_text(f, this_node));
   if (f.borrower)
     row("borrower",
         fmt::format("node {}{}{}", *f.borrower, *f.borrower == this_node ? " (this host)" : "",

@@ -64,7 +64,10 @@ std::string function_line(const Function& f, const PciNames& names, uint32_t thi
   if (f.recall_ms) text += fmt::format(", wanted back in {}", seconds_text(*f.recall_ms));
   if (f.reserved_node)
     text += fmt::format(", reserved for {}", node_text(*f.reserved_node, this_node));
-  if (f.reserved_uuid) text += fmt::format(", reserved for {}", to_string(*f.reserved_uuid));
+  else if (f.reserved_uuid)
+    text += fmt::format(", reserved for {}", to_string(*f.reserved_uuid));
+  else if (f.reserved_ms)
+    text += ", reserved for a domain";
   if (!f.label.empty()) text += fmt::format(", label \"{}\"", f.label);
   if (f.lender == this_node) text += fmt::format(" ({} of this host)", f.bdf);
   return text;

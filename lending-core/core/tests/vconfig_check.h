@@ -117,6 +117,13 @@ inline std::string All(const pcilend_vconfig& config) {
     const bool forwarded = (config.forward[at / 8] >> (at % 8) & 1) != 0;
     if (forwarded && config.writable[at] != 0) return "forwarded and kept here at once";
     if (forwarded && at < 0x44) return "the header is forwarded";
+    const u32 taken = pcilend_vconfig_hardware_bits(&config, at, 1);
+    const u32 flags = config.msi != 0 ? Read(config, config.msi + 2, 2) : 0;
+    const u32 end = config.msi + ((flags & PCI_MSI_FLAGS_64BIT) != 0 ? 14u : 10u) +
+                    ((flags & PCI_MSI_FLAGS_MASKBIT) != 0 ? 10u : 0u);
+    const bool of_msi = config.msi != 0 && at >= config.msi + 2u && at < end;
+    if (taken != 0 && !forwarded && !of_msi) return "the lender takes what is not the borrower's";
+    if (of_msi && taken != config.writable[at]) return "other bits of MSI on both sides";
   }
   for (const auto& check : {StandardList, ExtendedList, Msix, Bars}) {
     const std::string wrong = check(config);

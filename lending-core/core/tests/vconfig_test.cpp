@@ -57,6 +57,70 @@ TEST(Vconfig, Goldens) {
   }
 }
 
+// Every bit that the lender takes from a borrower, and nothing else is.
+std::string TakenByTheLender(const Config& config) {
+  std::ostringstream text;
+  for (u32 at = 0; at < PCILEND_VCONFIG_BYTES; at += 4) {
+    u32 bits = 0;
+    for (u32 i = 0; i < 4; ++i)
+      bits |= pcilend_vconfig_hardware_bits(&config.raw, at + i, 1) << (8 * i);
+    if (bits == 0) continue;
+    char line[32];
+    std::snprintf(line, sizeof(line), "%03x: %08x\n", at, bits);
+    text << line;
+  }
+  return text.str();
+}
+
+TEST(Vconfig, TakenByTheLenderGoldens) {
+  for (const Snapshot& snapshot : snapshots::All()) {
+    ExpectGolden("hardware_" + snapshot.name + ".txt", TakenByTheLender(Config(snapshot)));
+  }
+}
+
+// As of a QLogic ISP2532: VPD, by which the card's EEPROM is written, is right behind MSI.
+TEST(Vconfig, WhatIsBehindMsiIsNotTheBorrowers) {
+  Snapshot snapshot = snapshots::Ahci();
+  snapshot.Put8(PCI_CAPABILITY_LIST, 0x88);
+  snapshot.Put8(0x88, PCI_CAP_ID_MSI);
+  snapshot.Put8(0x89, 0x98);
+  snapshot.Put16(0x8a, PCI_MSI_FLAGS_64BIT | 5 << 1);
+  snapshot.Put8(0x98, PCI_CAP_ID_VPD);
+  snapshot.Put8(0x99, 0xa0);
+  snapshot.Put8(0xa0, PCI_CAP_ID_MSIX);
+  snapshot.Put8(0xa1, 0);
+  snapshot.Put16(0xa2, 31);
+  snapshot.Put32(0xa4, 5);           // table at the start of BAR 5
+  snapshot.Put32(0xa8, 0x200 | 5u);  // and pending bits behind it
+  Snapshot without_bar = snapshot;
+  without_bar.bar[5] = {0, 0};
+
+  const Config msi(without_bar);
+  ASSERT_EQ(msi.raw.msi, 0x88);
+  EXPECT_EQ(TakenByTheLender(msi),
+            "088: 00710000\n"
+            "08c: fffffffc\n"
+            "090: ffffffff\n"
+            "094: 0000ffff\n");
+  EXPECT_EQ(pcilend_vconfig_hardware_bits(&msi.raw, 0x94, 2), 0xffffu);
+  EXPECT_EQ(pcilend_vconfig_hardware_bits(&msi.raw, 0x94, 4), 0u) << "touches what is not MSI";
+  EXPECT_EQ(pcilend_vconfig_hardware_bits(&msi.raw, 0x88, 4), 0u) << "touches the list";
+  for (const u32 length : {1u, 2u, 4u}) {
+    for (u32 at = 0x98; at < 0xa0; at += length)
+      EXPECT_EQ(pcilend_vconfig_hardware_bits(&msi.raw, at, length), 0u) << at;
+  }
+  // Read-only bits stay as the hardware has them, and the borrower gets no more messages than are.
+  const u16 flags = PCI_MSI_FLAGS_64BIT | 2 << 1;
+  EXPECT_EQ(pcilend_vconfig_hardware_value(&msi.raw, 0x8a, 2, flags, 0xffff),
+            flags | 2u << 4 | PCI_MSI_FLAGS_ENABLE);
+  EXPECT_EQ(pcilend_vconfig_hardware_value(&msi.raw, 0x98, 4, 0x1234, 0xffffffff), 0x1234u);
+
+  snapshot.bar[5] = {0x1000, 0};
+  const Config msix(snapshot);
+  ASSERT_EQ(msix.raw.msix, 0xa0);
+  EXPECT_EQ(TakenByTheLender(msix), "") << "with MSI-X nobody needs its MSI";
+}
+
 TEST(Vconfig, RefusesWhatIsNoEndpoint) {
   Snapshot snapshot = snapshots::Nvme();
   for (const size_t length : {0, 1, 64, 255, 257, 4095, 4097}) {

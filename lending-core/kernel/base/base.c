@@ -59,32 +59,30 @@ unsigned int pcilend_generation(void)
 	return atomic_read(&generation);
 }
 
-/*
- * The text must last unchanged until the acknowledgment is sent, after the operation's end. So
- * texts are kept, each once; there are far more places than texts that are in use at a time.
- */
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...)
 {
-	static char texts[64][PCILEND_REASON_BYTES];
-	static DEFINE_MUTEX(lock);
-	static unsigned int next;
-	char text[PCILEND_REASON_BYTES];
-	unsigned int i = 0;
+	char text[NETLINK_MAX_FMTMSG_LEN];
 	va_list args;
 
 	va_start(args, format);
 	vscnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	NL_SET_ERR_MSG_FMT(extack, "%s", text);
+	return error;
+}
 
-	mutex_lock(&lock);
-	while (i < ARRAY_SIZE(texts) && strcmp(texts[i], text))
-		i++;
-	if (i == ARRAY_SIZE(texts)) {
-		i = next++ % ARRAY_SIZE(texts);
-		strscpy(texts[i], text, sizeof(texts[i]));
-	}
-	mutex_unlock(&lock);
-	return pcilend_refuse(extack, error, texts[i]);
+static bool base_sleep_coming;
+
+bool pcilend_sleeps(void)
+{
+	smp_mb();	/* pairs with that of pcilend_sleep_comes() */
+	return READ_ONCE(base_sleep_coming);
+}
+
+void pcilend_sleep_comes(bool coming)
+{
+	WRITE_ONCE(base_sleep_coming, coming);
+	smp_mb();	/* pairs with that of pcilend_sleeps() */
 }
 
 /* Either half is compared on its own in scratchpads, where 0 means "none". */

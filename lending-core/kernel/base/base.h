@@ -10,9 +10,10 @@
  * Lock order of the whole module, outermost first; a lock may be taken while those above it are
  * held:
  *
- *	pcilend_lender_admin	one change of what is lent at a time
+ *	pcilend_function.admin	one change of what is lent of a local function at a time
  *	lender_link.telling	one other lender is told of exposed BARs at a time
- *	device_lock()		of a local function
+ *	pci_dev_lock()		of the bridge above a local function, as pci_reset_function() does
+ *	pci_dev_lock()		of a local function: the device lock, and access to its config space
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
@@ -46,8 +47,9 @@
  *
  * Lender (first group) and borrower (second) never call one another. Of all these, only
  * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
- * remote.reaching, pcilend_virtual_relay.asking and the lender's first four may be held while
- * waiting for a peer or a device.
+ * remote.reaching, pcilend_virtual_relay.asking and the lender's first five may be held while
+ * waiting for a peer or a device; and only pcilend_function.admin while another driver takes a
+ * function or lets go of it, for which no link's handshake waits.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of
@@ -112,9 +114,14 @@ void pcilend_changed(void);
 unsigned int pcilend_generation(void);
 
 /*
- * Refuses a netlink request with a constant sentence that is only known at run time, or longer
- * than what NL_SET_ERR_MSG_FMT() takes.
+ * Is this host about to sleep? A lender asks with the function's lock held, and a borrower after it
+ * has counted the lease (pcilend_link.leases). pcilend_sleep_comes() is called before leases are
+ * looked for: so a new lease either finds it so, or is found.
  */
+bool pcilend_sleeps(void);
+void pcilend_sleep_comes(bool coming);
+
+/* Refuses a netlink request with a constant sentence that is only known at run time. */
 static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, const char *why)
 {
 	if (extack && why)
@@ -122,7 +129,7 @@ static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, cons
 	return error;
 }
 
-/* The same with a text of up to PCILEND_REASON_BYTES that is made here. */
+/* The same with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
 __printf(3, 4)
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
 

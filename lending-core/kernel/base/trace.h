@@ -47,6 +47,20 @@ TRACE_EVENT(pcilend_function_state,
 		  __entry->to)
 );
 
+TRACE_EVENT(pcilend_bars,
+	TP_PROTO(u32 id, bool reached),
+	TP_ARGS(id, reached),
+	TP_STRUCT__entry(
+		__field(u32, id)
+		__field(bool, reached)
+	),
+	TP_fast_assign(
+		__entry->id = id;
+		__entry->reached = reached;
+	),
+	TP_printk("%x %s", __entry->id, __entry->reached ? "reached" : "hidden")
+);
+
 TRACE_EVENT(pcilend_granule,
 	TP_PROTO(u64 iova, u64 size, u64 slot),
 	TP_ARGS(iova, size, slot),

@@ -419,6 +419,16 @@ void remote_recalled(struct remote *r, u32 lease, u32 grace_ms)
 		ask_to_let_go(r);
 }
 
+/* Counts a lease over the link, unless this host is about to sleep. */
+static bool borrow_count_lease(struct pcilend_link *link)
+{
+	atomic_inc(&link->leases);
+	if (!pcilend_sleeps())
+		return true;
+	atomic_dec(&link->leases);
+	return false;
+}
+
 static int begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
 		 const char *adapter, const char **why)
 {
@@ -451,9 +461,10 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 		err = refuse(why, -EOPNOTSUPP, "it is lent without an IOMMU (direct), so VMs can't borrow it: make it available without --direct on its lender");
 	} else if (frontend->guests && link->aperture.direct) {
 		err = refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
+	} else if (!borrow_count_lease(link)) {
+		err = refuse(why, -EAGAIN, "this host is about to sleep: try again when it is awake");
 	} else {
 		remote_set_link(r, link);
-		atomic_inc(&link->leases);
 		r->state = REMOTE_BORROWING;
 		r->lost_early = 0;
 		r->recalled = 0;

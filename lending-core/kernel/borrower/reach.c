@@ -285,8 +285,7 @@ static int need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
 	mutex_unlock(&r->lock);
 	if (!vfio)
 		return 0;
-	return pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow",
-				  r->pub.id);
+	return pcilend_refuse(extack, -EOPNOTSUPP, "one of them is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow");
 }
 
 static int need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *extack)
@@ -334,13 +333,13 @@ static int refuse_exposure(struct netlink_ext_ack *extack, int error, struct rem
 
 	switch (error) {
 	case -ECONNREFUSED:
-		return pcilend_refuse_fmt(extack, error, "node %u does not offer %x to node %u: run 'pcilend connect %u' there, or 'pcilend allow'",
-					  lender, to->pub.id, node, node);
+		return pcilend_refuse_fmt(extack, error, "node %u does not offer %x to node %u: connect or allow that one there",
+					  lender, to->pub.id, node);
 	case -EHOSTUNREACH:
 		return pcilend_refuse_fmt(extack, error, "nodes %u and %u don't reach each other: see 'pcilend link' there",
 					  lender, node);
 	case -ENOSPC:
-		return pcilend_refuse_fmt(extack, error, "no room for its BARs in the memory windows between nodes %u and %u: return other functions first",
+		return pcilend_refuse_fmt(extack, error, "no room for its BARs between nodes %u and %u: return others first",
 					  lender, node);
 	case -EIO:
 		return pcilend_refuse_fmt(extack, error, "node %u could not expose it: see the kernel log there",
@@ -482,8 +481,7 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 
 	err = need_lease(from, &msg.lease, extack) ?: need_lease(to, &msg.target_lease, extack);
 	if (!err && pcilend_dma_base(&from->pub))
-		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "%x is lent without an IOMMU (direct), so nothing can be mapped for it: make it available without --direct on its lender",
-					 from->pub.id);
+		err = pcilend_refuse(extack, -EOPNOTSUPP, "the one that is to reach the other is lent without an IOMMU (direct), so nothing can be mapped for it: make it available without --direct on its lender");
 	if (err)
 		return err;
 	if (is_open(from->pub.id, to->pub.id))

@@ -25,6 +25,7 @@ void pcilend_lender_exit(void);
 int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);
 bool pcilend_lender_connected(u32 node);
+bool pcilend_lender_lends(u32 node);
 u32 pcilend_lender_id(const char *bdf);
 int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
 int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,

@@ -10,7 +10,6 @@
 #include "lender/lender.h"
 #include "base/trace.h"
 
-DEFINE_MUTEX(pcilend_lender_admin);	/* one change of what is lent at a time */
 static LIST_HEAD(functions);
 static DEFINE_MUTEX(functions_lock);
 static DEFINE_MUTEX(numbers_lock);
@@ -137,6 +136,24 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 		strscpy(report->adapter, pci_name(fn->link->pdev), sizeof(report->adapter));
 		report->relayed = !fn->alias && !fn->interrupt_address;
 	}
+}
+
+/*
+ * Pages that page tables for all leases of the node may take; give or take what is being mapped or
+ * unmapped for other functions than the caller's.
+ */
+u64 pcilend_function_tables(u32 node)
+{
+	struct pcilend_function *fn;
+	u64 tables = 0;
+
+	mutex_lock(&functions_lock);
+	list_for_each_entry(fn, &functions, node) {
+		if (READ_ONCE(fn->lease.node) == node)
+			tables += READ_ONCE(fn->tables);
+	}
+	mutex_unlock(&functions_lock);
+	return tables;
 }
 
 /* Does the function exist for that node? */
@@ -291,7 +308,7 @@ void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_li
 /*
  * pcilend_function_settle - carry out what the state machine asks for
  *
- * The device lock and the function's lock are held. PCILEND_DO_RELEASE is left in @fn->todo: it
+ * The locks of pcilend_device_lock() are held. PCILEND_DO_RELEASE is left in @fn->todo: it
  * needs neither of them, and has to wait while others of its set are lent.
  */
 void pcilend_function_settle(struct pcilend_function *fn)
@@ -341,11 +358,9 @@ void pcilend_function_settle(struct pcilend_function *fn)
 
 void pcilend_function_settle_now(struct pcilend_function *fn)
 {
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	pcilend_device_lock(fn);
 	pcilend_function_settle(fn);
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 }
 
 bool pcilend_function_take_release(struct pcilend_function *fn)
@@ -368,6 +383,14 @@ void pcilend_function_queue_settle(struct pcilend_function *fn)
 		pcilend_function_put(fn);
 }
 
+/* Gives it to its own driver in a work item, which holds a reference. */
+void pcilend_function_queue_hand_back(struct pcilend_function *fn)
+{
+	kref_get(&fn->ref);
+	if (!queue_work(pcilend_wq, &fn->hand_back))
+		pcilend_function_put(fn);
+}
+
 static void settle_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, settle);
@@ -377,11 +400,8 @@ static void settle_work(struct work_struct *work)
 	mutex_lock(&fn->lock);
 	release = fn->todo & PCILEND_DO_RELEASE;
 	mutex_unlock(&fn->lock);
-	if (release) {
-		mutex_lock(&pcilend_lender_admin);
-		pcilend_lender_hand_back(fn);
-		mutex_unlock(&pcilend_lender_admin);
-	}
+	if (release)
+		pcilend_function_queue_hand_back(fn);
 	pcilend_function_put(fn);
 }
 
@@ -446,17 +466,15 @@ static void gone_work(struct work_struct *work)
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, gone);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_UNPLUGGED };
 
-	mutex_lock(&pcilend_lender_admin);
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	mutex_lock(&fn->admin);
+	pcilend_device_lock(fn);
 	pcilend_function_apply(fn, &event, NULL);
 	pcilend_function_settle(fn);
 	fn->todo = 0;
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	if (!list_empty(&fn->node))
 		pcilend_function_table_remove(fn);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 }
 
@@ -488,11 +506,13 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 		return NULL;
 	}
 	kref_init(&fn->ref);
+	mutex_init(&fn->admin);
 	mutex_init(&fn->lock);
 	INIT_LIST_HEAD(&fn->node);
 	INIT_LIST_HEAD(&fn->lent);
 	INIT_WORK(&fn->recover, pcilend_dma_recover_work);
 	INIT_WORK(&fn->settle, settle_work);
+	INIT_WORK(&fn->hand_back, pcilend_lender_hand_back_work);
 	INIT_WORK(&fn->gone, gone_work);
 	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
 	pcilend_reserve_init(fn);

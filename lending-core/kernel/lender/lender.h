@@ -23,6 +23,7 @@
 
 #define PCILEND_MAPS 256		/* ranges mapped for one lease */
 #define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
+#define PCILEND_NODE_TABLES BIT(14)	/* pages of page tables for all leases of a node */
 #define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
 
 struct pcilend_export {
@@ -34,6 +35,7 @@ struct pcilend_map_entry {
 	u64 start;			/* device-side address */
 	u64 size;			/* 0: entry is free */
 	u64 small;			/* 4 KiB pages of it that are in no large one */
+	u32 tables;			/* pages that its page tables may take */
 };
 
 /* What the lender keeps with a link, as long as there are references on that. */
@@ -103,8 +105,15 @@ struct pcilend_function {
 	u32 id;				/* constant, as the identity in info */
 	struct pcilend_msg_function info;
 	struct pcilend_group *group;	/* constant; with a reference; NULL: not behind an IOMMU */
-	bool binding;			/* pcilend_lender_admin: our driver may take it now */
-	char *former_override;		/* pcilend_lender_admin */
+
+	/*
+	 * One change of what is lent of it at a time. Other drivers let go of it meanwhile, or take
+	 * it, which may last for ever: so it is the function's own, and the handshake of no link
+	 * waits for who holds it.
+	 */
+	struct mutex admin;
+	bool binding;			/* admin: our driver may take it now */
+	char *former_override;		/* admin */
 
 	struct mutex lock;		/* lease and hardware, as all below; info.label */
 	struct pcilend_access access;
@@ -114,6 +123,7 @@ struct pcilend_function {
 	struct pcilend_lease_result result;
 	bool held;			/* bound to our driver */
 	const char *bind_error;		/* why our driver did not take it */
+	bool own_reset;			/* device lock: the PCI core resets it for us */
 	struct pci_saved_state *state;	/* as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
 	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
@@ -124,6 +134,8 @@ struct pcilend_function {
 	/* while borrowed, until fenced */
 	struct pcilend_link *link;	/* with a reference, and one on the module */
 	bool attached;			/* to its group's domain */
+	bool hidden;			/* its BARs, see pcilend_device_hide() */
+	bool foreign_reset;		/* not by us, and its borrower has not been told yet */
 	bool bus_master;		/* wanted by the borrower */
 	struct list_head lent;		/* dma_lock, as the next three: in lender_link.lent */
 	bool masters;			/* bus mastering is on */
@@ -136,6 +148,7 @@ struct pcilend_function {
 	u64 interrupt_address;		/* and its interrupts; 0: it does not */
 	u64 mapped;			/* bytes */
 	u64 small;			/* 4 KiB pages of these that are in no large one */
+	u32 tables;			/* pages that their page tables may take */
 	struct pcilend_map_entry map[PCILEND_MAPS];
 	struct pcilend_export export[PCILEND_BARS];	/* the last one is the ROM's copy */
 	struct pcilend_withdrawn *withdrawn;	/* where those go if it is not returned */
@@ -146,6 +159,7 @@ struct pcilend_function {
 
 	struct work_struct recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
+	struct work_struct hand_back;	/* to its own driver; only the module's end waits for it */
 	struct work_struct gone;
 	struct delayed_work expiry;
 	struct delayed_work unreserve;
@@ -153,7 +167,7 @@ struct pcilend_function {
 
 /*
  * Without an IOMMU that translates for it: it reaches all memory of this host. fn->lock; changes
- * with pcilend_lender_admin only, and while our driver does not have it.
+ * with fn->admin only, and while our driver does not have it.
  */
 static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
 {
@@ -161,8 +175,6 @@ static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
 }
 
 /* lender.c */
-extern struct mutex pcilend_lender_admin;
-
 struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev);
 void pcilend_function_put(struct pcilend_function *fn);
 struct pcilend_function *pcilend_function_find(u32 id);
@@ -176,14 +188,19 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 void pcilend_function_settle(struct pcilend_function *fn);
 void pcilend_function_settle_now(struct pcilend_function *fn);
 void pcilend_function_queue_settle(struct pcilend_function *fn);
+void pcilend_function_queue_hand_back(struct pcilend_function *fn);
 void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
 bool pcilend_function_take_release(struct pcilend_function *fn);
 void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link);
 void pcilend_function_announce(struct pcilend_function *fn);
 int pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *link);
 int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *link);
+u64 pcilend_function_tables(u32 node);
 bool pcilend_function_visible(struct pcilend_function *fn, u32 node);
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* lender_peer.c: nodes that functions are lent to */
+bool pcilend_lender_grants(struct pcilend_function *fn, u32 node);
 
 /* lender_reserve.c */
 void pcilend_reserve_init(struct pcilend_function *fn);
@@ -199,17 +216,21 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 
 /* lender_admin.c */
 void pcilend_lender_take_back(void);
-void pcilend_lender_hand_back(struct pcilend_function *fn);
+void pcilend_lender_hand_back_work(struct work_struct *work);
 
 /* lender_device.c: being held */
 int pcilend_device_register(void);
 void pcilend_device_unregister(void);
 int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_ack *extack);
+void pcilend_device_bars(struct pcilend_function *fn, bool has_rom,
+			 struct pcilend_vconfig_bar bar[PCILEND_BARS]);
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack);
 void pcilend_device_release(struct pcilend_function *fn);
 void pcilend_device_forget(struct pcilend_function *fn);
 void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *info);
 const char *pcilend_device_reset(struct pcilend_function *fn);
+void pcilend_device_lock(struct pcilend_function *fn);
+void pcilend_device_unlock(struct pcilend_function *fn);
 
 /* lender_withdrawn.c: BARs of leases that were not returned */
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
@@ -226,12 +247,16 @@ int pcilend_group_hold(struct pcilend_function *fn);
 void pcilend_group_unhold(struct pcilend_function *fn);
 void pcilend_group_note(struct pcilend_function *fn);
 int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_holder *wish);
+bool pcilend_group_is_claimed(struct pcilend_function *fn);
 bool pcilend_group_keeps(struct pcilend_function *fn);
 int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
 u64 pcilend_group_aperture_end(struct pcilend_function *fn);
+bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size);
+void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size);
+int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size);
 u32 pcilend_group_set(struct pcilend_function *fn);
 int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack);
@@ -243,6 +268,8 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 			const struct pcilend_msg_borrow *in);
 void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end);
 void pcilend_device_open(struct pcilend_function *fn);
+void pcilend_device_hide(struct pcilend_function *fn);
+int pcilend_device_show(struct pcilend_function *fn);
 u64 pcilend_device_last_address(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
@@ -291,6 +318,8 @@ int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to
 int pcilend_reach_set_exposed(struct pcilend_function *from, u32 borrower,
 			      const struct pcilend_msg_reach *msg);
 void pcilend_reach_fence(struct pcilend_function *fn);
+void pcilend_reach_hide(struct pcilend_function *fn);
+void pcilend_reach_show(struct pcilend_function *fn);
 void pcilend_reach_drop_lost(struct pcilend_function *fn);
 void pcilend_reach_peer_dead(struct pcilend_link *link);
 int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_exposed *msg);
@@ -302,6 +331,8 @@ void pcilend_unexpose(struct pcilend_function *fn, u32 node);
 void pcilend_expose_fence(struct pcilend_function *fn);
 void pcilend_expose_link_init(struct lender_link *link);
 void pcilend_expose_link_gone(struct lender_link *link);
+void pcilend_expose_hide(struct pcilend_function *fn);
+void pcilend_expose_show(struct pcilend_function *fn);
 void pcilend_expose_link_up(struct pcilend_link *link);
 void pcilend_expose_peer_dead(struct pcilend_link *link);
 
@@ -331,6 +362,8 @@ void pcilend_dma_attach(struct pcilend_function *fn);
 void pcilend_dma_detach(struct pcilend_function *fn);
 void pcilend_dma_was_reset(struct pcilend_function *fn);
 void pcilend_dma_lost(struct pcilend_link *link);
+void pcilend_dma_stop(struct pcilend_function *fn);
+void pcilend_dma_queue_recover(struct pcilend_function *fn);
 void pcilend_dma_resume(struct pcilend_link *link);
 int pcilend_dma_reach(struct pcilend_reached *reached);
 void pcilend_dma_unreach(struct pcilend_reached *reached);

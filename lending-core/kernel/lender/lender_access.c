@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "lender/lender.h"
+#include "base/trace.h"
 
 /* The table is the borrower's; after a reset it has each vector masked (PCIe 5.0 §7.7.2.8). */
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on)
@@ -50,6 +51,8 @@ static int map_interrupts(struct pcilend_function *fn, u64 alias)
 
 	if (!alias)
 		return 0;
+	if (pcilend_group_reserves(fn, alias, PCILEND_MSI_BYTES))
+		return -ERANGE;
 	err = find_interrupts(fn, &interrupts) ?:
 	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
 	if (!err)
@@ -105,6 +108,65 @@ static int export_bars(struct pcilend_function *fn)
 	return pcilend_rom_export(fn);
 }
 
+/* The function's BARs in the aperture, not the copy of its ROM, which is memory. */
+static void access_hide_exports(struct pcilend_function *fn, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (fn->export[i].size)
+			pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+	}
+}
+
+/*
+ * pcilend_device_hide - nobody reaches the BARs, of those who may during the lease
+ *
+ * Neither its borrower, nor a function of this or another lender. Their places stay. No-op if the
+ * function is not lent, or that is so. (A direct adapter reaches all there is.)
+ */
+void pcilend_device_hide(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link || fn->hidden)
+		return;
+	fn->hidden = true;
+	pcilend_reach_hide(fn);
+	pcilend_expose_hide(fn);
+	access_hide_exports(fn, PCI_STD_NUM_BARS);
+	trace_pcilend_bars(fn->id, false);
+}
+
+/*
+ * pcilend_device_show - undoes pcilend_device_hide(); the function decodes its memory
+ *
+ * Return: 0, or what the IOMMU says: then nothing is reached. What other functions can't reach any
+ * more is taken from them, and their borrower is told.
+ */
+int pcilend_device_show(struct pcilend_function *fn)
+{
+	int i, err;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link || !fn->hidden)
+		return 0;
+	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+		err = fn->export[i].size ?
+		      pcilend_aperture_show(fn->link, fn->export[i].iova,
+					    pci_resource_start(fn->pdev, i), fn->export[i].size,
+					    PCILEND_PROT_BAR) : 0;
+		if (err) {
+			access_hide_exports(fn, i);
+			return err;
+		}
+	}
+	fn->hidden = false;
+	pcilend_expose_show(fn);
+	pcilend_reach_show(fn);
+	trace_pcilend_bars(fn->id, true);
+	return 0;
+}
+
 /*
  * pcilend_device_lend - put a freshly reset function at the disposal of the peer of @link
  * @in: what it asks for
@@ -123,6 +185,7 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	fn->interrupt_address = 0;
 	fn->mapped = 0;
 	fn->small = 0;
+	WRITE_ONCE(fn->tables, 0);
 	fn->bus_master = false;
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
@@ -131,6 +194,8 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	pcilend_intx_begin(fn);
 	pcilend_relay_begin(fn);
 	pcilend_dma_attach(fn);
+	fn->hidden = false;
+	fn->foreign_reset = false;
 	if (!fn->withdrawn)
 		return -ENOMEM;
 
@@ -150,9 +215,11 @@ static void withdraw_bars(struct pcilend_function *fn, const struct pcilend_leas
 	for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
 		if (!fn->export[i].size)
 			continue;
-		pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
+		if (i == PCI_ROM_RESOURCE || !fn->hidden)
+			pcilend_aperture_hide(fn->link, fn->export[i].iova, fn->export[i].size);
 		any = true;
 	}
+	fn->hidden = false;
 	if (any && end->lost && !fn->returned && fn->withdrawn) {
 		pcilend_withdrawn_keep(fn, end->node, end->lease);
 	} else {
@@ -218,7 +285,8 @@ bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
 	if (address > last || size > last || address + size - 1 > last)
 		return false;
 	/* Here the function would reach the lender's interrupt controller. */
-	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES))
+	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES) ||
+	    pcilend_group_reserves(fn, address, size))
 		return false;
 	if (fn->alias && overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
 		return false;
@@ -240,6 +308,12 @@ static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
 	return (size - (end - first)) / PCILEND_PAGE;
 }
 
+/* Pages of page tables: for its small pages, and at both of its ends three levels above these. */
+static u32 access_table_pages(u64 small)
+{
+	return small / (PCILEND_PAGE / sizeof(u64)) + 2 * 3;
+}
+
 /*
  * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
  * @phys: inside a window onto the borrower, checked by the caller
@@ -252,6 +326,7 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 {
 	struct pcilend_map_entry *entry = NULL;
 	u64 limit = 0, small;
+	u32 tables;
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
@@ -267,7 +342,9 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	for (i = 0; i < fn->link->aperture.windows; i++)
 		limit += fn->link->aperture.window[i].size;
 	small = small_pages(address, phys, size);
-	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES)
+	tables = access_table_pages(small);
+	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES ||
+	    pcilend_function_tables(fn->lease.node) + tables > PCILEND_NODE_TABLES)
 		return -ENOSPC;
 
 	err = pcilend_group_map(fn, address, phys, size);
@@ -276,6 +353,8 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	entry->start = address;
 	entry->size = size;
 	entry->small = small;
+	entry->tables = tables;
+	WRITE_ONCE(fn->tables, fn->tables + tables);
 	fn->mapped += size;
 	fn->small += small;
 	return 0;
@@ -293,6 +372,7 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 			fn->map[i].size = 0;
 			fn->mapped -= size;
 			fn->small -= fn->map[i].small;
+			WRITE_ONCE(fn->tables, fn->tables - fn->map[i].tables);
 			return 0;
 		}
 	}
@@ -329,44 +409,64 @@ int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data
 	return 0;
 }
 
-/*
- * Registers that live in the hardware, and the MSI capability of functions lent with MSI: its
- * messages go through the private domain like all writes of the function.
- */
-static bool may_write(const struct pcilend_vconfig *config, u32 offset)
+static int access_read(struct pci_dev *pdev, u32 offset, u32 length, u32 *value)
 {
-	const u32 msi_bytes = 24;	/* PCI 3.0 §6.8.1, the largest layout */
+	u16 word = 0;
+	u8 byte = 0;
+	int err;
 
-	if (config->msi && offset >= config->msi + PCI_MSI_FLAGS &&
-	    offset < config->msi + msi_bytes)
-		return true;
-	return pcilend_vconfig_forwards(config, offset, 1);
+	switch (length) {
+	case 1:
+		err = pci_read_config_byte(pdev, offset, &byte);
+		*value = byte;
+		break;
+	case 2:
+		err = pci_read_config_word(pdev, offset, &word);
+		*value = word;
+		break;
+	default:
+		err = pci_read_config_dword(pdev, offset, value);
+	}
+	return pcibios_err_to_errno(err);
 }
 
-/* @length is 1, 2 or 4, @offset aligned to it. Return: 0; -ERANGE if that is not the borrower's. */
+static int access_write(struct pci_dev *pdev, u32 offset, u32 length, u32 value)
+{
+	switch (length) {
+	case 1:
+		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, value));
+	case 2:
+		return pcibios_err_to_errno(pci_write_config_word(pdev, offset, value));
+	default:
+		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset, value));
+	}
+}
+
+/*
+ * @length is 1, 2 or 4, @offset aligned to it. Bits that are not the borrower's stay as they are.
+ * Return: 0; -ERANGE if none is.
+ */
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
 				u32 length)
 {
 	struct pci_dev *pdev = fn->pdev;
-	u32 i;
+	u32 all = GENMASK(8 * length - 1, 0), bits, i, value = 0, old = 0;
+	int err;
 
 	lockdep_assert_held(&fn->lock);
 	if (offset + length > pdev->cfg_size)
 		return -ERANGE;
-	for (i = 0; i < length; i++) {
-		if (!may_write(fn->config, offset + i))
-			return -ERANGE;
+	bits = pcilend_vconfig_hardware_bits(fn->config, offset, length);
+	if (!bits)
+		return -ERANGE;
+	for (i = 0; i < length; i++)
+		value |= (u32)data[i] << (8 * i);
+	/* To read some vendors' registers has an effect. */
+	if (bits != all) {
+		err = access_read(pdev, offset, length, &old);
+		if (err)
+			return err;
+		value = pcilend_vconfig_hardware_value(fn->config, offset, length, old, value);
 	}
-	switch (length) {
-	case 1:
-		return pcibios_err_to_errno(pci_write_config_byte(pdev, offset, *data));
-	case 2:
-		return pcibios_err_to_errno(pci_write_config_word(pdev, offset,
-								  get_unaligned_le16(data)));
-	case 4:
-		return pcibios_err_to_errno(pci_write_config_dword(pdev, offset,
-								   get_unaligned_le32(data)));
-	default:
-		return -EINVAL;
-	}
+	return access_write(pdev, offset, length, value);
 }

@@ -9,6 +9,8 @@
 
 #include "lender/lender.h"
 
+static DEFINE_MUTEX(admin_add_lock);	/* one function is added at a time */
+
 /* The PCI function with that address, with a reference; or ERR_PTR(). */
 static struct pci_dev *parse_bdf(const char *bdf, struct netlink_ext_ack *extack)
 {
@@ -66,8 +68,7 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "it is the NTB adapter over which functions are lent: it can't be lent itself");
 		return -EOPNOTSUPP;
 	}
-	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL ||
-	    pdev->class >> 16 == PCI_BASE_CLASS_BRIDGE) {
+	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL) {
 		NL_SET_ERR_MSG(extack, "it is a bridge, only endpoints can be lent: name a device behind it");
 		return -EOPNOTSUPP;
 	}
@@ -143,7 +144,7 @@ static int add(struct pcilend_function *fn, const struct pcilend_add *with,
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_ADD };
 	int err;
 
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&admin_add_lock);
 	if (with->id && (pcilend_id_node(with->id) != pcilend_node || !pcilend_id_valid(with->id)))
 		return pcilend_refuse_fmt(extack, -EINVAL, "function ids of this host are %x to %x: choose one of them, or none",
 					  pcilend_id(pcilend_node, 1),
@@ -177,7 +178,7 @@ int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 
 	if (IS_ERR(pdev))
 		return PTR_ERR(pdev);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&admin_add_lock);
 	err = check_kind(pdev, extack);
 	if (err)
 		goto out;
@@ -201,7 +202,7 @@ int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 	pcilend_function_report(fn, report);
 	mutex_unlock(&fn->lock);
 out:
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&admin_add_lock);
 	pci_dev_put(pdev);
 	return err;
 }
@@ -253,7 +254,7 @@ static int allow(struct pcilend_function *fn, const struct nlattr *nodes,
 		return err;
 	if (fn->lease.node && !pcilend_access_allows(&fn->access, fn->lease.node)) {
 		fn->access = *former;
-		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first ('pcilend recall')",
+		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first",
 					  fn->lease.node);
 	}
 	tell_access(fn, former);
@@ -303,7 +304,7 @@ static int remove_function(struct pcilend_function *fn, const char **why)
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_REMOVE };
 	int err;
 
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&fn->admin);
 	mutex_lock(&fn->lock);
 	if (fn->todo & PCILEND_DO_RELEASE) {
 		err = -EBUSY;
@@ -329,11 +330,30 @@ int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&fn->admin);
 	err = list_empty(&fn->node) ? -ENODEV : remove_function(fn, &why);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
+}
+
+/*
+ * A driver that manages DMA of its group by itself, as that of VFIO, lets go of a function when its
+ * user does, and that may be never.
+ */
+static int admin_check_unused(struct pcilend_function *fn, struct netlink_ext_ack *extack)
+{
+	struct device *dev = &fn->pdev->dev;
+	char name[32] = "";
+
+	device_lock(dev);
+	if (dev->driver && to_pci_driver(dev->driver)->driver_managed_dma)
+		strscpy(name, dev->driver->name, sizeof(name));
+	device_unlock(dev);
+	if (!*name || !pcilend_group_is_claimed(fn))
+		return 0;
+	return pcilend_refuse_fmt(extack, -EBUSY, "%s has it in use: end the guest or program that uses it",
+				  name);
 }
 
 /* Our driver shall have the function, with or without an IOMMU. */
@@ -341,7 +361,7 @@ static int take(struct pcilend_function *fn, bool direct, struct netlink_ext_ack
 {
 	int err;
 
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&fn->admin);
 	/* It may still be ours, because others of its set are lent; then it is not alone. */
 	if (READ_ONCE(fn->held) && direct)
 		return pcilend_refuse(extack, -EBUSY, "others of its IOMMU group are lent: wait for their return");
@@ -366,18 +386,18 @@ static int make_available(struct pcilend_function *fn, bool direct,
 	const char *why = NULL;
 	int err;
 
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&fn->admin);
 	mutex_lock(&fn->lock);
 	err = pcilend_lease_allows(&fn->lease, &event, &why);
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, direct, extack) ?: take(fn, direct, extack);
+	err = pcilend_device_check(fn->pdev, direct, extack) ?: admin_check_unused(fn, extack) ?:
+	      take(fn, direct, extack);
 	if (err)
 		return err;
 
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	pcilend_device_lock(fn);
 	/* Unless it was unbound again by hand. */
 	err = fn->held ? pcilend_function_apply(fn, &event, &why) : -EBUSY;
 	if (!err)
@@ -388,8 +408,7 @@ static int make_available(struct pcilend_function *fn, bool direct,
 		why = fn->lease.quarantine;
 	}
 	pcilend_function_report(fn, report);
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	return pcilend_refuse(extack, err, why);
 }
 
@@ -407,9 +426,9 @@ int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ac
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&fn->admin);
 	err = list_empty(&fn->node) ? -ENODEV : make_available(fn, direct, extack, report);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return err;
 }
@@ -418,9 +437,9 @@ int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ac
  * Gives the function back to its own driver, if the state machine has asked for that, and unless
  * others of its set are lent: then the last of them does.
  */
-void pcilend_lender_hand_back(struct pcilend_function *fn)
+static void admin_hand_back(struct pcilend_function *fn)
 {
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&fn->admin);
 	if (!pcilend_function_take_release(fn))
 		return;
 	pcilend_device_release(fn);
@@ -429,6 +448,16 @@ void pcilend_lender_hand_back(struct pcilend_function *fn)
 	if (fn->lease.state != PCILEND_FUNCTION_LOCAL)
 		pcilend_function_announce(fn);
 	mutex_unlock(&fn->lock);
+}
+
+void pcilend_lender_hand_back_work(struct work_struct *work)
+{
+	struct pcilend_function *fn = container_of(work, struct pcilend_function, hand_back);
+
+	mutex_lock(&fn->admin);
+	admin_hand_back(fn);
+	mutex_unlock(&fn->admin);
+	pcilend_function_put(fn);
 }
 
 /*
@@ -440,9 +469,8 @@ static int apply_now(struct pcilend_function *fn, struct pcilend_lease_event *ev
 {
 	int err;
 
-	lockdep_assert_held(&pcilend_lender_admin);
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	lockdep_assert_held(&fn->admin);
+	pcilend_device_lock(fn);
 	err = pcilend_function_apply(fn, event, why);
 	pcilend_function_settle(fn);
 	if (!err && fn->lease.state == PCILEND_FUNCTION_QUARANTINED) {
@@ -453,9 +481,8 @@ static int apply_now(struct pcilend_function *fn, struct pcilend_lease_event *ev
 	/* The time to return it may be shorter than what is waited for now. */
 	if (!err && fn->link)
 		pcilend_function_queue_expiry(fn, 0);
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
-	pcilend_lender_hand_back(fn);
+	pcilend_device_unlock(fn);
+	admin_hand_back(fn);
 	return err;
 }
 
@@ -463,7 +490,7 @@ static int make_unavailable(struct pcilend_function *fn, bool force, const char 
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
 
-	lockdep_assert_held(&pcilend_lender_admin);
+	lockdep_assert_held(&fn->admin);
 	mutex_lock(&fn->lock);
 	if (force && (fn->lease.state == PCILEND_FUNCTION_BORROWED ||
 		      fn->lease.state == PCILEND_FUNCTION_FENCING ||
@@ -489,15 +516,15 @@ int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_a
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&fn->admin);
 	err = list_empty(&fn->node) ? -ENODEV : make_unavailable(fn, force, &why);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	mutex_lock(&fn->lock);
 	borrower = fn->lease.node;
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
 	if (err == -EBUSY && borrower)
-		return pcilend_refuse_fmt(extack, err, "node %u borrows it: shut down what uses it there, ask for it by 'pcilend unavailable --grace SECONDS', or take it now by --force",
+		return pcilend_refuse_fmt(extack, err, "node %u borrows it: end its use there, ask by --grace, or take it by --force",
 					  borrower);
 	return pcilend_refuse(extack, err, why);
 }
@@ -520,9 +547,9 @@ int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack 
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&fn->admin);
 	err = list_empty(&fn->node) ? -ENODEV : apply_now(fn, &event, &why);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
 }
@@ -542,12 +569,12 @@ int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *e
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&pcilend_lender_admin);
+	mutex_lock(&fn->admin);
 	err = apply_now(fn, &event, &why);
 	mutex_lock(&fn->lock);
 	pcilend_function_report(fn, report);
 	mutex_unlock(&fn->lock);
-	mutex_unlock(&pcilend_lender_admin);
+	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
 }
@@ -557,12 +584,13 @@ void pcilend_lender_take_back(void)
 {
 	struct pcilend_function *fn;
 
-	mutex_lock(&pcilend_lender_admin);
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		flush_work(&fn->hand_back);
+		mutex_lock(&fn->admin);
 		make_unavailable(fn, false, NULL);
 		remove_function(fn, NULL);
+		mutex_unlock(&fn->admin);
 	}
-	mutex_unlock(&pcilend_lender_admin);
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <linux/io.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
+#include <linux/pci-ats.h>
 #include <linux/slab.h>
 
 #include "lender/lender.h"
@@ -16,6 +17,8 @@
 #define HEALTH_POLL_MS 20
 
 static struct pci_driver pcilend_driver;
+
+static bool answers(struct pci_dev *pdev);
 
 static bool has_direct_region(struct pci_dev *pdev)
 {
@@ -195,10 +198,29 @@ static void drop_guards(struct pcilend_function *fn)
 	}
 }
 
+/*
+ * pcilend_device_bars - the BARs that a borrower's virtual configuration space is made with
+ *
+ * Without a copy of the ROM there is none, once our driver has the function.
+ */
+void pcilend_device_bars(struct pcilend_function *fn, bool has_rom,
+			 struct pcilend_vconfig_bar bar[PCILEND_BARS])
+{
+	int i;
+
+	for (i = 0; i < PCILEND_BARS; i++) {
+		bar[i].size = le64_to_cpu(fn->info.bar[i].size);
+		bar[i].flags = le32_to_cpu(fn->info.bar[i].flags);
+	}
+	if (!has_rom)
+		bar[PCI_ROM_RESOURCE].size = 0;
+}
+
+/* What a borrower makes of the function, so that both sides agree on what is its to write. */
 static int take_snapshot(struct pcilend_function *fn)
 {
 	u8 *raw __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
-	struct pcilend_vconfig_bar bar[7] = { };
+	struct pcilend_vconfig_bar bar[PCILEND_BARS];
 	int err;
 
 	fn->config = kvmalloc(sizeof(*fn->config), GFP_KERNEL);
@@ -207,6 +229,7 @@ static int take_snapshot(struct pcilend_function *fn)
 	err = pcilend_device_config_read(fn, 0, raw, fn->pdev->cfg_size);
 	if (err)
 		return err;
+	pcilend_device_bars(fn, fn->rom, bar);
 	return pcilend_vconfig_init(fn->config, raw, fn->pdev->cfg_size, bar);
 }
 
@@ -268,6 +291,8 @@ static const char *bind(struct pcilend_function *fn)
 	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
 		goto err_state;
 	fn->held = true;
+	if (pci_ats_supported(pdev) && !pcilend_function_is_direct(fn))
+		pci_notice(pdev, "translates addresses by itself (ATS), and no IOMMU checks what it says: if its borrower may change its firmware or logic, boot with pci=noats\n");
 	return NULL;
 
 err_state:
@@ -326,14 +351,47 @@ static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 }
 
 /*
+ * pcilend_device_lock - the locks of whoever may reset the function
+ *
+ * As in pci_reset_function(): first the bridge above, by whose bus it may be reset, then the
+ * function; of each the device lock and access to its configuration space. Then fn->lock.
+ */
+void pcilend_device_lock(struct pcilend_function *fn)
+{
+	struct pci_dev *bridge = pci_upstream_bridge(fn->pdev);
+
+	if (bridge)
+		pci_dev_lock(bridge);
+	pci_dev_lock(fn->pdev);
+	mutex_lock(&fn->lock);
+}
+
+void pcilend_device_unlock(struct pcilend_function *fn)
+{
+	struct pci_dev *bridge = pci_upstream_bridge(fn->pdev);
+
+	mutex_unlock(&fn->lock);
+	pci_dev_unlock(fn->pdev);
+	if (bridge)
+		pci_dev_unlock(bridge);
+}
+
+/*
  * Ours, when it has been made unavailable; or somebody else's: the function is unplugged, or
  * unbound by hand. Then its lease ends here and now.
+ *
+ * The device lock is held, so the bridge's can be had only if nobody else has it: without it a
+ * reset of the bus goes on as those of pci_try_reset_function() do.
  */
 static void driver_remove(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
+	struct pci_dev *bridge = pci_upstream_bridge(pdev);
 
+	if (bridge && !pci_dev_trylock(bridge))
+		bridge = NULL;
+	pci_cfg_access_lock(pdev);
 	mutex_lock(&fn->lock);
 	if (!pci_device_is_present(pdev))
 		event.type = PCILEND_LEASE_UNPLUGGED;
@@ -355,9 +413,110 @@ static void driver_remove(struct pci_dev *pdev)
 	fn->todo &= ~PCILEND_DO_RELEASE;
 	unbind(fn);
 	mutex_unlock(&fn->lock);
+	pci_cfg_access_unlock(pdev);
+	if (bridge)
+		pci_dev_unlock(bridge);
 	pci_set_drvdata(pdev, NULL);
 	pcilend_function_put(fn);
 }
+
+/*
+ * Somebody else resets the function, or has: from now on it does no DMA and nobody reaches its
+ * BARs, until pcilend_dma_recover_work() has reset it once more and its borrower is told. The
+ * device lock is held, fn->lock is not.
+ */
+static void driver_stop(struct pcilend_function *fn)
+{
+	mutex_lock(&fn->lock);
+	pcilend_intx_pause(fn);
+	if (fn->link) {
+		fn->foreign_reset = true;
+		pcilend_dma_stop(fn);
+		pcilend_device_hide(fn);
+	}
+	mutex_unlock(&fn->lock);
+}
+
+/* An error that cost some transaction, but not the function, is its driver's to find. */
+static pci_ers_result_t driver_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	driver_stop(fn);
+	if (state == pci_channel_io_frozen)
+		return PCI_ERS_RESULT_NEED_RESET;
+	mutex_lock(&fn->lock);
+	pci_warn(pdev, "failed for good: its lease is over, if it is lent\n");
+	pcilend_function_apply(fn, &event, NULL);
+	pcilend_function_queue_settle(fn);
+	mutex_unlock(&fn->lock);
+	return PCI_ERS_RESULT_DISCONNECT;
+}
+
+/* Also after an error that cost us nothing, if another driver wants a reset. */
+static pci_ers_result_t driver_slot_reset(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+	bool well;
+
+	driver_stop(fn);
+	mutex_lock(&fn->lock);
+	pci_load_saved_state(pdev, fn->state);
+	pci_restore_state(pdev);
+	pci_clear_master(pdev);
+	well = answers(pdev);
+	if (fn->link)
+		pcilend_dma_queue_recover(fn);
+	mutex_unlock(&fn->lock);
+	return well ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
+}
+
+/* Not of our own resets, which hold fn->lock. */
+static void driver_reset_prepare(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	device_lock_assert(&pdev->dev);
+	if (!fn->own_reset)
+		driver_stop(fn);
+}
+
+static void driver_reset_done(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	device_lock_assert(&pdev->dev);
+	if (fn->own_reset)
+		return;
+	mutex_lock(&fn->lock);
+	if (fn->link)
+		pcilend_dma_queue_recover(fn);
+	mutex_unlock(&fn->lock);
+}
+
+static const struct pci_error_handlers driver_errors = {
+	.error_detected = driver_error_detected,
+	.slot_reset = driver_slot_reset,
+	.reset_prepare = driver_reset_prepare,
+	.reset_done = driver_reset_done,
+};
+
+/* Sleep is refused before, see sleep.c; what is lent would lose its state without being told. */
+static int driver_suspend(struct device *dev)
+{
+	struct pcilend_function *fn = dev_get_drvdata(dev);
+	bool lent;
+
+	mutex_lock(&fn->lock);
+	lent = fn->link;
+	mutex_unlock(&fn->lock);
+	return lent ? -EBUSY : 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, driver_suspend, NULL);
 
 /*
  * No id table: bound by driver_override only. DMA is owned through the IOMMU group's owner, not
@@ -367,6 +526,8 @@ static struct pci_driver pcilend_driver = {
 	.name = "pcilend",
 	.probe = driver_probe,
 	.remove = driver_remove,
+	.err_handler = &driver_errors,
+	.driver.pm = pm_sleep_ptr(&driver_pm_ops),
 	.driver_managed_dma = true,
 };
 
@@ -400,7 +561,7 @@ void pcilend_device_forget(struct pcilend_function *fn)
 /*
  * pcilend_device_take - unbind the function from its driver, and bind it to ours
  *
- * pcilend_lender_admin is held, the function's lock is not. On failure its own driver has it again.
+ * fn->admin is held, the function's lock is not. On failure its own driver has it again.
  */
 int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *extack)
 {
@@ -432,7 +593,7 @@ int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *ext
 	return err < 0 ? err : -EBUSY;
 }
 
-/* Back to its own driver. pcilend_lender_admin is held, the function's lock is not. */
+/* Back to its own driver. fn->admin is held, the function's lock is not. */
 void pcilend_device_release(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
@@ -493,12 +654,17 @@ static const char *class_health(struct pcilend_function *fn)
 /*
  * pcilend_device_reset - reset, restore the state we found it in, see whether it answers
  *
- * Bus mastering is off afterwards. The device lock and the function's lock are held.
+ * Meanwhile nobody reaches its BARs: an access to a function that does not decode its memory is an
+ * error that may bring this host down (CVE-2020-12888). On failure nobody does afterwards.
+ *
+ * Bus mastering is off afterwards. The locks of pcilend_device_lock() are held.
  * Return: NULL, or a constant sentence: what went wrong.
  */
 const char *pcilend_device_reset(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
+	const char *why;
+	int err;
 
 	device_lock_assert(&pdev->dev);
 	lockdep_assert_held(&fn->lock);
@@ -506,9 +672,13 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pcilend_count(PCILEND_COUNTER_A_RESETS);
 	pcilend_intx_pause(fn);
 	pci_clear_master(pdev);
+	pcilend_device_hide(fn);
 	if (!pci_device_is_present(pdev))
 		return "it is not there any more";
-	if (pci_reset_function_locked(pdev))
+	fn->own_reset = true;
+	err = pci_reset_function_locked(pdev);
+	fn->own_reset = false;
+	if (err)
 		return "its reset failed: power the slot or the host off and on";
 	/* What the borrower changed was saved and restored around the reset. */
 	pci_load_saved_state(pdev, fn->state);
@@ -516,5 +686,8 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pci_clear_master(pdev);
 	if (!answers(pdev))
 		return "it does not answer after its reset: power the slot or the host off and on";
-	return class_health(fn);
+	why = class_health(fn);
+	if (!why && pcilend_device_show(fn))
+		why = "this host has no memory left to let its BARs be reached again";
+	return why;
 }

@@ -5,7 +5,8 @@
  * failing would complete such a command later, and nobody would notice the wrong data. So from the
  * moment a loss is signalled no function does DMA over that link, and one that did is reset before
  * it may again (docs/decisions/0006). The same goes for one that reaches another lender over that
- * link. Losses are signalled in interrupts, hence the spinlock; one for all links, as a function
+ * link, and for one that somebody else has reset: its driver must hear of it in the same way.
+ * Losses are signalled in interrupts, hence the spinlock; one for all links, as a function
  * may do DMA over several. It is inside of the links' loss_lock: a link carries no more before it
  * is taken to stop functions, so who finds with it that the link carries starts none that is not
  * stopped.
@@ -134,7 +135,23 @@ static void stop(struct pcilend_function *fn)
 	fn->stale = true;
 }
 
-static void queue_recover(struct pcilend_function *fn)
+/*
+ * It was reset by somebody else, or is about to be: no DMA before pcilend_dma_recover_work() has
+ * reset it. Lent functions only.
+ */
+void pcilend_dma_stop(struct pcilend_function *fn)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	set_bus_master(fn, false);
+	WRITE_ONCE(fn->stale, true);
+	spin_unlock_irqrestore(&dma_lock, flags);
+}
+
+/* Any context. */
+void pcilend_dma_queue_recover(struct pcilend_function *fn)
 {
 	kref_get(&fn->ref);
 	/* The table, or its being lent, holds another reference. */
@@ -160,7 +177,7 @@ void pcilend_dma_lost(struct pcilend_link *link)
 		WRITE_ONCE(reached->lost, true);
 		reached->from->cut = true;
 		stop(reached->from);
-		queue_recover(reached->from);
+		pcilend_dma_queue_recover(reached->from);
 	}
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
@@ -189,7 +206,7 @@ void pcilend_dma_resume(struct pcilend_link *link)
 		pcilend_intx_tell_again(fn);
 		pcilend_relay_tell_again(fn);
 		if (READ_ONCE(fn->stale))
-			queue_recover(fn);
+			pcilend_dma_queue_recover(fn);
 		else if (READ_ONCE(fn->untold))
 			tell_reset(fn);
 		else if (fn->bus_master)
@@ -208,7 +225,7 @@ static void recover(struct pcilend_function *fn)
 	why = pcilend_device_reset(fn);
 	fn->resets++;
 	if (why) {
-		pci_warn(fn->pdev, "reset after the link was lost: %s\n", why);
+		pci_warn(fn->pdev, "reset that nobody asked for: %s\n", why);
 		pcilend_function_apply(fn, &event, NULL);
 		pcilend_function_queue_settle(fn);
 		return;
@@ -216,7 +233,10 @@ static void recover(struct pcilend_function *fn)
 	pcilend_device_open(fn);
 	fn->bus_master = false;
 	WRITE_ONCE(fn->untold, true);
-	pci_notice(fn->pdev, "was reset, because a link was lost during DMA over it\n");
+	pci_notice(fn->pdev, "was reset, because %s\n", fn->foreign_reset ?
+		   "somebody else has reset it, or after an error of PCI Express" :
+		   "a link was lost during DMA over it");
+	fn->foreign_reset = false;
 	tell_reset(fn);
 	pcilend_function_report(fn, &report);
 	pcilend_event_function(PCILEND_EVENT_WAS_RESET, &report);
@@ -226,8 +246,7 @@ void pcilend_dma_recover_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, recover);
 
-	device_lock(&fn->pdev->dev);
-	mutex_lock(&fn->lock);
+	pcilend_device_lock(fn);
 	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
 		goto out;
 	mend(fn);
@@ -238,7 +257,6 @@ void pcilend_dma_recover_work(struct work_struct *work)
 	else if (!READ_ONCE(fn->stale) && fn->bus_master)
 		pcilend_device_bus_master(fn, true);
 out:
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	pcilend_function_put(fn);
 }

@@ -23,6 +23,7 @@ struct exposure {
 	u32 borrower;
 	struct pcilend_export bar[6];
 	bool closed;			/* exposures_lock: only the places are kept */
+	bool hidden;			/* exposures_lock: nothing is reached there for now */
 };
 
 /* An exposure comes and goes under its link's `telling` only. */
@@ -53,19 +54,26 @@ static struct exposure *find(u32 id, const struct pcilend_link *link)
 	return NULL;
 }
 
-static void close_bars(struct exposure *exposure)
+static void expose_hide_bars(struct exposure *exposure, int count)
 {
 	int i;
 
 	lockdep_assert_held(&exposures_lock);
-	if (exposure->closed)
-		return;
-	exposure->closed = true;
-	for (i = 0; i < ARRAY_SIZE(exposure->bar); i++) {
+	for (i = 0; i < count; i++) {
 		if (exposure->bar[i].size)
 			pcilend_aperture_hide(exposure->link, exposure->bar[i].iova,
 					      exposure->bar[i].size);
 	}
+}
+
+static void close_bars(struct exposure *exposure)
+{
+	lockdep_assert_held(&exposures_lock);
+	if (exposure->closed)
+		return;
+	exposure->closed = true;
+	if (!exposure->hidden)
+		expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
 	queue_delayed_work(pcilend_wq, &lender_link(exposure->link)->unexpose, 0);
 }
 
@@ -115,6 +123,9 @@ static int open_bars(struct pcilend_function *fn, struct pcilend_link *link,
 	/* The other lender has not acknowledged yet that the one before is over. */
 	if (exposure)
 		return exposure->closed ? -EHOSTUNREACH : 0;
+	/* Somebody else resets it: asked again it will do. */
+	if (fn->hidden)
+		return -EAGAIN;
 	exposure = kzalloc(sizeof(*exposure), GFP_KERNEL);
 	if (!exposure)
 		return -ENOMEM;
@@ -269,7 +280,8 @@ static int settle(struct pcilend_function *fn, struct pcilend_link *link, int er
  * Sleeps for up to PCILEND_REQUEST_MS for each exposure that is over and that one more.
  * Return: 0, also if it is so; -ESTALE if @holder does not hold the lease; -ECONNREFUSED if @node
  * may not borrow the function; -EHOSTUNREACH if there is no link to it, or it does not answer;
- * -ENOSPC, or what the IOMMU says, if the BARs can't be exported to it.
+ * -ENOSPC, or what the IOMMU says, if the BARs can't be exported to it; -EAGAIN while the function
+ * is being reset.
  */
 int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event *holder,
 		   u32 node)
@@ -315,6 +327,57 @@ void pcilend_expose_fence(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
 	close_all(fn, 0);
+}
+
+/* Nobody reaches the function's BARs for now. */
+void pcilend_expose_hide(struct pcilend_function *fn)
+{
+	struct exposure *exposure;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&exposures_lock);
+	list_for_each_entry(exposure, &exposures, node) {
+		if (exposure->id != fn->id || exposure->closed || exposure->hidden)
+			continue;
+		expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
+		exposure->hidden = true;
+	}
+	mutex_unlock(&exposures_lock);
+}
+
+static int expose_show_bars(struct exposure *exposure, const struct pcilend_function *fn)
+{
+	int i, err;
+
+	lockdep_assert_held(&exposures_lock);
+	for (i = 0; i < ARRAY_SIZE(exposure->bar); i++) {
+		if (!exposure->bar[i].size)
+			continue;
+		err = pcilend_aperture_show(exposure->link, exposure->bar[i].iova,
+					    pci_resource_start(fn->pdev, i),
+					    exposure->bar[i].size, PCILEND_PROT_BAR);
+		if (err) {
+			expose_hide_bars(exposure, i);
+			return err;
+		}
+	}
+	exposure->hidden = false;
+	return 0;
+}
+
+/* What can't be reached again is closed. */
+void pcilend_expose_show(struct pcilend_function *fn)
+{
+	struct exposure *exposure;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&exposures_lock);
+	list_for_each_entry(exposure, &exposures, node) {
+		if (exposure->id == fn->id && !exposure->closed && exposure->hidden &&
+		    expose_show_bars(exposure, fn))
+			close_bars(exposure);
+	}
+	mutex_unlock(&exposures_lock);
 }
 
 /* The same boot of the peer is there again. */

@@ -6,7 +6,10 @@
  *
  * Our driver owns the group's DMA once it holds all functions of it, and as long as one of them is
  * lent. While owned and not lent, the group is in the blocking domain. Bridges don't count: they
- * have no DMA of their own, and no driver that keeps the group from us.
+ * have no DMA of their own, and no driver that keeps the group from us. What has the header of an
+ * endpoint is none, whatever its class says: another NTB does DMA for the host behind it. But host
+ * bridges on a root bus have such a header, too, and are parts of the root complex: AMD's share
+ * groups with what is behind the root ports beside them.
  *
  * The group of a direct function stays in the identity domain; the function is alone in it.
  */
@@ -17,6 +20,9 @@
 #include <linux/slab.h>
 
 #include "lender/lender.h"
+
+static const char group_too_many[] =
+	"its IOMMU group has more functions than are lent as a set: put the device into a slot with ACS";
 
 #define MAP_CHUNK SZ_1G			/* the CPU may be rescheduled in between */
 
@@ -34,6 +40,7 @@ struct pcilend_group {
 	u32 lent;			/* and not fenced yet */
 	struct iommu_domain *domain;	/* NULL: none is lent */
 	struct pcilend_mappings mappings;	/* of the domain */
+	struct list_head reserved;	/* struct iommu_resv_region: not translated there */
 	atomic64_t faults;		/* since the domain was made */
 };
 
@@ -54,8 +61,9 @@ static bool is_function(struct device *dev)
 	if (!dev_is_pci(dev))
 		return false;
 	pdev = to_pci_dev(dev);
-	return pdev->hdr_type == PCI_HEADER_TYPE_NORMAL &&
-	       pdev->class >> 16 != PCI_BASE_CLASS_BRIDGE;
+	if (pdev->class >> 8 == PCI_CLASS_BRIDGE_HOST && pci_is_root_bus(pdev->bus))
+		return false;
+	return pdev->hdr_type == PCI_HEADER_TYPE_NORMAL;
 }
 
 static int note_sibling(struct device *dev, void *data)
@@ -134,6 +142,7 @@ struct pcilend_group *pcilend_group_get(struct pci_dev *pdev)
 		return ERR_PTR(-ENOMEM);
 	}
 	mutex_init(&group->lock);
+	INIT_LIST_HEAD(&group->reserved);
 	group->iommu = iommu;
 	group->users = 1;
 	list_add_tail(&group->node, &groups);
@@ -184,8 +193,7 @@ int pcilend_group_join(struct pcilend_function *fn, struct netlink_ext_ack *exta
 		group->member[group->members] = (struct pcilend_set_member){ };
 		group->function[group->members++] = fn;
 	} else {
-		err = pcilend_refuse_fmt(extack, -ENOSPC, "IOMMU group %d has more than %u functions, too many to lend as a set: put the device into a slot with ACS",
-					 iommu_group_id(group->iommu), PCILEND_SET_MAX);
+		err = pcilend_refuse(extack, -ENOSPC, group_too_many);
 	}
 	mutex_unlock(&group->lock);
 	return err;
@@ -323,6 +331,23 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 	return err;
 }
 
+/*
+ * Does somebody else own the DMA of its group, through a driver that manages that by itself? As
+ * long as VFIO has a user for a function of the group it does.
+ */
+bool pcilend_group_is_claimed(struct pcilend_function *fn)
+{
+	struct pcilend_group *group = fn->group;
+	bool owned;
+
+	if (!group)
+		return false;
+	mutex_lock(&group->lock);
+	owned = group->owned;
+	mutex_unlock(&group->lock);
+	return !owned && iommu_group_dma_owner_claimed(group->iommu);
+}
+
 /* Does its set keep the function from its own driver? While others are lent, the group is ours. */
 bool pcilend_group_keeps(struct pcilend_function *fn)
 {
@@ -349,7 +374,13 @@ static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned
 
 static void free_domain(struct pcilend_group *group)
 {
+	struct iommu_resv_region *region, *next;
+
 	lockdep_assert_held(&group->lock);
+	list_for_each_entry_safe(region, next, &group->reserved, list) {
+		list_del(&region->list);
+		kfree(region);
+	}
 	iommu_domain_free(group->domain);
 	group->domain = NULL;
 	kvfree(group->mappings.entry);
@@ -372,7 +403,10 @@ static int make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 	group->mappings.capacity = capacity;
 	atomic64_set(&group->faults, 0);
 	iommu_set_fault_handler(domain, count_fault, group);
-	err = group->mappings.entry ? iommu_attach_group(domain, group->iommu) : -ENOMEM;
+	err = group->mappings.entry ? 0 : -ENOMEM;
+	/* Those of all its functions, merged. */
+	err = err ?: iommu_get_group_resv_regions(group->iommu, &group->reserved) ?:
+	      iommu_attach_group(domain, group->iommu);
 	if (err)
 		free_domain(group);
 	return err;
@@ -436,6 +470,13 @@ static int map_range(struct pcilend_group *group, u64 address, phys_addr_t phys,
 	return 0;
 }
 
+/* Ranges are mapped as a whole, or hidden as a whole by pcilend_group_hide(). */
+static bool group_shows(struct pcilend_group *group, u64 address)
+{
+	lockdep_assert_held(&group->lock);
+	return iommu_iova_to_phys(group->domain, address);
+}
+
 static void drop_mapping(struct pcilend_group *group, u64 address, u64 size)
 {
 	int ret;
@@ -443,7 +484,7 @@ static void drop_mapping(struct pcilend_group *group, u64 address, u64 size)
 	lockdep_assert_held(&group->lock);
 	ret = pcilend_mappings_drop(&group->mappings, address, size);
 	WARN_ON(ret < 0);
-	if (ret > 0)
+	if (ret > 0 && group_shows(group, address))
 		unmap_range(group, address, size);
 }
 
@@ -485,6 +526,27 @@ u64 pcilend_group_aperture_end(struct pcilend_function *fn)
 }
 
 /*
+ * Is there an address in [address, +size) that no IOMMU translates for the set: interrupts, or what
+ * the platform keeps for itself, as AMD's HyperTransport below 1 TiB? (What firmware wants mapped
+ * one to one as long as it has the device does not count: see has_direct_region() for the rest.)
+ */
+bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size)
+{
+	struct pcilend_group *group = fn->group;
+	struct iommu_resv_region *region;
+	bool any = false;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&group->lock);
+	list_for_each_entry(region, &group->reserved, list)
+		any |= region->type != IOMMU_RESV_DIRECT_RELAXABLE &&
+		       address < region->start + region->length &&
+		       region->start < address + size;
+	mutex_unlock(&group->lock);
+	return any;
+}
+
+/*
  * pcilend_group_map - let [address, +size) of all functions of the set reach [phys, +size)
  *
  * Return: 0; -EUSERS if another function of the set has mapped something else there; or what the
@@ -515,14 +577,38 @@ void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size)
 	mutex_unlock(&group->lock);
 }
 
+/* Nothing is reached there for now; it counts as mapped all the same. No-op if that is so. */
+void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size)
+{
+	mutex_lock(&group->lock);
+	if (group_shows(group, address))
+		unmap_range(group, address, size);
+	mutex_unlock(&group->lock);
+}
+
+/* Undoes that, once for all of the set that have mapped it. Return: 0 or what the IOMMU says. */
+int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size)
+{
+	int err = 0;
+
+	mutex_lock(&group->lock);
+	if (!group_shows(group, address))
+		err = map_range(group, address, phys, size);
+	mutex_unlock(&group->lock);
+	return err;
+}
+
+/* As far as there is room: the others are named when these are added. */
 static void append_name(char *names, size_t bytes, struct pci_dev *pdev)
 {
+	bool bound = READ_ONCE(pdev->dev.driver);
 	size_t length = strlen(names);
 
-	scnprintf(names + length, bytes - length, "%s%s%s%s%s", length ? ", " : "",
-		  pci_name(pdev), READ_ONCE(pdev->dev.driver) ? " (" : "",
-		  READ_ONCE(pdev->dev.driver) ? dev_driver_string(&pdev->dev) : "",
-		  READ_ONCE(pdev->dev.driver) ? ")" : "");
+	if (snprintf(names + length, bytes - length, "%s%s%s%s%s", length ? ", " : "",
+		     pci_name(pdev), bound ? " (" : "",
+		     bound ? dev_driver_string(&pdev->dev) : "", bound ? ")" : "") >=
+	    bytes - length && length)
+		names[length] = '\0';
 }
 
 /*
@@ -535,7 +621,7 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 			struct netlink_ext_ack *extack)
 {
 	struct siblings found;
-	char names[160] = "";
+	char names[NETLINK_MAX_FMTMSG_LEN - 33] = "";
 	int err = 0;
 	u32 i;
 
@@ -548,10 +634,9 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 		pcilend_function_put(other);
 	}
 	if (found.count > ARRAY_SIZE(found.pdev))
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d has more than %u functions, too many to lend as a set: put the device into a slot with ACS",
-					 iommu_group_id(iommu), PCILEND_SET_MAX);
+		err = pcilend_refuse(extack, -EXDEV, group_too_many);
 	else if (*names)
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is lent as a set, and not added are: %s; run 'pcilend add' for each of these, or put the device into a slot with ACS",
+		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is a set: add %s",
 					 iommu_group_id(iommu), names);
 	put_siblings(&found);
 	return err;
@@ -572,11 +657,9 @@ int pcilend_group_check_direct(struct pci_dev *pdev, struct netlink_ext_ack *ext
 		return 0;
 	get_siblings(iommu, pdev, &found);
 	if (!is_identity(pdev))
-		err = pcilend_refuse_fmt(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to /sys/kernel/iommu_groups/%d/type first",
-					 iommu_group_id(iommu));
+		err = pcilend_refuse(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to iommu_group/type of its directory in sysfs first");
 	else if (found.count)
-		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS",
-					 iommu_group_id(iommu));
+		err = pcilend_refuse(extack, -EXDEV, "its IOMMU group has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS");
 	put_siblings(&found);
 	iommu_group_put(iommu);
 	return err;

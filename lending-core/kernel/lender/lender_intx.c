@@ -39,7 +39,9 @@ void pcilend_set_command(struct pcilend_function *fn, u16 clear, u16 set)
 
 	spin_lock_irqsave(&fn->intx.lock, flags);
 	pci_read_config_word(pdev, PCI_COMMAND, &command);
-	pci_write_config_word(pdev, PCI_COMMAND, (command & ~clear) | set);
+	/* Of what does not answer nothing is known that could be kept. */
+	if (!PCI_POSSIBLE_ERROR(command))
+		pci_write_config_word(pdev, PCI_COMMAND, (command & ~clear) | set);
 	spin_unlock_irqrestore(&fn->intx.lock, flags);
 }
 

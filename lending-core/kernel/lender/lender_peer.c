@@ -10,10 +10,23 @@
 #include "lender/lender.h"
 
 static DECLARE_BITMAP(connected, PCILEND_NODE_MAX + 1);
+/* Nodes that are being disconnected, or are found to borrow something: they are granted nothing. */
+static DECLARE_BITMAP(peer_closing, PCILEND_NODE_MAX + 1);
+static atomic_t peer_changes = ATOMIC_INIT(0);	/* of `connected` */
 
 bool pcilend_lender_connected(u32 node)
 {
 	return node <= PCILEND_NODE_MAX && test_bit(node, connected);
+}
+
+/*
+ * May the node be granted a lease on the function, whose lock is held? What holds a lease already
+ * is asked of pcilend_lease_check() only, whatever becomes of the connection.
+ */
+bool pcilend_lender_grants(struct pcilend_function *fn, u32 node)
+{
+	lockdep_assert_held(&fn->lock);
+	return pcilend_function_visible(fn, node) && !test_bit(node, peer_closing);
 }
 
 static void tell_connected(u32 node, bool on)
@@ -51,6 +64,7 @@ int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack
 	if (err)
 		return err;
 	if (!test_and_set_bit(node, connected)) {
+		atomic_inc(&peer_changes);
 		tell_connected(node, true);
 	} else if (!adapter) {
 		NL_SET_ERR_MSG(extack, "it is connected already: see 'pcilend link'");
@@ -59,7 +73,8 @@ int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack
 	return 0;
 }
 
-static bool borrows(u32 node)
+/* Has the node (0: any) a lease on a function of this host, or one whose end is not settled yet? */
+bool pcilend_lender_lends(u32 node)
 {
 	struct pcilend_function *fn;
 
@@ -67,7 +82,7 @@ static bool borrows(u32 node)
 		bool does;
 
 		mutex_lock(&fn->lock);
-		does = fn->lease.number && fn->lease.node == node;
+		does = fn->lease.number && (!node || fn->lease.node == node);
 		mutex_unlock(&fn->lock);
 		if (does) {
 			pcilend_function_put(fn);
@@ -77,15 +92,29 @@ static bool borrows(u32 node)
 	return false;
 }
 
+/*
+ * Until it is clear that the node borrows nothing, it is connected. Whoever grants a lease holds
+ * the function's lock, so that one is found here, or finds the node closing.
+ */
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
 {
-	/* First the bit, so that nothing new is borrowed while we look. */
-	if (!node || node > PCILEND_NODE_MAX || !test_and_clear_bit(node, connected)) {
+	bool busy;
+
+	if (!node || !pcilend_lender_connected(node)) {
 		NL_SET_ERR_MSG(extack, "it is not connected: see 'pcilend link'");
 		return -ENOTCONN;
 	}
-	if (borrows(node)) {
-		set_bit(node, connected);
+	if (test_and_set_bit(node, peer_closing)) {
+		NL_SET_ERR_MSG(extack, "it is being disconnected already: see 'pcilend link'");
+		return -EALREADY;
+	}
+	busy = pcilend_lender_lends(node);
+	if (!busy) {
+		clear_bit(node, connected);
+		atomic_inc(&peer_changes);
+	}
+	clear_bit(node, peer_closing);
+	if (busy) {
 		NL_SET_ERR_MSG(extack, "it borrows functions of this host: see 'pcilend list', return them there first");
 		return -EBUSY;
 	}
@@ -96,10 +125,12 @@ int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
 
 /*
  * Tells the peer about all functions it may see. In its request's work item.
- * Return: 0, or -EAGAIN: not all notices went out, and what they leave out is there all the same.
+ * Return: 0, or -EAGAIN: not all notices went out, or nodes were connected or disconnected
+ * meanwhile; what the notices leave out may be there all the same.
  */
 int pcilend_lender_sync(struct pcilend_link *link)
 {
+	int changes = atomic_read(&peer_changes);
 	u64 losses = pcilend_link_losses(link);
 	struct pcilend_function *fn;
 	int err = 0;
@@ -109,7 +140,7 @@ int pcilend_lender_sync(struct pcilend_link *link)
 		/* The peer may be up before we are. */
 		if (!pcilend_link_is_up(link, &node))
 			err = -EAGAIN;
-		if (err || !pcilend_lender_connected(node)) {
+		if (err) {
 			pcilend_function_put(fn);
 			break;
 		}
@@ -123,7 +154,9 @@ int pcilend_lender_sync(struct pcilend_link *link)
 		}
 		mutex_unlock(&fn->lock);
 	}
-	return err ?: pcilend_link_losses(link) == losses ? 0 : -EAGAIN;
+	if (pcilend_link_losses(link) != losses || atomic_read(&peer_changes) != changes)
+		err = -EAGAIN;
+	return err;
 }
 
 /* The same boot of the peer is there (again): its leases go on. */

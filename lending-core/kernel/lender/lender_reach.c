@@ -169,7 +169,8 @@ static struct pcilend_reached describe(struct pcilend_function *from,
  * pcilend_reach_set - let DMA of @from reach a BAR of @to, or no longer
  *
  * Both are lent to the node that asks, and locked. Return: 0, also if it is so; as add(); -ERANGE
- * if there is nothing to end; -EOPNOTSUPP if this host may not carry it.
+ * if there is nothing to end; -EOPNOTSUPP if this host may not carry it; -EAGAIN while @to is being
+ * reset.
  */
 int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to,
 		      const struct pcilend_msg_reach *msg)
@@ -179,6 +180,9 @@ int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to
 
 	lockdep_assert_held(&from->lock);
 	lockdep_assert_held(&to->lock);
+	/* Somebody else resets it: asked again it will do. */
+	if (msg->on && to->hidden)
+		return -EAGAIN;
 	wanted.phys = pci_resource_start(to->pdev, wanted.bar);
 	wanted.size = to->export[wanted.bar].size;
 	err = msg->on ? check_route(from, to->pdev) : 0;
@@ -333,6 +337,35 @@ void pcilend_reach_drop_lost(struct pcilend_function *fn)
 	mutex_lock(&reaches_lock);
 	list_for_each_entry_safe(reached, next, &reaches, node) {
 		if (reached->from == fn && READ_ONCE(reached->lost))
+			withdraw(reached);
+	}
+	mutex_unlock(&reaches_lock);
+}
+
+/* Nobody reaches the function's BARs for now. Not one of another lender: that has its exposures. */
+void pcilend_reach_hide(struct pcilend_function *fn)
+{
+	struct pcilend_reached *reached;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&reaches_lock);
+	list_for_each_entry(reached, &reaches, node) {
+		if (reached->to == fn->id)
+			pcilend_group_hide(reached->from->group, reached->address, reached->size);
+	}
+	mutex_unlock(&reaches_lock);
+}
+
+void pcilend_reach_show(struct pcilend_function *fn)
+{
+	struct pcilend_reached *reached, *next;
+
+	lockdep_assert_held(&fn->lock);
+	mutex_lock(&reaches_lock);
+	list_for_each_entry_safe(reached, next, &reaches, node) {
+		if (reached->to == fn->id &&
+		    pcilend_group_show(reached->from->group, reached->address, reached->phys,
+				       reached->size))
 			withdraw(reached);
 	}
 	mutex_unlock(&reaches_lock);

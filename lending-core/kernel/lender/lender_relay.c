@@ -122,6 +122,17 @@ static int open_domain(struct pcilend_function *fn)
 	return -ENOMEM;
 }
 
+/*
+ * Frees interrupts that were allocated at once, and that nobody has requested any more. The first
+ * goes last: with it Intel's interrupt remapping gives all entries of the block to others
+ * (intel_irq_remapping_free()), which deactivating one of the rest would write to.
+ */
+static void relay_dispose(unsigned int irq, u32 count)
+{
+	while (count--)
+		irq_dispose_mapping(irq + count);
+}
+
 /* Ends each allocation that has one of these vectors. */
 static void drop(struct pcilend_relay *relay, u32 first, u32 count)
 {
@@ -132,10 +143,9 @@ static void drop(struct pcilend_relay *relay, u32 first, u32 count)
 
 		if (at + vector->count <= first)
 			continue;
-		for (i = 0; i < vector->count; i++) {
+		for (i = 0; i < vector->count; i++)
 			free_irq(vector->irq + i, vector + i);
-			irq_dispose_mapping(vector->irq + i);
-		}
+		relay_dispose(vector->irq, vector->count);
 		vector->count = 0;
 	}
 }
@@ -170,8 +180,7 @@ static int take(struct pcilend_function *fn, u32 first, u32 count)
 err_irqs:
 	while (i--)
 		free_irq(irq + i, vector + i);
-	for (i = 0; i < count; i++)
-		irq_dispose_mapping(irq + i);
+	relay_dispose(irq, count);
 	return -ENOSPC;
 }
 

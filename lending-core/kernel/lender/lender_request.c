@@ -103,13 +103,15 @@ static int grant(const struct exchange *ex, struct pcilend_function *fn,
 	/* Whoever takes the trust away ends the leases afterwards. */
 	if (!pcilend_link_is_trusted(ex->link))
 		return -EAGAIN;
-	if (!pcilend_function_visible(fn, event->node))
+	if (!pcilend_lender_grants(fn, event->node))
 		return -ENODEV;
 	err = pcilend_lease_allows(&fn->lease, event, NULL);
 	if (err)
 		return err;
 	if (!pcilend_reservation_admits(&fn->reservation, event->node, in->owner, event->now))
 		return -EACCES;
+	if (pcilend_sleeps())
+		return -EAGAIN;
 	err = pcilend_group_admit(fn, &holder);
 	if (err)
 		return err;
@@ -166,16 +168,6 @@ static void take_returned(const struct exchange *ex, struct pcilend_function *fn
 	pcilend_withdrawn_returned(ex->msg->peer, le32_to_cpu(in->id), le32_to_cpu(in->lease));
 }
 
-/* Of a function that the sender does not see any more. @fn: NULL if it was removed. */
-static void handle_hidden_return(const struct exchange *ex, struct pcilend_function *fn)
-{
-	if (fn)
-		mutex_lock(&fn->lock);
-	take_returned(ex, fn);
-	if (fn)
-		mutex_unlock(&fn->lock);
-}
-
 static void handle_return(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
@@ -211,7 +203,8 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 		waiting->session = ex->msg->session;
 		waiting->request = le32_to_cpu(header->request);
 	}
-	pcilend_function_queue_settle(fn);
+	if (fn->todo)
+		pcilend_function_queue_settle(fn);
 	mutex_unlock(&fn->lock);
 	if (err)
 		answer(ex, err, NULL);
@@ -245,8 +238,15 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 	const char *why = NULL;
 	int err;
 
-	device_lock(&fn->pdev->dev);
+	/* Whoever asks has the lease before the locks below, which others may hold for long. */
 	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease);
+	mutex_unlock(&fn->lock);
+	if (err) {
+		answer(ex, err, NULL);
+		return;
+	}
+	pcilend_device_lock(fn);
 	err = check_lease(ex, fn, in->lease);
 	if (!err) {
 		pcilend_device_bus_master(fn, false);
@@ -260,8 +260,7 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 	} else if (!err) {
 		pcilend_device_open(fn);
 	}
-	mutex_unlock(&fn->lock);
-	device_unlock(&fn->pdev->dev);
+	pcilend_device_unlock(fn);
 	answer(ex, err, NULL);
 }
 
@@ -345,8 +344,6 @@ static void lock_both(struct pcilend_function *a, struct pcilend_function *b)
 static int check_target(const struct exchange *ex, struct pcilend_function *target, u32 lease)
 {
 	lockdep_assert_held(&target->lock);
-	if (!pcilend_function_visible(target, ex->msg->peer))
-		return -ENODEV;
 	return pcilend_lease_check(&target->lease, ex->msg->peer, target->lease.boot, lease, NULL);
 }
 
@@ -366,7 +363,7 @@ static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32
 	int err;
 
 	if (!target)
-		return -ENODEV;
+		return -ESTALE;
 	/* Never itself: pcilend_wire_check() has looked. */
 	lock_both(fn, target);
 	err = do_reach(ex, fn, target);
@@ -412,17 +409,16 @@ static void handle_expose(const struct exchange *ex, struct pcilend_function *fn
 	u32 node = le32_to_cpu(in->node);
 	int err;
 
-	if (node == pcilend_node || node == ex->msg->peer) {
+	mutex_lock(&fn->lock);
+	err = check_lease(ex, fn, in->lease);
+	if (!err && (node == pcilend_node || node == ex->msg->peer))
 		err = -EINVAL;
-	} else if (in->on) {
+	if (!err && !in->on)
+		pcilend_unexpose(fn, node);
+	mutex_unlock(&fn->lock);
+	/* Waits for the other lender, and looks at the lease again. */
+	if (!err && in->on)
 		err = pcilend_expose(fn, &holder, node);
-	} else {
-		mutex_lock(&fn->lock);
-		err = check_lease(ex, fn, in->lease);
-		if (!err)
-			pcilend_unexpose(fn, node);
-		mutex_unlock(&fn->lock);
-	}
 	audit(ex, in->on ? "expose" : "unexpose", fn->id, node, err);
 	answer(ex, err, NULL);
 }
@@ -468,14 +464,20 @@ static void handle_msi(const struct exchange *ex, struct pcilend_function *fn)
 	answer(ex, err, &out);
 }
 
-static bool sees(struct pcilend_function *fn, u32 node)
+/*
+ * What a lease is asked for with is nobody's but its holder's: he is not asked what he sees. So all
+ * that name one are answered with -ESTALE where there is none, or no function; and the others with
+ * -ENODEV by their handlers where the sender may not see the function.
+ */
+static int request_refuse_unknown(const struct exchange *ex, u16 type, u32 named)
 {
-	bool visible;
+	int err = type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ? -ENODEV : -ESTALE;
 
-	mutex_lock(&fn->lock);
-	visible = pcilend_function_visible(fn, node);
-	mutex_unlock(&fn->lock);
-	return visible;
+	if (err == -ENODEV || type == PCILEND_MSG_EXPOSE)
+		audit(ex, pcilend_msg_name(type), named, 0, err);
+	if (type == PCILEND_MSG_RETURN)
+		take_returned(ex, NULL);
+	return err;
 }
 
 /* Of a trusted peer. Those about one function are handled one at a time, in order of arrival. */
@@ -498,17 +500,12 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		handle_exposed(&ex);
 		return;
 	}
-	/* All others begin with a function's id. What a node may not see does not exist for it. */
+	/* All others begin with a function's id. */
 	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
 	fn = pcilend_function_find(named);
-	if (!fn || !sees(fn, msg->peer)) {
-		if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ||
-		    type == PCILEND_MSG_EXPOSE)
-			audit(&ex, pcilend_msg_name(type), named, 0, -ENODEV);
-		if (type == PCILEND_MSG_RETURN)
-			handle_hidden_return(&ex, fn);
-		answer(&ex, -ENODEV, NULL);
-		goto out;
+	if (!fn) {
+		answer(&ex, request_refuse_unknown(&ex, type, named), NULL);
+		return;
 	}
 	switch (type) {
 	case PCILEND_MSG_BORROW:
@@ -538,6 +535,5 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	default:
 		handle_simple(&ex, fn, type);
 	}
-out:
 	pcilend_function_put(fn);
 }

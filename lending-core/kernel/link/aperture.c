@@ -260,6 +260,15 @@ void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size)
 		WARN_ON(iommu_unmap(ap->domain, iova, size) != size);
 }
 
+/* Undoes pcilend_aperture_hide(). Return: 0 or what the IOMMU says. */
+int pcilend_aperture_show(struct pcilend_link *link, u64 iova, phys_addr_t phys, u64 size,
+			  int prot)
+{
+	struct pcilend_aperture *ap = &link->aperture;
+
+	return ap->direct ? 0 : iommu_map(ap->domain, iova, phys, size, prot, GFP_KERNEL);
+}
+
 void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size)
 {
 	struct pcilend_aperture *ap = &link->aperture;

@@ -70,6 +70,8 @@ int pcilend_aperture_export(struct pcilend_link *link, phys_addr_t phys, u64 siz
 			    u64 *iova);
 void pcilend_aperture_unexport(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_hide(struct pcilend_link *link, u64 iova, u64 size);
+int pcilend_aperture_show(struct pcilend_link *link, u64 iova, phys_addr_t phys, u64 size,
+			  int prot);
 void pcilend_aperture_export_put(struct pcilend_link *link, u64 iova, u64 size);
 void pcilend_aperture_unmapped(struct pcilend_link *link);
 int pcilend_aperture_slot_get(struct pcilend_link *link, u64 size, u64 *iova, u32 *of_plan);

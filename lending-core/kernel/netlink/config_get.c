@@ -10,19 +10,14 @@
 static int emulate(struct pcilend_function *fn, u8 *space, u32 length)
 {
 	struct pcilend_vconfig *config;
-	struct pcilend_vconfig_bar bar[7] = { };
-	int i, err;
+	struct pcilend_vconfig_bar bar[PCILEND_BARS];
+	int err;
 
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;
-	for (i = 0; i < PCILEND_BARS; i++) {
-		bar[i].size = le64_to_cpu(fn->info.bar[i].size);
-		bar[i].flags = le32_to_cpu(fn->info.bar[i].flags);
-	}
-	/* It could not be read. */
-	if (fn->held && !fn->rom)
-		bar[PCI_ROM_RESOURCE].size = 0;
+	/* Before our driver has it nobody knows whether its ROM can be read. */
+	pcilend_device_bars(fn, fn->rom || !fn->held, bar);
 	err = pcilend_vconfig_init(config, space, length, bar);
 	if (!err)
 		memcpy(space, config->value, length);

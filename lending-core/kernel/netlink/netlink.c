@@ -104,8 +104,16 @@ static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header
 	return skb;
 }
 
-int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info)
+/* Capability to read what lets others in, as it is asked of who changes things. */
+static bool netlink_trusts(struct sk_buff *request)
 {
+	return netlink_capable(request, CAP_SYS_ADMIN);
+}
+
+int pcilend_reply_prepare(struct pcilend_reply *reply, struct sk_buff *request,
+			  struct genl_info *info)
+{
+	reply->trusted = netlink_trusts(request);
 	reply->skb = reply_begin(info, info->genlhdr->cmd, &reply->header);
 	return reply->skb ? 0 : -ENOMEM;
 }
@@ -115,7 +123,7 @@ int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 {
 	struct sk_buff *skb = reply->skb;
 
-	if (pcilend_put_function(skb, report)) {
+	if (pcilend_put_function(skb, report, reply->trusted)) {
 		nlmsg_free(skb);
 		return -EMSGSIZE;
 	}
@@ -147,11 +155,14 @@ static int dump_one(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd,
 {
 	void *header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &family,
 				   NLM_F_MULTI, cmd);
+	bool trusted;
 
 	if (!header)
 		return -EMSGSIZE;
 	genl_dump_check_consistent(cb, header);
-	if (link ? pcilend_put_link(skb, link) : pcilend_put_function(skb, report)) {
+	trusted = netlink_trusts(cb->skb);
+	if (link ? pcilend_put_link(skb, link, trusted) :
+		   pcilend_put_function(skb, report, trusted)) {
 		genlmsg_cancel(skb, header);
 		return -EMSGSIZE;
 	}
@@ -248,7 +259,7 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 		}
 	}
 	if (!err)
-		err = pcilend_reply_prepare(&reply, info);
+		err = pcilend_reply_prepare(&reply, skb, info);
 	return err ?: pcilend_reply_function(&reply, info, report);
 }
 
@@ -392,9 +403,10 @@ static struct genl_family family = {
 static int put_subject(struct sk_buff *skb, struct pcilend_link *link,
 		       const struct pcilend_report *report, const struct pcilend_audit *audit)
 {
+	/* Anybody may listen. */
 	if (link)
-		return pcilend_put_link(skb, link);
-	return report ? pcilend_put_function(skb, report) : pcilend_put_audit(skb, audit);
+		return pcilend_put_link(skb, link, false);
+	return report ? pcilend_put_function(skb, report, false) : pcilend_put_audit(skb, audit);
 }
 
 /* About one of the three. */

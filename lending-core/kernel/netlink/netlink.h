@@ -27,9 +27,11 @@ struct genl_info;
 struct pcilend_reply {
 	struct sk_buff *skb;
 	void *header;
+	bool trusted;			/* to be told what lets others in */
 };
 
-int pcilend_reply_prepare(struct pcilend_reply *reply, struct genl_info *info);
+int pcilend_reply_prepare(struct pcilend_reply *reply, struct sk_buff *request,
+			  struct genl_info *info);
 int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 			   const struct pcilend_report *report);
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
@@ -37,8 +39,8 @@ bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
 
 /* report.c */
-int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link);
-int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report);
+int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);
+int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report, bool trusted);
 int pcilend_put_counters(struct sk_buff *skb);
 int pcilend_put_audit(struct sk_buff *skb, const struct pcilend_audit *audit);
 

@@ -289,7 +289,7 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	if (!report)
 		return -ENOMEM;
 	if (op->flags & ANSWERS) {
-		err = pcilend_reply_prepare(&reply, info);
+		err = pcilend_reply_prepare(&reply, skb, info);
 		if (err)
 			return err;
 	}

@@ -98,8 +98,12 @@ static int put_plan(struct sk_buff *skb, struct pcilend_link *link)
 	       put_region(skb, PCILEND_REGION_SLOTS, &layout->slots, &slots);
 }
 
-/* Adds the nest PCILEND_A_LINK. Return: 0 or -EMSGSIZE. */
-int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
+/*
+ * Adds the nest PCILEND_A_LINK. Return: 0 or -EMSGSIZE.
+ * @trusted: the reader is an administrator. Boot ids vouch for links (docs/decisions/0009): nobody
+ * else is told them.
+ */
+int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted)
 {
 	char reason[PCILEND_REASON_BYTES];
 	enum pcilend_link_state state;
@@ -128,8 +132,9 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link)
 	    nla_put_u32(skb, PCILEND_LINK_A_STATE, state) ||
 	    (*reason && nla_put_string(skb, PCILEND_LINK_A_REASON, reason)) ||
 	    (peer_node && nla_put_u32(skb, PCILEND_LINK_A_PEER_NODE, peer_node)) ||
-	    (peer_node && nla_put_u64_64bit(skb, PCILEND_LINK_A_PEER_BOOT_ID, peer_boot,
-					    PCILEND_LINK_A_PAD)) ||
+	    (peer_node && trusted &&
+	     nla_put_u64_64bit(skb, PCILEND_LINK_A_PEER_BOOT_ID, peer_boot,
+			       PCILEND_LINK_A_PAD)) ||
 	    nla_put_u64_64bit(skb, PCILEND_LINK_A_HOLE, link->hole, PCILEND_LINK_A_PAD) ||
 	    (peer_hole && nla_put_u64_64bit(skb, PCILEND_LINK_A_PEER_HOLE, peer_hole,
 					    PCILEND_LINK_A_PAD)) ||
@@ -199,11 +204,12 @@ static int put_identity(struct sk_buff *skb, const struct pcilend_msg_function *
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_CLASS, le32_to_cpu(info->class_revision));
 }
 
-static int put_reserved(struct sk_buff *skb, const struct pcilend_report *report)
+/* Who knows a domain's UUID borrows what is reserved for it (docs/decisions/0007). */
+static int put_reserved(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
 {
 	if (!report->reserved_ms)
 		return 0;
-	if (!report->info.reserved_node &&
+	if (!report->info.reserved_node && trusted &&
 	    nla_put(skb, PCILEND_FUNCTION_A_RESERVED_UUID, sizeof(report->reserved_uuid),
 		    report->reserved_uuid))
 		return -EMSGSIZE;
@@ -247,7 +253,7 @@ static int put_members(struct sk_buff *skb, const struct pcilend_report *report)
 }
 
 /* What only the lender knows. */
-static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
+static int put_local(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
 {
 	if (report->group >= 0 && nla_put_u32(skb, PCILEND_FUNCTION_A_GROUP, report->group))
 		return -EMSGSIZE;
@@ -257,7 +263,7 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report)
 	    nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_LEFT_MS, report->lease_left_ms))
 		return -EMSGSIZE;
 	if (put_members(skb, report) || put_allowed(skb, &report->access) ||
-	    put_reserved(skb, report))
+	    put_reserved(skb, report, trusted))
 		return -EMSGSIZE;
 	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
 		return -EMSGSIZE;
@@ -295,8 +301,11 @@ static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report
 				 PCILEND_FUNCTION_A_PAD);
 }
 
-/* Adds the nest PCILEND_A_FUNCTION. Return: 0 or -EMSGSIZE. */
-int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report)
+/*
+ * Adds the nest PCILEND_A_FUNCTION. Return: 0 or -EMSGSIZE.
+ * @trusted: the reader is an administrator
+ */
+int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
 {
 	u32 borrower = le32_to_cpu(report->info.borrower);
 	u32 reserved = le32_to_cpu(report->info.reserved_node);
@@ -319,7 +328,7 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	     nla_put_flag(skb, PCILEND_FUNCTION_A_DIRECT)) ||
 	    (report->relayed && nla_put_flag(skb, PCILEND_FUNCTION_A_RELAYED)) ||
 	    put_bars(skb, &report->info) ||
-	    (report->local ? put_local(skb, report) : put_borrowed(skb, report))) {
+	    (report->local ? put_local(skb, report, trusted) : put_borrowed(skb, report))) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
 	}

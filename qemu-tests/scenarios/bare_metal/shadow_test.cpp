@@ -93,6 +93,25 @@ class Shadow : public BareDrive {
     EXPECT_OK(borrower().run(fmt::format("umount {}", kMount)));
   }
 
+  // Has the lender note resets, and when the function's BARs are hidden from the borrower.
+  void trace_resets() const {
+    ASSERT_OK(lender().run(
+        "cd /sys/kernel/tracing && echo >trace && echo 'p:reset pci_reset_function_locked' "
+        ">kprobe_events && echo 1 >events/kprobes/enable && echo 1 "
+        ">events/pcilend/pcilend_bars/enable"));
+  }
+  // Since then they were hidden before each reset, and could be reached again after it.
+  void expect_hidden_during_resets() const {
+    // First what it says: it is emptied when its last probe goes.
+    const auto trace = lender().run(
+        "cd /sys/kernel/tracing && "
+        "sed -n 's/.*\\(reset\\|hidden\\|reached\\).*/\\1/p' trace | tr '\\n' ' '; "
+        "echo 0 >events/pcilend/pcilend_bars/enable; echo 0 >events/kprobes/enable; "
+        "echo >kprobe_events");
+    ASSERT_OK(trace);
+    EXPECT_TRUE(std::regex_match(*trace, std::regex("(hidden reset reached )+"))) << *trace;
+  }
+
   void expect_works() {
     ASSERT_OK(borrow());
     ASSERT_OK(use_disk());
@@ -184,9 +203,11 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   EXPECT_OK(compare_data());
 
   const uint64_t before = resets();
+  ASSERT_NO_FATAL_FAILURE(trace_resets());
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/reset", device)));
   EXPECT_OK(compare_data());
   EXPECT_GT(resets(), before) << "carried out by the lender";
+  expect_hidden_during_resets();
 
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
   const auto removed = job().function_on(borrower());
@@ -239,6 +260,22 @@ TEST_F(Shadow, ItsAdapterIsRemovedDuringABorrow) {
 }
 
 /*
+ *   host1: echo 1 >reset ═════════ host2: its driver starts it anew, and reads the same
+ */
+TEST_F(Shadow, AResetByItsLendersAdministratorIsTold) {
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const uint64_t before = resets();
+  ASSERT_OK(
+      lender().run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", *lender().address(0))));
+  ASSERT_OK(borrower().until("dmesg | grep 'its driver has started it anew'"));
+  EXPECT_OK(compare_data());
+  EXPECT_GT(resets(), before);
+  EXPECT_NE(lender().log().find("was reset, because somebody else has reset it"),
+            std::string::npos);
+}
+
+/*
  *   host2 (borrower): what would hurt who uses the drive is refused, with the reason
  */
 TEST_F(Shadow, WhatIsInUseIsNotTaken) {
@@ -252,10 +289,12 @@ TEST_F(Shadow, WhatIsInUseIsNotTaken) {
   const auto unload = borrower().exec("rmmod pcilend_shadow");
   ASSERT_OK(unload);
   EXPECT_NE(unload->err.find("in use"), std::string::npos) << unload->err;
-  const auto sleep = borrower().exec("echo freeze >/sys/power/state");
-  ASSERT_OK(sleep);
-  EXPECT_NE(sleep->code, 0);
-  EXPECT_NE(borrower().log().find("no sleep while functions are borrowed"), std::string::npos);
+  for (const auto* host : {&borrower(), &lender()}) {
+    const auto sleep = host->exec("echo freeze >/sys/power/state");
+    ASSERT_OK(sleep);
+    EXPECT_NE(sleep->code, 0);
+    EXPECT_NE(host->log().find("no sleep while functions are borrowed or lent"), std::string::npos);
+  }
   EXPECT_OK(borrower().run(fmt::format("echo still >{0}/file && sync && umount {0}", kMount)));
   EXPECT_OK(borrower().run("pcilend return " + job().id()));
 }

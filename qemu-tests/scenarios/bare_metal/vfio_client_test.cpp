@@ -324,6 +324,41 @@ TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
 }
 
 /*
+ *   host1 (lender)
+ *   client has the drive, by its own kernel's vfio-pci: it is not taken from it, and nobody waits
+ */
+TEST_F(VfioClient, WhatItsLenderUsesThroughVfioIsNotTaken) {
+  const auto address = lender().address("msi");
+  ASSERT_OK(address);
+  address_ = *address;
+  const std::string device = "/sys/bus/pci/devices/" + address_;
+  ASSERT_OK(lender().run(fmt::format(
+      "modprobe vfio-pci && echo vfio-pci >{0}/driver_override && echo {1} >{0}/driver/unbind; "
+      "echo {1} >/sys/bus/pci/drivers_probe && pcilend add {1}",
+      device, address_)));
+  auto client = lender().start(fmt::format("{} {} let-go", kClient, address_));
+  ASSERT_OK(client);
+  ASSERT_OK(await_words(*client, "\"ready\":true"));
+  const auto named = lender().exec("pcilend available " + address_);
+  ASSERT_OK(named);
+  EXPECT_EQ(named->code, static_cast<int>(ErrorClass::State));
+  EXPECT_NE(named->err.find("(vfio-client) uses it through VFIO"), std::string::npos) << named->err;
+  const auto forced = lender().exec("pcilend available --force " + address_);
+  ASSERT_OK(forced);
+  EXPECT_EQ(forced->code, static_cast<int>(ErrorClass::State));
+  EXPECT_NE(forced->err.find("vfio-pci has it in use"), std::string::npos) << forced->err;
+  // What asks the client to let go is the driver that is taken from it.
+  ASSERT_OK(lender().run(fmt::format("echo {1} >{0}/driver/unbind", device, address_)));
+  const auto ended = client->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_OK(
+      lender().run(fmt::format("echo >{0}/driver_override; echo {1} "
+                               ">/sys/bus/pci/drivers_probe",
+                               device, address_)));
+}
+
+/*
  *   host1 (lender)                  host2 (borrower)
  *   unavailable --grace 3 ────────> client is asked, and goes on with the device
  *   taken when the time is over     all it reads is all-ones; it lives

@@ -65,6 +65,23 @@ TEST_F(AmdLender, LendsToAGuest) {
   lend_to_a_guest();
 }
 
+/*
+ *   host1 (lender, AMD-Vi)              host2 (borrower, VT-d)
+ *   nvme ── private domain ── NTB ═════ NTB ── a user of VFIO maps memory where AMD-Vi has none
+ */
+TEST_F(AmdLender, WhatItsIommuDoesNotTranslateIsNotMapped) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  const auto said = borrower().json(fmt::format("/usr/lib/pcilend-lab/vfio-client {} map-reserved",
+                                                function->at("virtual").get<std::string>()));
+  ASSERT_OK(said);
+  EXPECT_EQ(*said, nlohmann::json({{"below", true}, {"reserved", false}}));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+}
+
 class AmdBorrower : public AmdIommu {
  protected:
   static void SetUpTestSuite() {

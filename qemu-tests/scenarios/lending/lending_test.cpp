@@ -200,6 +200,42 @@ TEST_F(TwoHosts, TheAuditTellsWhoDidWhat) {
 }
 
 /*
+ *   host1 (lender)                  host2 (borrower)
+ *   disconnect 8: refused ═════════ has a drive, and asks for its bus mastering all the time
+ *   meanwhile resets another one
+ */
+TEST_F(TwoHosts, ADisconnectThatIsRefusedChangesNothing) {
+  // Disconnecting looks at this one first, and waits while it is reset.
+  const auto other = lender().address("msi");
+  ASSERT_OK(other);
+  ASSERT_OK(lender().run("pcilend add " + *other));
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  auto asking = borrower().start(fmt::format(
+      "until [ -e /tmp/enough ]; do for c in 2 6; do setpci -s {} COMMAND=$c; done; done",
+      function->at("virtual").get<std::string>()));
+  ASSERT_OK(asking);
+  const auto refused = lender().run(fmt::format(
+      "(for i in 1 2 3 4; do pcilend available {0}; pcilend unavailable {0}; done; touch "
+      "/tmp/over) "
+      "& until [ -e /tmp/over ]; do pcilend disconnect {1} 2>&1 && echo gone; done; wait; "
+      "rm /tmp/over",
+      *other, borrower().node()));
+  ASSERT_OK(borrower().run("touch /tmp/enough"));
+  ASSERT_OK(asking->wait());
+  ASSERT_OK(borrower().run("rm /tmp/enough"));
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->find("it borrows functions of this host"), std::string::npos) << *refused;
+  EXPECT_EQ(refused->find("gone"), std::string::npos) << *refused;
+  EXPECT_EQ(borrower().log().find("did not take a config write"), std::string::npos);
+  EXPECT_OK(borrower().run("pcilend return " + job().id()));
+  EXPECT_OK(lender().run("pcilend remove " + *other));
+}
+
+/*
  *              host1 (lender, node 4): nvme
  *              /                          \
  *   host2 (node 8)                      host3 (node 12)
@@ -289,6 +325,12 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
 
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
   expect_refused(host(2), "pcilend borrow --frontend vfio " + id(), "reserved");
+  // Its name lets in who knows it, as boot ids do: they are told to administrators only.
+  const std::string nobody = "setpriv --reuid 65534 --clear-groups ";
+  ASSERT_OK(host(1).run("pcilend list --json | grep -q " + domain));
+  EXPECT_OK(host(1).run("! " + nobody + "pcilend list --json | grep " + domain));
+  ASSERT_OK(host(1).run("pcilend link --json | grep -q '\"peer_boot_id\": \"'"));
+  EXPECT_OK(host(1).run("! " + nobody + "pcilend link --json | grep '\"peer_boot_id\": \"'"));
   ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id() + " --owner " + domain));
   ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));

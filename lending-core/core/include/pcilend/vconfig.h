@@ -85,6 +85,21 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 /* True if any byte of the access must be read from the hardware instead. */
 bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, u32 length);
 
+/*
+ * Bits of the hardware's registers that a borrower may write by one access: all of vendor-specific
+ * capabilities, and of MSI, where it is shown, what software may write there. 0: the access is not
+ * the borrower's, as it touches some other register, or nothing that can be written. Both sides ask
+ * this; the lender of its own snapshot, with the same BAR sizes.
+ */
+u32 pcilend_vconfig_hardware_bits(const struct pcilend_vconfig *config, u32 offset, u32 length);
+
+/*
+ * What the lender writes for a borrower that writes @value to a register that has @hardware now:
+ * nothing but the bits above change, and no more MSI messages are enabled than there are.
+ */
+u32 pcilend_vconfig_hardware_value(const struct pcilend_vconfig *config, u32 offset, u32 length,
+				   u32 hardware, u32 value);
+
 /* Addresses software put into the BARs (memory bits only), 0 if not implemented or not set. */
 u64 pcilend_vconfig_bar_address(const struct pcilend_vconfig *config, unsigned int bar);
 

@@ -35,7 +35,7 @@ enum pcilend_event {
 	PCILEND_EVENT_LEASE_LOST = 4,	/* a lease ended that we had not returned: FUNCTION */
 	PCILEND_EVENT_RECALL = 5,	/* its lender wants a function back: FUNCTION */
 	PCILEND_EVENT_AUDIT = 6,	/* somebody changed something, or was refused: AUDIT */
-	PCILEND_EVENT_WAS_RESET = 7,	/* reset, because its link was lost during DMA: FUNCTION */
+	PCILEND_EVENT_WAS_RESET = 7,	/* reset without being asked: FUNCTION */
 };
 
 /* What a range of this host's aperture is for. */
