@@ -370,5 +370,25 @@ TEST_F(GuestMemory, ComesAndGoes) {
   EXPECT_OK(guest->run(reach(160, up_to(384))));
 }
 
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, 256 MiB; its memory is a file that others of the host can map
+ */
+TEST_F(GuestMemory, InAFile) {
+  // Nobody can pin pages of a file on a disk for writing.
+  constexpr const char* kFiles = "/var/lib/libvirt/qemu/ram";
+  ASSERT_OK(borrower().run(fmt::format("mkdir -p {0} && mount -t tmpfs tmpfs {0}", kFiles)));
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) { spec.in_file = true; });
+  ASSERT_TRUE(guest);
+  EXPECT_OK(borrower().run(fmt::format(
+      "grep -q ' rw-s .* {}/.*' /proc/$(cat /run/libvirt/qemu/guest.pid)/maps", kFiles)));
+  expect_mapped(job(), 256);
+  EXPECT_OK(guest->run(reach(128, up_to(256))));
+  EXPECT_OK(guest->run(MainJob::kUseDisk));
+  ASSERT_OK(guest->destroy());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  EXPECT_OK(borrower().run(fmt::format("umount {}", kFiles)));
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios
