@@ -178,6 +178,7 @@ pcilend_suite(Shadow LIMIT 270 REST 240)
 pcilend_suite(StackContracts LIMIT 240)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence VfioClient)
+pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)
 pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug SUITES DebugKernel)
