@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Firmware and GRUB read some 30 MB in small pieces, each of them across the NTB.
-constexpr auto kBoot = 10min;
+constexpr auto kBoot = 20min;
 
 class InstalledGuest : public TwoHosts {
  protected:
