@@ -48,6 +48,10 @@ endforeach()
 set_tests_properties(image@6.12 image@${newer} image@6.12-debug PROPERTIES RESOURCE_LOCK image)
 set_tests_properties(image@${newer} image@6.12-debug PROPERTIES DEPENDS image@6.12)
 
+pcilend_entry(image-attached LIMIT 1800 COST 1500 OPTIONS --wide --builds MAKES image-attached
+  COMMAND ${image}/build --attached)
+set_tests_properties(image-attached PROPERTIES RESOURCE_LOCK image DEPENDS image@6.12)
+
 pcilend_entry(unit LIMIT 900 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
 pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS fuzzers)
@@ -108,23 +112,24 @@ function(pcilend_filters out where)
   set(${out} "${filter}" PARENT_SCOPE)
 endfunction()
 
-# pcilend_scenarios(NAME KERNEL LIMIT FILTER LABELS labels... SUITES suites... [ALONE])
+# pcilend_scenarios(NAME KERNEL LIMIT FILTER LABELS labels... SUITES suites... [NEEDS fixtures...] [ALONE])
 function(pcilend_scenarios name kernel limit filter)
-  cmake_parse_arguments(ARG "ALONE" "" "LABELS;SUITES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "" "LABELS;SUITES;NEEDS" ${ARGN})
   list(JOIN ARG_SUITES " " suites)
   set(alone)
   if(ARG_ALONE)
     set(alone ALONE)
   endif()
   pcilend_entry(${name} LIMIT ${limit} ${alone} OPTIONS --labs LABELS ${ARG_LABELS}
-    NEEDS programs image@${kernel} ENVIRONMENT PCILEND_KERNEL=${kernel} "PCILEND_SUITES=${suites}"
+    NEEDS programs image@${kernel} ${ARG_NEEDS} ENVIRONMENT PCILEND_KERNEL=${kernel} "PCILEND_SUITES=${suites}"
     COMMAND build/bin/pcilend-scenarios "--gtest_filter=${filter}")
 endfunction()
 
-# pcilend_suite(SUITE LIMIT seconds [REST seconds] [ALONE] [WITH suites...]): what may be waited for it in
-# `make test`, and for its other scenarios, which ALONE have all CPUs; WITH suites that have the same lab.
+# pcilend_suite(SUITE LIMIT seconds [REST seconds] [ALONE] [WITH suites...] [NEEDS fixtures...]): what may be
+# waited for it in `make test`, and for its other scenarios, which ALONE have all CPUs; WITH suites that have
+# the same lab; what they need besides programs and image.
 function(pcilend_suite suite)
-  cmake_parse_arguments(ARG "ALONE" "LIMIT;REST" "WITH" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "LIMIT;REST" "WITH;NEEDS" ${ARGN})
   set(alone)
   if(ARG_ALONE)
     set(alone ALONE)
@@ -132,12 +137,14 @@ function(pcilend_suite suite)
   set(everything 0)
   if(ARG_LIMIT)
     pcilend_filters(filter test ${suite} ${ARG_WITH})
-    pcilend_scenarios(${suite} 6.12 ${ARG_LIMIT} "${filter}" LABELS test all lab SUITES ${suite} ${ARG_WITH})
+    pcilend_scenarios(${suite} 6.12 ${ARG_LIMIT} "${filter}" LABELS test all lab
+      SUITES ${suite} ${ARG_WITH} NEEDS ${ARG_NEEDS})
     math(EXPR everything "${ARG_LIMIT}")
   endif()
   if(ARG_REST)
     pcilend_filters(filter all ${suite} ${ARG_WITH})
-    pcilend_scenarios(${suite}+ 6.12 ${ARG_REST} "${filter}" ${alone} LABELS all SUITES ${suite} ${ARG_WITH})
+    pcilend_scenarios(${suite}+ 6.12 ${ARG_REST} "${filter}" ${alone} LABELS all
+      SUITES ${suite} ${ARG_WITH} NEEDS ${ARG_NEEDS})
     math(EXPR everything "${everything} + ${ARG_REST}")
   endif()
   set(filter)
@@ -145,9 +152,11 @@ function(pcilend_suite suite)
     list(APPEND filter ${one}.* */${one}.*)
   endforeach()
   list(JOIN filter ":" filter)
-  pcilend_scenarios(${suite}@${newer} ${newer} ${everything} "${filter}" ${alone} LABELS all SUITES ${suite} ${ARG_WITH})
+  pcilend_scenarios(${suite}@${newer} ${newer} ${everything} "${filter}" ${alone} LABELS all
+    SUITES ${suite} ${ARG_WITH} NEEDS ${ARG_NEEDS})
   math(EXPR everything "${everything} * 6")
-  pcilend_scenarios(${suite}@6.12-debug 6.12-debug ${everything} "${filter}" ${alone} LABELS debug SUITES ${suite} ${ARG_WITH})
+  pcilend_scenarios(${suite}@6.12-debug 6.12-debug ${everything} "${filter}" ${alone} LABELS debug
+    SUITES ${suite} ${ARG_WITH} NEEDS ${ARG_NEEDS})
   set(known_suites ${known_suites} ${suite} ${ARG_WITH} PARENT_SCOPE)
 endfunction()
 
@@ -158,7 +167,8 @@ pcilend_suite(AmdLender LIMIT 100 REST 180)
 pcilend_suite(DeviceMatrix LIMIT 300 REST 480 WITH Intx)
 pcilend_suite(Direct LIMIT 110 REST 180)
 pcilend_suite(Faults LIMIT 280 REST 560)
-pcilend_suite(GuestMemory REST 900)
+pcilend_suite(GuestMemory REST 1200)
+pcilend_suite(InstalledGuest REST 1500 NEEDS image-attached)
 pcilend_suite(Interrupted LIMIT 110)
 pcilend_suite(Mesh LIMIT 160 REST 600 ALONE)
 pcilend_suite(Migration LIMIT 500 REST 1000 WITH Group Sriov ThreeHosts)
@@ -172,6 +182,7 @@ pcilend_suite(Shadow LIMIT 270 REST 240)
 pcilend_suite(StackContracts LIMIT 240)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence VfioClient)
+pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)
 pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug SUITES DebugKernel)

@@ -43,10 +43,13 @@ Result<> GuestSpec::check() const {
                 kMinGuestMemory);
   if (machine != "q35" && machine != "pc")
     return fail(ErrorClass::Usage, "--machine '{}': it is q35 or pc", machine);
-  if (iommu && machine != "q35")
+  if (iommu != GuestIommu::None && machine != "q35")
     return fail(ErrorClass::Usage, "a guest with an IOMMU is a q35, not a {}", machine);
-  if (hole < 0 || pluggable < 0)
-    return fail(ErrorClass::Failure, "memory of less than 0 MiB: {}, {}", hole, pluggable);
+  if (hole < 0 || pluggable < 0 || virtio_mem < 0)
+    return fail(ErrorClass::Failure, "memory of less than 0 MiB: {}, {}, {}", hole, pluggable,
+                virtio_mem);
+  if (huge_pages && in_file)
+    return fail(ErrorClass::Usage, "a guest's memory is in huge pages, or in a file");
   for (const std::string& uuid : uuids)
     if (uuid.empty() || uuid.find_first_not_of("0123456789abcdefABCDEF-") != std::string::npos)
       return fail(ErrorClass::Failure, "'{}' is not a UUID", uuid);
@@ -70,21 +73,27 @@ constexpr const char* kUefi = "    <loader type='rom'>/usr/share/ovmf/OVMF.fd</l
 
 std::string memory_xml(const GuestSpec& spec) {
   std::string memory;
-  if (spec.pluggable)
+  if (spec.pluggable || spec.virtio_mem)
     memory += fmt::format("  <maxMemory slots='1' unit='MiB'>{}</maxMemory>\n",
-                          spec.memory + spec.pluggable);
+                          spec.memory + spec.pluggable + spec.virtio_mem);
   memory += fmt::format("  <memory unit='MiB'>{}</memory>\n", spec.memory);
   if (spec.huge_pages)
     memory +=
         "  <memoryBacking>\n"
         "    <hugepages/>\n"
         "  </memoryBacking>\n";
+  if (spec.in_file)
+    memory +=
+        "  <memoryBacking>\n"
+        "    <source type='file'/>\n"
+        "    <access mode='shared'/>\n"
+        "  </memoryBacking>\n";
   return memory;
 }
 
 // libvirt plugs memory into a NUMA node.
 std::string cpu_xml(const GuestSpec& spec) {
-  if (!spec.pluggable) return "  <cpu mode='maximum'/>\n";
+  if (!spec.pluggable && !spec.virtio_mem) return "  <cpu mode='maximum'/>\n";
   return fmt::format(
       "  <cpu mode='maximum'>\n"
       "    <numa>\n"
@@ -92,6 +101,19 @@ std::string cpu_xml(const GuestSpec& spec) {
       "    </numa>\n"
       "  </cpu>\n",
       spec.memory);
+}
+
+std::string virtio_mem_xml(int mib) {
+  return fmt::format(
+      "    <memory model='virtio-mem'>\n"
+      "      <target>\n"
+      "        <size unit='MiB'>{}</size>\n"
+      "        <node>0</node>\n"
+      "        <block unit='MiB'>2</block>\n"
+      "        <requested unit='MiB'>0</requested>\n"
+      "      </target>\n"
+      "    </memory>\n",
+      mib);
 }
 
 std::string command_line_xml(const GuestSpec& spec) {
@@ -150,11 +172,13 @@ std::string domain_xml(const GuestSpec& spec) {
         "      </source>\n"
         "    </hostdev>\n",
         uuid);
-  if (spec.iommu)
+  if (spec.iommu == GuestIommu::Intel)
     devices +=
         "    <iommu model='intel'>\n"
         "      <driver caching_mode='on'/>\n"
         "    </iommu>\n";
+  if (spec.iommu == GuestIommu::Virtio) devices += "    <iommu model='virtio'/>\n";
+  if (spec.virtio_mem) devices += virtio_mem_xml(spec.virtio_mem);
   devices += spec.devices;
   // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
   // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install
@@ -197,7 +221,8 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("kernel", spec.uefi ? "vmlinuz" : "vmlinux"), fmt::arg("cpu", cpu_xml(spec)),
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
-      fmt::arg("arguments", (spec.iommu ? " intel_iommu=on" : "") + spec.kernel_arguments),
+      fmt::arg("arguments",
+               (spec.iommu == GuestIommu::Intel ? " intel_iommu=on" : "") + spec.kernel_arguments),
       fmt::arg("directory", spec.directory), fmt::arg("quick", kQuickBoot),
       fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
 }

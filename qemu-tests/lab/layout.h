@@ -74,6 +74,9 @@ struct Artefacts {
   // Made only when it is asked for.
   [[nodiscard]] std::string installed() const { return image / ("installed-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
+  // What scenarios attach to hosts (image/build --attached).
+  [[nodiscard]] std::string vfio_users() const { return image / "vfio-users.ext4"; }
+  [[nodiscard]] std::string guest_disk() const { return image / "guest-disk.img"; }
   [[nodiscard]] std::string lab() const { return bin / "pcilend-lab"; }
   [[nodiscard]] std::string agent() const { return bin / "pcilend-lab-agent"; }
   [[nodiscard]] std::string peer() const { return bin / "pcilend-lab-peer"; }

@@ -159,9 +159,24 @@ TEST(DomainXml, OfAGuestWithMemoryOfEveryKind) {
   spec.huge_pages = true;
   spec.hole = 256;
   spec.pluggable = 128;
+  spec.virtio_mem = 256;
   spec.balloon = true;
+  spec.iommu = GuestIommu::Virtio;
   ASSERT_TRUE(spec.check());
   expect_golden("guest-memory.xml", domain_xml(spec) + memory_module_xml(spec.pluggable));
+}
+
+TEST(DomainXml, MemoryInAFileIsShared) {
+  GuestSpec spec;
+  spec.name = "file";
+  spec.in_file = true;
+  ASSERT_TRUE(spec.check());
+  EXPECT_THAT(domain_xml(spec), HasSubstr("  <memoryBacking>\n"
+                                          "    <source type='file'/>\n"
+                                          "    <access mode='shared'/>\n"
+                                          "  </memoryBacking>\n"));
+  spec.huge_pages = true;
+  EXPECT_FALSE(spec.check());
 }
 
 TEST(DomainXml, WhatCannotBeIsRefused) {
@@ -180,6 +195,11 @@ TEST(DomainXml, WhatCannotBeIsRefused) {
   EXPECT_EQ(error([](GuestSpec& s) { s.uuids = {"'/>"}; }), "''/>' is not a UUID");
   EXPECT_EQ(error([](GuestSpec& s) { s.places = {"8004:01:00.0'"}; }),
             "'8004:01:00.0'' is not a PCI address");
+  EXPECT_EQ(error([](GuestSpec& s) {
+              s.machine = "pc";
+              s.iommu = GuestIommu::Intel;
+            }),
+            "a guest with an IOMMU is a q35, not a pc");
 }
 
 TEST(Columns, AreThoseThatTheToolLists) {

@@ -144,6 +144,19 @@ class GuestMemory : public TwoHosts {
     return bytes;
   }
 
+  // Where QEMU has put virtio-mem (memaddr) or a module (addr); 0, and the scenario has failed, if
+  // nowhere.
+  uint64_t address_of_memory(const lab::Guest& guest, const char* field) {
+    const auto text =
+        borrower().run(fmt::format("virsh qemu-monitor-command {} --hmp 'info memory-devices' | "
+                                   "sed -n 's/^ *{}: 0x//p'",
+                                   guest.name(), field));
+    EXPECT_OK(text);
+    uint64_t address = 0;
+    if (text) std::from_chars(text->data(), text->data() + text->size(), address, 16);
+    return address;
+  }
+
   // What the lender, or a function of its, reaches of this host: so much of guests' memory, and
   // nothing that a peer does not always reach.
   uint64_t expect_swept(uint64_t least, uint64_t most) {
@@ -368,6 +381,85 @@ TEST_F(GuestMemory, ComesAndGoes) {
   EXPECT_EQ(ram_of(*guest), unplugged);
   expect_mapped(job(), 384);
   EXPECT_OK(guest->run(reach(160, up_to(384))));
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, 384 MiB up to the PCI hole; virtio-mem grows from nothing to
+ *                       128, 384 and 512 MiB, shrinks to 256 and 128; then + 128 MiB, as a module
+ *
+ * All under I/O, and by the defaults of the guest's kernel. What is plugged is mapped, and nothing
+ * else is.
+ */
+TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
+  constexpr int kMost = 512;
+  constexpr int kLeast = 128;  // its kernel keeps some of it for itself, and can't move that
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) {
+    spec.memory = spec.hole = 384;
+    spec.virtio_mem = kMost;
+    spec.pluggable = 128;
+  });
+  ASSERT_TRUE(guest);
+  expect_mapped(job(), 384);
+  const uint64_t at = address_of_memory(*guest, "memaddr");
+  ASSERT_GE(at, 4096 * kMiB);
+  const auto plugged = [&](int mib) { return fmt::format("{:x}-{:x}", at, at + mib * kMiB); };
+
+  auto load =
+      guest->start(fmt::format("until [ -e /tmp/enough ]; do {} || exit; done", MainJob::kUseDisk));
+  ASSERT_OK(load);
+  for (const int mib : {128, 384, kMost, 256, kLeast}) {
+    SCOPED_TRACE(fmt::format("{} MiB", mib));
+    ASSERT_OK(borrower().run(
+        fmt::format("virsh update-memory-device guest --live --requested-size {}MiB", mib)));
+    ASSERT_OK(borrower().until(
+        "virsh dumpxml guest | sed -n \"s/.*<current unit='KiB'>\\([0-9]*\\)<.*/\\1/p\"",
+        [&](const lab::Output& output) { return output.text() == std::to_string(mib << 10); }));
+    expect_mapped(job(), 384 + static_cast<uint64_t>(mib));
+    if (mib == kMost) {
+      EXPECT_OK(guest->run(reach(640, plugged(mib))));
+      expect_sweeps();
+      const uint64_t ram = ram_of(*guest);
+      expect_swept(ram);
+    }
+  }
+  const auto kept = guest->run("awk '/^MemTotal/ { print $2 }' /proc/meminfo");
+  ASSERT_OK(kept);
+  EXPECT_LT(std::stoull(*kept), uint64_t{384 + kLeast} << 10);
+
+  ASSERT_OK(borrower().write("/tmp/module.xml", lab::memory_module_xml(128)));
+  ASSERT_OK(borrower().run("virsh attach-device guest /tmp/module.xml --live"));
+  expect_mapped(job(), 384 + kLeast + 128);
+  const uint64_t module = address_of_memory(*guest, "addr");
+  ASSERT_NE(module, 0U);
+  ASSERT_OK(await_inside(
+      *guest, fmt::format("[ \"$(cat /sys/devices/system/memory/memory{}/state)\" = online ]",
+                          module / (128 * kMiB))));
+  EXPECT_OK(guest->run(reach(300, fmt::format("{:x}-{:x}", module, module + 128 * kMiB))));
+  ASSERT_OK(guest->run("touch /tmp/enough"));
+  const auto ended = load->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, 256 MiB; its memory is a file that others of the host can map
+ */
+TEST_F(GuestMemory, InAFile) {
+  // Nobody can pin pages of a file on a disk for writing.
+  constexpr const char* kFiles = "/var/lib/libvirt/qemu/ram";
+  ASSERT_OK(borrower().run(fmt::format("mkdir -p {0} && mount -t tmpfs tmpfs {0}", kFiles)));
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) { spec.in_file = true; });
+  ASSERT_TRUE(guest);
+  EXPECT_OK(borrower().run(fmt::format(
+      "grep -q ' rw-s .* {}/.*' /proc/$(cat /run/libvirt/qemu/guest.pid)/maps", kFiles)));
+  expect_mapped(job(), 256);
+  EXPECT_OK(guest->run(reach(128, up_to(256))));
+  EXPECT_OK(guest->run(MainJob::kUseDisk));
+  ASSERT_OK(guest->destroy());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  EXPECT_OK(borrower().run(fmt::format("umount {}", kFiles)));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_F(PciGuest, BehindAnIommuOfItsOwn) {
   ASSERT_NO_FATAL_FAILURE(lend(&hostdev));
   auto spec = borrower().guest_spec("iommu", {});
   ASSERT_OK(spec);
-  spec->iommu = true;
+  spec->iommu = lab::GuestIommu::Intel;
   spec->devices = hostdev;
   guest_.emplace(borrower().guest(*spec));
   ASSERT_OK(guest_->define());
@@ -72,6 +72,49 @@ TEST_F(PciGuest, BehindAnIommuOfItsOwn) {
   EXPECT_EQ(refused->code, static_cast<int>(ErrorClass::State)) << refused->err;
   EXPECT_NE(refused->err.find("end that, or detach the device there, first"), std::string::npos)
       << refused->err;
+  EXPECT_OK(guest_->run(MainJob::kUseDisk));
+  ASSERT_OK(guest_->destroy());
+  EXPECT_OK(job().await_state(borrower(), "available"));
+  EXPECT_OK(job().await_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ guest ── virtio-iommu ── nvme
+ *
+ * QEMU tells the guest which addresses it can't map: those that VFIO has reserved.
+ */
+TEST_F(PciGuest, BehindAVirtioIommu) {
+  std::string hostdev;
+  ASSERT_NO_FATAL_FAILURE(lend(&hostdev));
+  auto spec = borrower().guest_spec("virtio-iommu", {});
+  ASSERT_OK(spec);
+  spec->iommu = lab::GuestIommu::Virtio;
+  spec->devices = hostdev;
+  guest_.emplace(borrower().guest(*spec));
+  ASSERT_OK(guest_->define());
+  ASSERT_OK(guest_->start());
+  ASSERT_OK(MainJob::await_disk(*guest_));
+  ASSERT_NO_FATAL_FAILURE(expect_used_by("vfio"));
+  EXPECT_OK(guest_->run("ls /sys/bus/virtio/drivers/virtio_iommu/virtio*"));
+  const auto group = guest_->run(
+      "cd /sys/class/nvme/nvme0/device/iommu_group && cat type "
+      "reserved_regions");
+  ASSERT_OK(group);
+  EXPECT_EQ(group->rfind("DMA", 0), 0U) << *group;
+  for (const char* reserved : {"0x00000000fe000000 0x00000000fe0fffff", "0x000000fd00000000 "})
+    EXPECT_NE(group->find(reserved), std::string::npos) << *group;
+
+  EXPECT_OK(guest_->run("reach /dev/nvme0n1 64 100000-10000000"));
+  const auto before = job().lender_effort();
+  ASSERT_OK(before);
+  for (int i = 0; i < 4; ++i) EXPECT_OK(guest_->run(MainJob::kUseDisk));
+  const auto after = job().lender_effort();
+  ASSERT_OK(after);
+  EXPECT_EQ(after->messages, before->messages);
+
+  ASSERT_OK(guest_->run("modprobe -r nvme && ! [ -e /dev/nvme0n1 ] && modprobe nvme"));
+  ASSERT_OK(MainJob::await_disk(*guest_));
   EXPECT_OK(guest_->run(MainJob::kUseDisk));
   ASSERT_OK(guest_->destroy());
   EXPECT_OK(job().await_state(borrower(), "available"));
