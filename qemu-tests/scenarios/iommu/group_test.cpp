@@ -115,13 +115,6 @@ class Group : public OnThreeHosts {
 };
 
 TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
-  // What has the header of an endpoint is one, whatever its class: here the bridge to ISA, which
-  // does DMA for what is behind it.
-  const std::string disk_controller = "0000:00:1f.2";
-  ASSERT_OK(host(1).run("pcilend add " + disk_controller));
-  expect_refused(host(1), "pcilend available " + disk_controller, "0000:00:1f.0");
-  ASSERT_OK(host(1).run("pcilend remove " + disk_controller));
-
   // Not without the other one: first it must be added, then be available.
   ASSERT_OK(host(1).run("pcilend add " + address_[0]));
   expect_refused(host(1), "pcilend available " + address_[0], address_[1] + " (nvme)");
