@@ -544,6 +544,7 @@ class Trail : public testing::Test {
   }
   void Start(u32 beat) {
     beat_ = shown_ = beat;
+    slots_ = {};
     pcilend_trail_start(&trail_, beat, 0);
   }
 

@@ -347,7 +347,7 @@ static const char *missing(struct pcilend_link *link)
 	if (!ap->direct && !pcilend_link_is_isolated(link))
 		return PCILEND_NOT_ISOLATED;
 	if (!ap->direct && has_direct_regions(link))
-		return "firmware reserves memory for the NTB (RMRR): switch it off there, or change the slot";
+		return "firmware reserves memory for the NTB (RMRR): use another slot";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
 	if (!ap->windows)

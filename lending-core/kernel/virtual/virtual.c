@@ -183,7 +183,7 @@ static int windows_claim(struct pcilend_virtual *virtual,
 			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
 			return err;
 		}
-		/* What a driver tells the function of its own BAR it must understand (NVMe's CMB). */
+		/* What a driver tells the function of its own BAR it understands (NVMe's CMB). */
 		pci_add_resource_offset(resources, window,
 					bar[i].bus ? window->start - bar[i].bus : 0);
 	}
@@ -449,9 +449,9 @@ static void write_bars(struct pcilend_virtual *virtual,
 }
 
 /*
- * The resources as they are, whatever the registers say: a 32-bit BAR may well lie above 4 GiB here,
- * since this host's address never reaches the function. A BAR that can't be claimed is
- * none, so that nobody puts it elsewhere.
+ * The resources as they are, whatever the registers say: a 32-bit BAR may well lie above 4 GiB
+ * here, since this host's address never reaches the function. A BAR that can't be claimed is none,
+ * so that nobody puts it elsewhere.
  */
 static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 {
