@@ -86,13 +86,18 @@ u32 pcilend_mastering_step(struct pcilend_mastering *m, enum pcilend_mastering_e
 	case PCILEND_MASTERING_CUT:
 		m->cut = true;
 		return mastering_stop(m) | PCILEND_MASTERING_RECOVER;
-	case PCILEND_MASTERING_UNMAPPED:
+	case PCILEND_MASTERING_UNMAP:
 		m->cut = false;
-		return mastering_retry(m, carries);
-	case PCILEND_MASTERING_CARRIES:
+		return 0;
+	case PCILEND_MASTERING_RESUME:
 		if (m->state == PCILEND_MASTERING_RESET)
 			return PCILEND_MASTERING_TELL;
+		fallthrough;
+	case PCILEND_MASTERING_RETRY:
 		return mastering_retry(m, carries);
+	case PCILEND_MASTERING_FOREIGN:
+		m->state = PCILEND_MASTERING_STALE;
+		return PCILEND_MASTERING_SWITCH_OFF;
 	case PCILEND_MASTERING_RECOVERED:
 		if (m->state != PCILEND_MASTERING_STALE)
 			return 0;

@@ -48,14 +48,19 @@ TEST(Mastering, EachStep) {
       {off, false, PCILEND_MASTERING_LOST, false, off, 0},
       {on, false, PCILEND_MASTERING_CUT, true, stale, kOff | kRecover},
       {off, false, PCILEND_MASTERING_CUT, true, off, kRecover},
-      {stale, true, PCILEND_MASTERING_UNMAPPED, true, stale, kRecover},
-      {stale, true, PCILEND_MASTERING_UNMAPPED, false, stale, 0},
-      {waiting, true, PCILEND_MASTERING_UNMAPPED, true, on, kOn},
-      {waiting, true, PCILEND_MASTERING_UNMAPPED, false, waiting, 0},
-      {waiting, false, PCILEND_MASTERING_CARRIES, true, on, kOn},
-      {stale, false, PCILEND_MASTERING_CARRIES, true, stale, kRecover},
-      {reset, false, PCILEND_MASTERING_CARRIES, true, reset, kTell},
-      {off, false, PCILEND_MASTERING_CARRIES, true, off, 0},
+      {waiting, true, PCILEND_MASTERING_UNMAP, true, waiting, 0},
+      {waiting, true, PCILEND_MASTERING_RETRY, true, waiting, 0},
+      {waiting, false, PCILEND_MASTERING_RETRY, true, on, kOn},
+      {waiting, false, PCILEND_MASTERING_RETRY, false, waiting, 0},
+      {stale, false, PCILEND_MASTERING_RETRY, true, stale, kRecover},
+      {stale, false, PCILEND_MASTERING_RETRY, false, stale, 0},
+      {reset, false, PCILEND_MASTERING_RETRY, true, reset, 0},
+      {waiting, false, PCILEND_MASTERING_RESUME, true, on, kOn},
+      {stale, false, PCILEND_MASTERING_RESUME, true, stale, kRecover},
+      {reset, false, PCILEND_MASTERING_RESUME, true, reset, kTell},
+      {off, false, PCILEND_MASTERING_RESUME, true, off, 0},
+      {off, false, PCILEND_MASTERING_FOREIGN, true, stale, kOff},
+      {on, false, PCILEND_MASTERING_FOREIGN, true, stale, kOff},
       {stale, false, PCILEND_MASTERING_RECOVERED, true, reset, kTell},
       {off, false, PCILEND_MASTERING_RECOVERED, true, off, 0},
       {stale, false, PCILEND_MASTERING_ENDED, true, off, 0},
@@ -110,12 +115,13 @@ TEST(Mastering, NeverOnAcrossALoss) {
         pcilend_carrier_take_lost(&carrier);
         break;
       case 5:
-        if (pcilend_carrier_met(&carrier)) tell(PCILEND_MASTERING_CARRIES);
+        if (pcilend_carrier_met(&carrier)) tell(PCILEND_MASTERING_RESUME);
         break;
       case 6:
         if (!recover) break;
         recover = false;
-        tell(PCILEND_MASTERING_UNMAPPED);
+        tell(PCILEND_MASTERING_UNMAP);
+        tell(PCILEND_MASTERING_RETRY);
         if (m.state == PCILEND_MASTERING_STALE && carrier == PCILEND_CARRIER_CARRIES) {
           dirty = false;
           recover = false;
@@ -133,7 +139,8 @@ TEST(Mastering, NeverOnAcrossALoss) {
   // Nothing is stuck: with the link there, what was lost comes back.
   pcilend_carrier_take_lost(&carrier);
   ASSERT_TRUE(pcilend_carrier_met(&carrier));
-  pcilend_mastering_step(&m, PCILEND_MASTERING_UNMAPPED, true);
+  pcilend_mastering_step(&m, PCILEND_MASTERING_UNMAP, true);
+  pcilend_mastering_step(&m, PCILEND_MASTERING_RETRY, true);
   pcilend_mastering_step(&m, PCILEND_MASTERING_RECOVERED, true);
   pcilend_mastering_step(&m, PCILEND_MASTERING_WANT, true);
   EXPECT_EQ(m.state, PCILEND_MASTERING_ON);

@@ -17,6 +17,7 @@
 #include "pcilend/identity.h"
 #include "pcilend/lease.h"
 #include "pcilend/mappings.h"
+#include "pcilend/mastering.h"
 #include "pcilend/reservation.h"
 #include "pcilend/set.h"
 #include "pcilend/vconfig.h"
@@ -136,13 +137,8 @@ struct pcilend_function {
 	bool attached;			/* to its group's domain */
 	bool hidden;			/* its BARs, see pcilend_device_hide() */
 	bool foreign_reset;		/* not by us, and its borrower has not been told yet */
-	bool bus_master;		/* wanted by the borrower */
-	struct list_head lent;		/* dma_lock, as the next three: in lender_link.lent */
-	bool masters;			/* bus mastering is on */
-	bool stale;			/* a link was lost meanwhile: to be reset first */
-	bool cut;			/* it reached another lender over a link that was lost: */
-					/* no DMA before that is unmapped */
-	bool untold;			/* was reset for that, borrower not heard yet */
+	struct list_head lent;		/* dma_lock: in lender_link.lent */
+	struct pcilend_mastering mastering;	/* dma_lock */
 	u64 alias;			/* device-side address of its interrupts, 0: not mapped */
 	u64 dma_address;		/* direct: where it reaches the borrower's DMA area, */
 	u64 interrupt_address;		/* and its interrupts; 0: it does not */

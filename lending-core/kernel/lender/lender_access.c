@@ -31,7 +31,6 @@ void pcilend_device_open(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	pcilend_set_command(fn, PCI_COMMAND_MASTER,
 			    PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
-	pcilend_dma_was_reset(fn);
 	pcilend_device_enable_msix(fn->pdev, !fn->intx.irq);
 	pcilend_intx_resume(fn);
 }
@@ -186,7 +185,6 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	fn->mapped = 0;
 	fn->small = 0;
 	WRITE_ONCE(fn->tables, 0);
-	fn->bus_master = false;
 	memset(fn->map, 0, sizeof(fn->map));
 	memset(fn->export, 0, sizeof(fn->export));
 	fn->returned = false;
@@ -250,7 +248,6 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	pcilend_intx_off(fn);
 	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
-	fn->bus_master = false;
 	/* Its messages are DMA. */
 	pcilend_relay_end(fn);
 

@@ -17,10 +17,38 @@
 
 static DEFINE_SPINLOCK(dma_lock);	/* taken in interrupts */
 
-static void set_bus_master(struct pcilend_function *fn, bool on)
+static void lender_dma_switch(struct pcilend_function *fn, bool on)
 {
 	pcilend_set_command(fn, on ? 0 : PCI_COMMAND_MASTER, on ? PCI_COMMAND_MASTER : 0);
-	fn->masters = on;
+}
+
+/*
+ * Something happened to a lent function (pcilend/mastering.h). Any context. Return: what is left to
+ * do, of enum pcilend_mastering_todo: RECOVER, TELL.
+ */
+static u32 lender_dma_step(struct pcilend_function *fn, enum pcilend_mastering_event event)
+{
+	u32 todo;
+
+	lockdep_assert_held(&dma_lock);
+	todo = pcilend_mastering_step(&fn->mastering, event, pcilend_link_carries(fn->link));
+	if (todo & PCILEND_MASTERING_SWITCH_OFF)
+		lender_dma_switch(fn, false);
+	if (todo & PCILEND_MASTERING_SWITCH_ON)
+		lender_dma_switch(fn, true);
+	return todo;
+}
+
+static u32 lender_dma_happened(struct pcilend_function *fn, enum pcilend_mastering_event event)
+{
+	unsigned long flags;
+	u32 todo;
+
+	lockdep_assert_held(&fn->lock);
+	spin_lock_irqsave(&dma_lock, flags);
+	todo = lender_dma_step(fn, event);
+	spin_unlock_irqrestore(&dma_lock, flags);
+	return todo;
 }
 
 /*
@@ -31,16 +59,7 @@ static void set_bus_master(struct pcilend_function *fn, bool on)
  */
 void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
 {
-	struct pcilend_link *link = fn->link;
-	unsigned long flags;
-
-	lockdep_assert_held(&fn->lock);
-	spin_lock_irqsave(&dma_lock, flags);
-	if (on)
-		fn->untold = false;
-	if (!on || (READ_ONCE(link->carries) && !fn->stale && !fn->cut))
-		set_bus_master(fn, on);
-	spin_unlock_irqrestore(&dma_lock, flags);
+	lender_dma_happened(fn, on ? PCILEND_MASTERING_WANT : PCILEND_MASTERING_DONT_WANT);
 	if (!on && !pci_wait_for_pending_transaction(fn->pdev))
 		pci_warn(fn->pdev, "transactions are still pending after bus mastering was switched off\n");
 }
@@ -53,10 +72,7 @@ void pcilend_dma_attach(struct pcilend_function *fn)
 
 	lockdep_assert_held(&fn->lock);
 	spin_lock_irqsave(&dma_lock, flags);
-	fn->masters = false;
-	fn->stale = false;
-	fn->cut = false;
-	fn->untold = false;
+	fn->mastering = (struct pcilend_mastering){ };
 	list_add(&fn->lent, &lender_link(link)->lent);
 	atomic_inc(&link->leases);
 	spin_unlock_irqrestore(&dma_lock, flags);
@@ -77,14 +93,7 @@ void pcilend_dma_detach(struct pcilend_function *fn)
 /* Bus mastering is off, and nothing of former commands is left in the function. */
 void pcilend_dma_was_reset(struct pcilend_function *fn)
 {
-	unsigned long flags;
-
-	lockdep_assert_held(&fn->lock);
-	spin_lock_irqsave(&dma_lock, flags);
-	fn->masters = false;
-	fn->stale = false;
-	fn->untold = false;
-	spin_unlock_irqrestore(&dma_lock, flags);
+	lender_dma_happened(fn, PCILEND_MASTERING_ENDED);
 }
 
 /*
@@ -98,7 +107,7 @@ int pcilend_dma_reach(struct pcilend_reached *reached)
 	int err = 0;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	if (READ_ONCE(link->carries))
+	if (pcilend_link_carries(link))
 		list_add(&reached->over, &lender_link(link)->reached);
 	else
 		err = -EHOSTUNREACH;
@@ -115,39 +124,13 @@ void pcilend_dma_unreach(struct pcilend_reached *reached)
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
-/* What the function reached over lost links is unmapped next: what is lost later counts anew. */
-static void mend(struct pcilend_function *fn)
-{
-	unsigned long flags;
-
-	lockdep_assert_held(&fn->lock);
-	spin_lock_irqsave(&dma_lock, flags);
-	fn->cut = false;
-	spin_unlock_irqrestore(&dma_lock, flags);
-}
-
-static void stop(struct pcilend_function *fn)
-{
-	lockdep_assert_held(&dma_lock);
-	if (!fn->masters)
-		return;
-	set_bus_master(fn, false);
-	fn->stale = true;
-}
-
 /*
  * It was reset by somebody else, or is about to be: no DMA before pcilend_dma_recover_work() has
  * reset it. Lent functions only.
  */
 void pcilend_dma_stop(struct pcilend_function *fn)
 {
-	unsigned long flags;
-
-	lockdep_assert_held(&fn->lock);
-	spin_lock_irqsave(&dma_lock, flags);
-	set_bus_master(fn, false);
-	WRITE_ONCE(fn->stale, true);
-	spin_unlock_irqrestore(&dma_lock, flags);
+	lender_dma_happened(fn, PCILEND_MASTERING_FOREIGN);
 }
 
 /* Any context. */
@@ -172,12 +155,11 @@ void pcilend_dma_lost(struct pcilend_link *link)
 	lockdep_assert_held(&link->loss_lock);
 	spin_lock_irqsave(&dma_lock, flags);
 	list_for_each_entry(fn, &lender_link(link)->lent, lent)
-		stop(fn);
+		lender_dma_step(fn, PCILEND_MASTERING_LOST);
 	list_for_each_entry(reached, &lender_link(link)->reached, over) {
 		WRITE_ONCE(reached->lost, true);
-		reached->from->cut = true;
-		stop(reached->from);
-		pcilend_dma_queue_recover(reached->from);
+		if (lender_dma_step(reached->from, PCILEND_MASTERING_CUT) & PCILEND_MASTERING_RECOVER)
+			pcilend_dma_queue_recover(reached->from);
 	}
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
@@ -196,6 +178,7 @@ static void tell_reset(struct pcilend_function *fn)
 void pcilend_dma_resume(struct pcilend_link *link)
 {
 	struct pcilend_function *fn;
+	u32 todo;
 
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
 		mutex_lock(&fn->lock);
@@ -205,12 +188,11 @@ void pcilend_dma_resume(struct pcilend_link *link)
 		}
 		pcilend_intx_tell_again(fn);
 		pcilend_relay_tell_again(fn);
-		if (READ_ONCE(fn->stale))
+		todo = lender_dma_happened(fn, PCILEND_MASTERING_RESUME);
+		if (todo & PCILEND_MASTERING_RECOVER)
 			pcilend_dma_queue_recover(fn);
-		else if (READ_ONCE(fn->untold))
+		if (todo & PCILEND_MASTERING_TELL)
 			tell_reset(fn);
-		else if (fn->bus_master)
-			pcilend_device_bus_master(fn, true);
 		mutex_unlock(&fn->lock);
 	}
 }
@@ -220,6 +202,7 @@ static void recover(struct pcilend_function *fn)
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
 	struct pcilend_report report;
 	const char *why;
+	u32 todo;
 
 	lockdep_assert_held(&fn->lock);
 	why = pcilend_device_reset(fn);
@@ -231,13 +214,13 @@ static void recover(struct pcilend_function *fn)
 		return;
 	}
 	pcilend_device_open(fn);
-	fn->bus_master = false;
-	WRITE_ONCE(fn->untold, true);
+	todo = lender_dma_happened(fn, PCILEND_MASTERING_RECOVERED);
 	pci_notice(fn->pdev, "was reset, because %s\n", fn->foreign_reset ?
 		   "somebody else has reset it, or after an error of PCI Express" :
 		   "a link was lost during DMA over it");
 	fn->foreign_reset = false;
-	tell_reset(fn);
+	if (todo & PCILEND_MASTERING_TELL)
+		tell_reset(fn);
 	pcilend_function_report(fn, &report);
 	pcilend_event_function(PCILEND_EVENT_WAS_RESET, &report);
 }
@@ -249,13 +232,12 @@ void pcilend_dma_recover_work(struct work_struct *work)
 	pcilend_device_lock(fn);
 	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
 		goto out;
-	mend(fn);
+	/* First that, so that what is lost from now on counts anew. */
+	lender_dma_happened(fn, PCILEND_MASTERING_UNMAP);
 	pcilend_reach_drop_lost(fn);
 	/* A link that is lost again is waited for again. */
-	if (READ_ONCE(fn->stale) && pcilend_link_is_up(fn->link, NULL))
+	if (lender_dma_happened(fn, PCILEND_MASTERING_RETRY) & PCILEND_MASTERING_RECOVER)
 		recover(fn);
-	else if (!READ_ONCE(fn->stale) && fn->bus_master)
-		pcilend_device_bus_master(fn, true);
 out:
 	pcilend_device_unlock(fn);
 	pcilend_function_put(fn);

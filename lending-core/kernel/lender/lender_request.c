@@ -250,7 +250,6 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 	err = check_lease(ex, fn, in->lease);
 	if (!err) {
 		pcilend_device_bus_master(fn, false);
-		fn->bus_master = false;
 		why = pcilend_device_reset(fn);
 		fn->resets++;
 	}
@@ -259,6 +258,7 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 		err = -EIO;
 	} else if (!err) {
 		pcilend_device_open(fn);
+		pcilend_dma_was_reset(fn);
 	}
 	pcilend_device_unlock(fn);
 	answer(ex, err, NULL);
@@ -286,7 +286,6 @@ static int do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
 	const struct pcilend_msg_bus_master *in = ex->payload;
 
 	lockdep_assert_held(&fn->lock);
-	fn->bus_master = in->on;
 	pcilend_device_bus_master(fn, in->on);
 	return 0;
 }

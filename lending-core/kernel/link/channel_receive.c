@@ -309,7 +309,7 @@ static bool was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
 	if (le64_to_cpu(header->boot) == link->peer_boot &&
 	    le32_to_cpu(header->sequence) == sequence)
 		return false;
-	return !READ_ONCE(link->carries) || (s32)(link->channel.rx_doubt - sequence) > 0;
+	return !pcilend_link_carries(link) || (s32)(link->channel.rx_doubt - sequence) > 0;
 }
 
 static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)

@@ -111,7 +111,7 @@ void pcilend_link_follow_trail(struct pcilend_link *link)
 	enum pcilend_trail_news news;
 	u32 beat;
 
-	if (!READ_ONCE(link->carries))
+	if (!pcilend_link_carries(link))
 		return;
 	spin_lock(&link->state_lock);
 	area = link->area;
@@ -294,9 +294,9 @@ static void go_up(struct pcilend_link *link)
 {
 	pcilend_link_drop_former_area(link);
 	pcilend_channel_settle(link);
-	if (!READ_ONCE(link->carries))
+	if (!pcilend_link_carries(link))
 		start_trail(link);
-	pcilend_link_carries(link);
+	pcilend_link_met(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_channel_go_on(link);
 	pcilend_link_lender->up(link);
@@ -372,7 +372,7 @@ static void start_over(struct pcilend_link *link, char *why, size_t bytes)
 /* Has the driver told all of how the link came up? */
 static bool is_settled(struct pcilend_link *link)
 {
-	return READ_ONCE(link->carries) ||
+	return pcilend_link_carries(link) ||
 	       pcilend_now() - READ_ONCE(link->event_at) >= SETTLE_MS;
 }
 

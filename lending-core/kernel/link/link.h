@@ -33,6 +33,7 @@
 #include "base/events.h"
 #include "pcilend/layout.h"
 #include "pcilend/lease.h"
+#include "pcilend/mastering.h"
 #include "pcilend/range.h"
 #include "pcilend/wire.h"
 
@@ -241,8 +242,7 @@ struct pcilend_link {
 	bool restart;			/* the channel is stuck: handshake again */
 
 	spinlock_t loss_lock;		/* taken in interrupts (loss.c) */
-	bool carries;			/* loss_lock: up, and not lost since */
-	bool lost;			/* loss_lock: lost, and the handshake has not seen it yet */
+	enum pcilend_carrier carrier;	/* loss_lock; read without it, too */
 	u64 losses;			/* loss_lock: since it was taken into use */
 	u32 found;			/* loss_lock: those that are told to the peer */
 	u64 event_at;			/* ms: last event of the driver, or when it came up */
@@ -351,6 +351,13 @@ bool pcilend_hotplug_run(struct pcilend_hotplug *hotplug, void (*change)(void *a
 			 void *argument);
 
 /* loss.c */
+
+/* Is it up, and was it not lost since? */
+static inline bool pcilend_link_carries(const struct pcilend_link *link)
+{
+	return READ_ONCE(link->carrier) == PCILEND_CARRIER_CARRIES;
+}
+
 u64 pcilend_link_losses(struct pcilend_link *link);
 
 /* trust.c */

@@ -10,12 +10,14 @@
 /* @found: by this host, which the peer has to hear of. */
 static void loss_happened(struct pcilend_link *link, bool found)
 {
+	enum pcilend_carrier carrier = link->carrier;
+	bool carried = pcilend_carrier_lose(&carrier);
+
 	lockdep_assert_held(&link->loss_lock);
-	link->losses += link->carries;
-	if (found && link->carries)
+	link->losses += carried;
+	if (found && carried)
 		WRITE_ONCE(link->found, link->found + 1);
-	WRITE_ONCE(link->carries, false);
-	link->lost = true;
+	WRITE_ONCE(link->carrier, carrier);
 	pcilend_link_lender->lost(link);
 }
 
@@ -52,7 +54,7 @@ void pcilend_link_event(struct pcilend_link *link)
 
 	spin_lock_irqsave(&link->loss_lock, flags);
 	WRITE_ONCE(link->event_at, pcilend_now());
-	if (!up || link->carries)
+	if (!up || pcilend_link_carries(link))
 		loss_happened(link, true);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 }
@@ -72,22 +74,27 @@ u64 pcilend_link_losses(struct pcilend_link *link)
 /* Has it been lost since the handshake last asked? */
 bool pcilend_link_take_lost(struct pcilend_link *link)
 {
+	enum pcilend_carrier carrier;
 	unsigned long flags;
 	bool lost;
 
 	spin_lock_irqsave(&link->loss_lock, flags);
-	lost = link->lost;
-	link->lost = false;
+	carrier = link->carrier;
+	lost = pcilend_carrier_take_lost(&carrier);
+	WRITE_ONCE(link->carrier, carrier);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 	return lost;
 }
 
 /* The handshake is over: DMA may go on, unless the link was lost again meanwhile. */
-void pcilend_link_carries(struct pcilend_link *link)
+void pcilend_link_met(struct pcilend_link *link)
 {
+	enum pcilend_carrier carrier;
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->loss_lock, flags);
-	WRITE_ONCE(link->carries, !link->lost);
+	carrier = link->carrier;
+	pcilend_carrier_met(&carrier);
+	WRITE_ONCE(link->carrier, carrier);
 	spin_unlock_irqrestore(&link->loss_lock, flags);
 }

@@ -49,7 +49,7 @@ void pcilend_link_event(struct pcilend_link *link);
 void pcilend_link_lost(struct pcilend_link *link);
 void pcilend_link_lost_by_peer(struct pcilend_link *link);
 bool pcilend_link_take_lost(struct pcilend_link *link);
-void pcilend_link_carries(struct pcilend_link *link);
+void pcilend_link_met(struct pcilend_link *link);
 
 /* trust.c */
 bool pcilend_link_is_misplaced(struct pcilend_link *link, u32 id, char *why, size_t bytes);

@@ -22,13 +22,14 @@
  *	     |                             ^                  v
  *	    OFF ---------- want, may ------+----------------> ON
  *	     ^                             |                  |
- *	     | ended                want,  |                  | lost, cut
+ *	     | ended                want,  |                  | lost, cut, foreign
  *	     | (from each)          may not|                  v
  *	   (each)                        RESET <- recovered - STALE
  *
  * "May" is: the link carries, and nothing is cut. In WAITING and ON the borrower can say that it
  * wants bus mastering no more (OFF). In RESET the borrower has not been heard since the reset; that
- * it wants bus mastering leads on as from OFF.
+ * it wants bus mastering leads on as from OFF. A reset by somebody else (FOREIGN) leads to STALE from
+ * each of them.
  *
  * All functions here are called under one lock of the caller, in any context.
  */
@@ -72,9 +73,12 @@ enum pcilend_mastering_event {
 	PCILEND_MASTERING_DONT_WANT,	/* ... off */
 	PCILEND_MASTERING_LOST,		/* the link of the lease is lost */
 	PCILEND_MASTERING_CUT,		/* a link over which it reaches another lender is */
-	PCILEND_MASTERING_UNMAPPED,	/* what was reached over such links is unmapped */
-	PCILEND_MASTERING_CARRIES,	/* the link of the lease carries again, same boots */
-	PCILEND_MASTERING_RECOVERED,	/* was reset for what PCILEND_MASTERING_RECOVER says */
+	PCILEND_MASTERING_UNMAP,	/* what was reached over such links is unmapped next */
+	PCILEND_MASTERING_RETRY,	/* it is unmapped, or the link carries again */
+	PCILEND_MASTERING_RESUME,	/* as RETRY, and the borrower hears again what it may */
+					/* have missed */
+	PCILEND_MASTERING_FOREIGN,	/* somebody else resets it, or has */
+	PCILEND_MASTERING_RECOVERED,	/* was reset, because RETRY said so */
 	PCILEND_MASTERING_ENDED,	/* was reset for another reason, or fenced */
 };
 
@@ -82,7 +86,7 @@ enum pcilend_mastering_event {
 enum pcilend_mastering_todo {
 	PCILEND_MASTERING_SWITCH_OFF = 1 << 0,	/* under the same lock */
 	PCILEND_MASTERING_SWITCH_ON = 1 << 1,	/* under the same lock */
-	PCILEND_MASTERING_RECOVER = 1 << 2,	/* unmap what is cut; reset it if it is STALE */
+	PCILEND_MASTERING_RECOVER = 1 << 2,	/* UNMAP; then RETRY, and if that says so: reset */
 	PCILEND_MASTERING_TELL = 1 << 3,	/* the borrower: it was reset */
 };
 
