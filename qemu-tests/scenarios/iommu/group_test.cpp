@@ -120,7 +120,7 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   expect_refused(host(1), "pcilend available " + address_[0], address_[1] + " (nvme)");
   const auto check = host(1).exec("pcilend check " + address_[0]);
   ASSERT_OK(check);
-  EXPECT_NE(check->out.find("not added are: " + address_[1] + " (nvme)"), std::string::npos)
+  EXPECT_NE(check->out.find("is a set: add " + address_[1] + " (nvme)"), std::string::npos)
       << check->out;
   ASSERT_OK(host(1).run("pcilend add " + address_[1]));
   ASSERT_OK(host(1).run("pcilend available " + address_[0]));
