@@ -5,7 +5,7 @@
 #include "pcilend/identity.h"
 
 /* Place of @node in the set, or where it belongs. */
-static u32 place(const struct pcilend_access *access, u32 node)
+static u32 access_place(const struct pcilend_access *access, u32 node)
 {
 	u32 low = 0, high = access->count;
 
@@ -20,14 +20,14 @@ static u32 place(const struct pcilend_access *access, u32 node)
 	return low;
 }
 
-static bool contains(const struct pcilend_access *access, u32 node)
+static bool access_contains(const struct pcilend_access *access, u32 node)
 {
-	u32 at = place(access, node);
+	u32 at = access_place(access, node);
 
 	return at < access->count && access->node[at] == node;
 }
 
-static int check(const u32 *nodes, u32 count, const char **why)
+static int access_check(const u32 *nodes, u32 count, const char **why)
 {
 	u32 i;
 
@@ -54,16 +54,16 @@ int pcilend_access_set(struct pcilend_access *access, const u32 *nodes, u32 coun
 		       const char **why)
 {
 	u32 i, at;
-	int error = check(nodes, count, why);
+	int error = access_check(nodes, count, why);
 
 	if (error)
 		return error;
 	access->restricted = true;
 	access->count = 0;
 	for (i = 0; i < count; i++) {
-		if (contains(access, nodes[i]))
+		if (access_contains(access, nodes[i]))
 			continue;
-		at = place(access, nodes[i]);
+		at = access_place(access, nodes[i]);
 		memmove(access->node + at + 1, access->node + at,
 			(access->count - at) * sizeof(*access->node));
 		access->node[at] = (u16)nodes[i];
@@ -74,5 +74,5 @@ int pcilend_access_set(struct pcilend_access *access, const u32 *nodes, u32 coun
 
 bool pcilend_access_allows(const struct pcilend_access *access, u32 node)
 {
-	return !access->restricted || contains(access, node);
+	return !access->restricted || access_contains(access, node);
 }

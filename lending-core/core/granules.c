@@ -3,19 +3,19 @@
 
 #include "pcilend/granules.h"
 
-static bool page_aligned(u64 value)
+static bool granule_page_aligned(u64 value)
 {
 	return !(value & (PCILEND_PAGE - 1));
 }
 
 /* Last address of [start, +size), which is not empty; that of all 64 bits if it wraps. */
-static u64 last_of(u64 start, u64 size)
+static u64 granule_last_of(u64 start, u64 size)
 {
 	return size - 1 > U64_MAX - start ? U64_MAX : start + (size - 1);
 }
 
 /* Index of the first granule that starts behind @iova. */
-static u32 first_behind(const struct pcilend_granules *granules, u64 iova)
+static u32 granule_first_behind(const struct pcilend_granules *granules, u64 iova)
 {
 	u32 low = 0;
 	u32 high = granules->count;
@@ -47,7 +47,7 @@ void pcilend_granules_init(struct pcilend_granules *granules, struct pcilend_gra
 
 struct pcilend_granule *pcilend_granules_find(const struct pcilend_granules *granules, u64 iova)
 {
-	u32 behind = first_behind(granules, iova);
+	u32 behind = granule_first_behind(granules, iova);
 	struct pcilend_granule *entry;
 
 	if (!behind)
@@ -56,13 +56,13 @@ struct pcilend_granule *pcilend_granules_find(const struct pcilend_granules *gra
 	return iova - entry->start < entry->size ? entry : NULL;
 }
 
-static bool is_among_bars(u64 iova)
+static bool granule_is_among_bars(u64 iova)
 {
 	return iova >= PCILEND_BARS_START && iova < PCILEND_BARS_END;
 }
 
 /* All around @iova that is among the BARs of a PC as it is, or is not. */
-static void keep_to_side(u64 iova, u64 *low, u64 *last)
+static void granule_keep_to_side(u64 iova, u64 *low, u64 *last)
 {
 	if (iova >= PCILEND_BARS_END) {
 		*low = PCILEND_BARS_END;
@@ -70,23 +70,24 @@ static void keep_to_side(u64 iova, u64 *low, u64 *last)
 	}
 	if (iova >= PCILEND_BARS_START)
 		*low = PCILEND_BARS_START;
-	*last = (is_among_bars(iova) ? PCILEND_BARS_END : PCILEND_BARS_START) - 1;
+	*last = (granule_is_among_bars(iova) ? PCILEND_BARS_END : PCILEND_BARS_START) - 1;
 }
 
 /*
  * All around @iova, from *low to *last, that is neither hole nor granule nor past the end, and on
  * the same side of the BARs' edges.
  */
-static int free_around(const struct pcilend_granules *granules, u64 iova, u64 *low, u64 *last)
+static int granule_free_around(const struct pcilend_granules *granules, u64 iova, u64 *low,
+			       u64 *last)
 {
-	u32 behind = first_behind(granules, iova);
+	u32 behind = granule_first_behind(granules, iova);
 	u32 i;
 
 	*low = 0;
 	*last = U64_MAX;
 	if (iova > granules->end)
 		return -ERANGE;
-	keep_to_side(iova, low, last);
+	granule_keep_to_side(iova, low, last);
 	if (*last > granules->end)
 		*last = granules->end;
 	if (behind) {
@@ -105,7 +106,7 @@ static int free_around(const struct pcilend_granules *granules, u64 iova, u64 *l
 
 		if (!hole->size)
 			continue;
-		hole_last = last_of(hole->start, hole->size);
+		hole_last = granule_last_of(hole->start, hole->size);
 		if (hole->start > iova) {
 			if (hole->start - 1 < *last)
 				*last = hole->start - 1;
@@ -120,26 +121,26 @@ static int free_around(const struct pcilend_granules *granules, u64 iova, u64 *l
 }
 
 /* Bytes that are mapped among the BARs of a PC. */
-static u64 mapped_among_bars(const struct pcilend_granules *granules)
+static u64 granule_mapped_among_bars(const struct pcilend_granules *granules)
 {
 	u64 mapped = 0;
 	u32 i;
 
 	for (i = 0; i < granules->count; i++) {
-		if (is_among_bars(granules->entry[i].start))
+		if (granule_is_among_bars(granules->entry[i].start))
 			mapped += granules->entry[i].mapped;
 	}
 	return mapped;
 }
 
 /* The largest power of two that is tried for a granule at @iova. */
-static u64 largest(const struct pcilend_granules *granules, u64 iova, u64 limit)
+static u64 granule_largest(const struct pcilend_granules *granules, u64 iova, u64 limit)
 {
 	u64 size = PCILEND_GRANULE_FIRST, mapped = granules->mapped;
 
-	if (is_among_bars(iova)) {
+	if (granule_is_among_bars(iova)) {
 		size = PCILEND_GRANULE_FIRST_BAR;
-		mapped = mapped_among_bars(granules);
+		mapped = granule_mapped_among_bars(granules);
 	}
 	if (size < mapped)
 		size = mapped;
@@ -158,10 +159,10 @@ int pcilend_granules_plan(const struct pcilend_granules *granules, u64 iova, u64
 
 	if (limit < PCILEND_PAGE)
 		return -EINVAL;
-	error = free_around(granules, iova, &low, &last);
+	error = granule_free_around(granules, iova, &low, &last);
 	if (error)
 		return error;
-	for (bytes = largest(granules, iova, limit); bytes >= PCILEND_PAGE; bytes >>= 1) {
+	for (bytes = granule_largest(granules, iova, limit); bytes >= PCILEND_PAGE; bytes >>= 1) {
 		u64 at = iova & ~(bytes - 1);
 
 		if (at < low || last - at < bytes - 1)
@@ -176,29 +177,30 @@ int pcilend_granules_plan(const struct pcilend_granules *granules, u64 iova, u64
 }
 
 /* True if [start, last] has nothing of a hole and does not pass the end. */
-static bool allowed(const struct pcilend_granules *granules, u64 start, u64 last)
+static bool granule_allowed(const struct pcilend_granules *granules, u64 start, u64 last)
 {
 	u32 i;
 
 	for (i = 0; i < granules->holes; i++) {
 		const struct pcilend_hole *hole = &granules->hole[i];
 
-		if (hole->size && hole->start <= last && last_of(hole->start, hole->size) >= start)
+		if (hole->size && hole->start <= last &&
+		    granule_last_of(hole->start, hole->size) >= start)
 			return false;
 	}
 	return last <= granules->end;
 }
 
 /* Return: 0 if [start, +size) is free; otherwise as pcilend_granules_reserve(). */
-static int check_free(const struct pcilend_granules *granules, u64 start, u64 size)
+static int granule_check_free(const struct pcilend_granules *granules, u64 start, u64 size)
 {
-	u32 at = first_behind(granules, start);
+	u32 at = granule_first_behind(granules, start);
 	u64 last;
 
-	if (!size || !page_aligned(start | size) || size - 1 > U64_MAX - start)
+	if (!size || !granule_page_aligned(start | size) || size - 1 > U64_MAX - start)
 		return -ERANGE;
-	last = last_of(start, size);
-	if (!allowed(granules, start, last))
+	last = granule_last_of(start, size);
+	if (!granule_allowed(granules, start, last))
 		return -ERANGE;
 	if (at && start - granules->entry[at - 1].start < granules->entry[at - 1].size)
 		return -EEXIST;
@@ -209,7 +211,7 @@ static int check_free(const struct pcilend_granules *granules, u64 start, u64 si
 
 int pcilend_granules_reserve(struct pcilend_granules *granules, u64 start, u64 size)
 {
-	int error = check_free(granules, start, size);
+	int error = granule_check_free(granules, start, size);
 
 	if (error)
 		return error;
@@ -234,13 +236,13 @@ int pcilend_granules_unreserve(struct pcilend_granules *granules, u64 start, u64
 
 int pcilend_granules_add(struct pcilend_granules *granules, u64 start, u64 size, u64 slot)
 {
-	u32 at = first_behind(granules, start);
+	u32 at = granule_first_behind(granules, start);
 	struct pcilend_granule *entry;
 	int error;
 
-	if (!page_aligned(slot) || (size && size - 1 > U64_MAX - slot))
+	if (!granule_page_aligned(slot) || (size && size - 1 > U64_MAX - slot))
 		return -ERANGE;
-	error = check_free(granules, start, size);
+	error = granule_check_free(granules, start, size);
 	if (error)
 		return error;
 	if (granules->count == granules->capacity)
@@ -253,18 +255,19 @@ int pcilend_granules_add(struct pcilend_granules *granules, u64 start, u64 size,
 }
 
 /* The granule in which all of [iova, +size) lies, if that is not empty and page aligned. */
-static struct pcilend_granule *around(const struct pcilend_granules *granules, u64 iova, u64 size)
+static struct pcilend_granule *granule_around(const struct pcilend_granules *granules, u64 iova,
+					      u64 size)
 {
 	struct pcilend_granule *entry = pcilend_granules_find(granules, iova);
 
-	if (!entry || !size || !page_aligned(iova | size))
+	if (!entry || !size || !granule_page_aligned(iova | size))
 		return NULL;
 	return size <= entry->size - (iova - entry->start) ? entry : NULL;
 }
 
 int pcilend_granules_mapped(struct pcilend_granules *granules, u64 iova, u64 size)
 {
-	struct pcilend_granule *entry = around(granules, iova, size);
+	struct pcilend_granule *entry = granule_around(granules, iova, size);
 
 	if (!entry || size > entry->size - entry->mapped)
 		return -ERANGE;
@@ -275,7 +278,7 @@ int pcilend_granules_mapped(struct pcilend_granules *granules, u64 iova, u64 siz
 
 int pcilend_granules_unmapped(struct pcilend_granules *granules, u64 iova, u64 size)
 {
-	struct pcilend_granule *entry = around(granules, iova, size);
+	struct pcilend_granule *entry = granule_around(granules, iova, size);
 
 	if (!entry || size > entry->mapped)
 		return -ERANGE;

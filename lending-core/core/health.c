@@ -8,7 +8,7 @@
 #define CSTS_READY 0x1u
 #define CSTS_FATAL 0x2u
 
-static bool sane(u64 cap)
+static bool health_sane(u64 cap)
 {
 	u32 entries = cap & 0xffff;		/* MQES, from 0: two at least */
 	u32 least = cap >> 48 & 0xf;		/* MPSMIN */
@@ -23,7 +23,7 @@ enum pcilend_health pcilend_health_nvme(u64 cap, u32 csts, const char **why)
 		*why = "its NVMe registers read all-ones after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_BROKEN;
 	}
-	if (!sane(cap)) {
+	if (!health_sane(cap)) {
 		*why = "its NVMe capabilities make no sense after its reset: " POWER_CYCLE;
 		return PCILEND_HEALTH_BROKEN;
 	}

@@ -12,7 +12,7 @@ static const u8 uuid_key[16] = {
 
 static const char hex_digits[] = "0123456789abcdef";
 
-static int hex_value(char c, bool upper)
+static int identity_hex_value(char c, bool upper)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -44,7 +44,7 @@ int pcilend_id_parse(const char *text, u32 *id)
 	if (text[0] == '0')
 		return -EINVAL;
 	for (i = 0; text[i]; i++) {
-		int digit = hex_value(text[i], false);
+		int digit = identity_hex_value(text[i], false);
 
 		if (digit < 0 || i == PCILEND_ID_TEXT_BYTES - 1)
 			return -EINVAL;
@@ -70,30 +70,30 @@ struct sip_state {
 	u64 v[4];
 };
 
-static u64 rotate_left(u64 value, int bits)
+static u64 identity_rotate_left(u64 value, int bits)
 {
 	return value << bits | value >> (64 - bits);
 }
 
-static void sip_rounds(struct sip_state *state, int rounds)
+static void identity_sip_rounds(struct sip_state *state, int rounds)
 {
 	u64 *v = state->v;
 
 	while (rounds--) {
 		v[0] += v[1];
 		v[2] += v[3];
-		v[1] = rotate_left(v[1], 13) ^ v[0];
-		v[3] = rotate_left(v[3], 16) ^ v[2];
-		v[0] = rotate_left(v[0], 32);
+		v[1] = identity_rotate_left(v[1], 13) ^ v[0];
+		v[3] = identity_rotate_left(v[3], 16) ^ v[2];
+		v[0] = identity_rotate_left(v[0], 32);
 		v[2] += v[1];
 		v[0] += v[3];
-		v[1] = rotate_left(v[1], 17) ^ v[2];
-		v[3] = rotate_left(v[3], 21) ^ v[0];
-		v[2] = rotate_left(v[2], 32);
+		v[1] = identity_rotate_left(v[1], 17) ^ v[2];
+		v[3] = identity_rotate_left(v[3], 21) ^ v[0];
+		v[2] = identity_rotate_left(v[2], 32);
 	}
 }
 
-static u64 load_le64(const u8 *bytes, size_t length)
+static u64 identity_load_le64(const u8 *bytes, size_t length)
 {
 	u64 value = 0;
 
@@ -102,7 +102,7 @@ static u64 load_le64(const u8 *bytes, size_t length)
 	return value;
 }
 
-static void store_le(u8 *bytes, u64 value, size_t length)
+static void identity_store_le(u8 *bytes, u64 value, size_t length)
 {
 	size_t i;
 
@@ -110,22 +110,22 @@ static void store_le(u8 *bytes, u64 value, size_t length)
 		bytes[i] = (u8)(value >> (8 * i));
 }
 
-static void sip_block(struct sip_state *state, u64 block)
+static void identity_sip_block(struct sip_state *state, u64 block)
 {
 	state->v[3] ^= block;
-	sip_rounds(state, 2);
+	identity_sip_rounds(state, 2);
 	state->v[0] ^= block;
 }
 
-static u64 sip_word(const struct sip_state *state)
+static u64 identity_sip_word(const struct sip_state *state)
 {
 	return state->v[0] ^ state->v[1] ^ state->v[2] ^ state->v[3];
 }
 
 void pcilend_siphash128(const u8 key[16], const void *data, size_t length, u8 hash[16])
 {
-	const u64 k0 = load_le64(key, 8);
-	const u64 k1 = load_le64(key + 8, 8);
+	const u64 k0 = identity_load_le64(key, 8);
+	const u64 k1 = identity_load_le64(key + 8, 8);
 	const u8 *in = data;
 	size_t left = length;
 	struct sip_state state = { {
@@ -136,14 +136,14 @@ void pcilend_siphash128(const u8 key[16], const void *data, size_t length, u8 ha
 	} };
 
 	for (; left >= 8; left -= 8, in += 8)
-		sip_block(&state, load_le64(in, 8));
-	sip_block(&state, (u64)(length & 0xff) << 56 | load_le64(in, left));
+		identity_sip_block(&state, identity_load_le64(in, 8));
+	identity_sip_block(&state, (u64)(length & 0xff) << 56 | identity_load_le64(in, left));
 	state.v[2] ^= 0xee;
-	sip_rounds(&state, 4);
-	store_le(hash, sip_word(&state), 8);
+	identity_sip_rounds(&state, 4);
+	identity_store_le(hash, identity_sip_word(&state), 8);
 	state.v[1] ^= 0xdd;
-	sip_rounds(&state, 4);
-	store_le(hash + 8, sip_word(&state), 8);
+	identity_sip_rounds(&state, 4);
+	identity_store_le(hash + 8, identity_sip_word(&state), 8);
 }
 
 void pcilend_uuid_make(u8 uuid[16], const struct pcilend_identity *identity)
@@ -151,17 +151,17 @@ void pcilend_uuid_make(u8 uuid[16], const struct pcilend_identity *identity)
 	/* Every field at its own place, so that no two identities give the same bytes. */
 	u8 bytes[30] = { 0 };
 
-	store_le(bytes, identity->vendor, 2);
-	store_le(bytes + 2, identity->device, 2);
-	store_le(bytes + 4, identity->subsystem_vendor, 2);
-	store_le(bytes + 6, identity->subsystem_device, 2);
-	store_le(bytes + 8, identity->class_code & 0xffffff, 4);
-	store_le(bytes + 12, identity->lender, 4);
-	store_le(bytes + 16, identity->serial, 8);
+	identity_store_le(bytes, identity->vendor, 2);
+	identity_store_le(bytes + 2, identity->device, 2);
+	identity_store_le(bytes + 4, identity->subsystem_vendor, 2);
+	identity_store_le(bytes + 6, identity->subsystem_device, 2);
+	identity_store_le(bytes + 8, identity->class_code & 0xffffff, 4);
+	identity_store_le(bytes + 12, identity->lender, 4);
+	identity_store_le(bytes + 16, identity->serial, 8);
 	if (identity->serial) {
-		store_le(bytes + 24, identity->function, 2);
+		identity_store_le(bytes + 24, identity->function, 2);
 	} else {
-		store_le(bytes + 26, identity->segment, 2);
+		identity_store_le(bytes + 26, identity->segment, 2);
 		bytes[28] = identity->bus;
 		bytes[29] = identity->devfn;
 	}
@@ -177,7 +177,7 @@ bool pcilend_uuid_is_ours(const u8 uuid[16])
 	       (uuid[8] & 0xc0) == 0x80;
 }
 
-static bool dash_before(int byte)
+static bool identity_dash_before(int byte)
 {
 	return byte == 4 || byte == 6 || byte == 8 || byte == 10;
 }
@@ -188,7 +188,7 @@ char *pcilend_uuid_format(const u8 uuid[16], char text[PCILEND_UUID_TEXT_BYTES])
 	int i;
 
 	for (i = 0; i < 16; i++) {
-		if (dash_before(i))
+		if (identity_dash_before(i))
 			*out++ = '-';
 		*out++ = hex_digits[uuid[i] >> 4];
 		*out++ = hex_digits[uuid[i] & 0xf];
@@ -205,12 +205,12 @@ int pcilend_uuid_parse(const char *text, u8 uuid[16])
 	for (i = 0; i < 16; i++) {
 		int high, low;
 
-		if (dash_before(i) && *text++ != '-')
+		if (identity_dash_before(i) && *text++ != '-')
 			return -EINVAL;
-		high = hex_value(*text++, true);
+		high = identity_hex_value(*text++, true);
 		if (high < 0)
 			return -EINVAL;
-		low = hex_value(*text++, true);
+		low = identity_hex_value(*text++, true);
 		if (low < 0)
 			return -EINVAL;
 		value[i] = high << 4 | low;

@@ -37,18 +37,18 @@ static int kind_refuse(const char **why, const char *sentence)
 	return -EINVAL;
 }
 
-static bool is_name_char(char c)
+static bool kind_is_name_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
 /* Return: where the name ends; NULL: it is none. */
-static const char *take_name(const char *text, char name[PCILEND_KIND_NAME_BYTES])
+static const char *kind_take_name(const char *text, char name[PCILEND_KIND_NAME_BYTES])
 {
 	size_t length = 0;
 
 	memset(name, 0, PCILEND_KIND_NAME_BYTES);
-	while (is_name_char(text[length]) || (length && text[length] == '-')) {
+	while (kind_is_name_char(text[length]) || (length && text[length] == '-')) {
 		if (length == PCILEND_KIND_NAME_BYTES - 1)
 			return NULL;
 		name[length] = text[length];
@@ -59,7 +59,7 @@ static const char *take_name(const char *text, char name[PCILEND_KIND_NAME_BYTES
 	return text + length;
 }
 
-static int hex(char c)
+static int kind_hex(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -71,16 +71,16 @@ static int hex(char c)
 }
 
 /* Nothing, or that many digits. Return: where it ends; NULL: it is no such number. */
-static const char *take_field(const char *text, int digits, struct field *field)
+static const char *kind_take_field(const char *text, int digits, struct field *field)
 {
 	int i;
 
 	field->value = 0;
 	field->mask = 0;
-	if (hex(*text) < 0 && *text != 'x')
+	if (kind_hex(*text) < 0 && *text != 'x')
 		return text;
 	for (i = 0; i < digits; i++, text++) {
-		int digit = hex(*text);
+		int digit = kind_hex(*text);
 
 		if (digit < 0 && *text != 'x')
 			return NULL;
@@ -91,14 +91,14 @@ static const char *take_field(const char *text, int digits, struct field *field)
 }
 
 /* VENDOR:DEVICE:CLASS:INTERFACE, as far as it goes. Return: where it ends, or NULL. */
-static const char *take_device(const char *text, struct pcilend_kind *kind)
+static const char *kind_take_device(const char *text, struct pcilend_kind *kind)
 {
 	static const int digits[] = { 4, 4, 4, 2 };
 	struct field field[4] = { { 0, 0 } };
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(digits); i++) {
-		text = take_field(text, digits[i], &field[i]);
+		text = kind_take_field(text, digits[i], &field[i]);
 		if (!text)
 			return NULL;
 		if (*text != ':')
@@ -116,7 +116,7 @@ static const char *take_device(const char *text, struct pcilend_kind *kind)
 	return text;
 }
 
-static const char *take_function(const char *text, struct pcilend_kind *kind)
+static const char *kind_take_function(const char *text, struct pcilend_kind *kind)
 {
 	char id[PCILEND_ID_TEXT_BYTES] = { 0 };
 	size_t length = 0;
@@ -130,7 +130,7 @@ static const char *take_function(const char *text, struct pcilend_kind *kind)
 	return pcilend_id_parse(id, &kind->id) ? NULL : text + length;
 }
 
-static bool take_label(const char *text, struct pcilend_kind *kind)
+static bool kind_take_label(const char *text, struct pcilend_kind *kind)
 {
 	size_t length = strlen(text);
 
@@ -141,14 +141,14 @@ static bool take_label(const char *text, struct pcilend_kind *kind)
 }
 
 /* Text behind @word at @text, or NULL if that is not there. */
-static const char *behind(const char *text, const char *word)
+static const char *kind_behind(const char *text, const char *word)
 {
 	size_t length = strlen(word);
 
 	return strncmp(text, word, length) ? NULL : text + length;
 }
 
-static bool is_any(const struct pcilend_kind *kind)
+static bool kind_is_any(const struct pcilend_kind *kind)
 {
 	return !kind->id && !kind->vendor_mask && !kind->device_mask && !kind->class_mask &&
 	       !kind->label[0];
@@ -160,36 +160,36 @@ int pcilend_kind_parse(const char *text, struct pcilend_kind *kind, const char *
 	const char *value;
 
 	memset(kind, 0, sizeof(*kind));
-	text = take_name(text, kind->name);
+	text = kind_take_name(text, kind->name);
 	if (!text)
 		return kind_refuse(why, "a name of up to 31 small letters, digits and, in between, '-' comes first");
 	while (*text) {
 		text++;
-		value = behind(text, "label=");
+		value = kind_behind(text, "label=");
 		if (value) {
-			if (!take_label(value, kind))
+			if (!kind_take_label(value, kind))
 				return kind_refuse(why, "label= wants 1 to 63 printable ASCII characters, and comes last");
 			break;
 		}
-		value = behind(text, "device=");
+		value = kind_behind(text, "device=");
 		if (value && !had_device) {
 			had_device = true;
-			text = take_device(value, kind);
+			text = kind_take_device(value, kind);
 			if (!text)
 				return kind_refuse(why, "device= wants [VENDOR]:[DEVICE][:CLASS[:INTERFACE]], as lspci -d does");
 			continue;
 		}
-		value = behind(text, "function=");
+		value = kind_behind(text, "function=");
 		if (value && !had_function) {
 			had_function = true;
-			text = take_function(value, kind);
+			text = kind_take_function(value, kind);
 			if (!text)
 				return kind_refuse(why, "function= wants an id as 'pcilend list' shows it, such as 40001");
 			continue;
 		}
 		return kind_refuse(why, "behind the name come device=, function= and label=, each once, with one space between them");
 	}
-	if (is_any(kind))
+	if (kind_is_any(kind))
 		return kind_refuse(why, "say device=, function= or label=: it would be any function of any host");
 	return 0;
 }
@@ -207,7 +207,7 @@ bool pcilend_kind_is_reserved(const char *name)
 }
 EXPORT_SYMBOL_GPL(pcilend_kind_is_reserved);
 
-static int put_field(char *text, int digits, u32 value, u32 mask)
+static int kind_put_field(char *text, int digits, u32 value, u32 mask)
 {
 	int i;
 
@@ -228,17 +228,18 @@ int pcilend_kind_format(const struct pcilend_kind *kind, char text[PCILEND_KIND_
 
 	if (kind->vendor_mask || kind->device_mask || kind->class_mask) {
 		at += snprintf(text + at, PCILEND_KIND_TEXT_BYTES - at, " device=");
-		at += put_field(text + at, 4, kind->vendor, kind->vendor_mask);
+		at += kind_put_field(text + at, 4, kind->vendor, kind->vendor_mask);
 		text[at++] = ':';
-		at += put_field(text + at, 4, kind->device, kind->device_mask);
+		at += kind_put_field(text + at, 4, kind->device, kind->device_mask);
 		if (kind->class_mask) {
 			text[at++] = ':';
-			at += put_field(text + at, 4, kind->class_code >> 8, kind->class_mask >> 8);
+			at += kind_put_field(text + at, 4, kind->class_code >> 8,
+					     kind->class_mask >> 8);
 		}
 		if (kind->class_mask & 0xff) {
 			text[at++] = ':';
-			at += put_field(text + at, 2, kind->class_code & 0xff,
-					kind->class_mask & 0xff);
+			at += kind_put_field(text + at, 2, kind->class_code & 0xff,
+					     kind->class_mask & 0xff);
 		}
 	}
 	if (kind->id)

@@ -14,14 +14,14 @@ static const char still_borrowed[] =
 static const char being_recalled[] =
 	"it is being taken back from its borrower: try again when that is over";
 
-static int refuse(struct pcilend_lease_result *result, int error, const char *why)
+static int lease_refuse(struct pcilend_lease_result *result, int error, const char *why)
 {
 	result->why = why;
 	return error;
 }
 
-static int move(struct pcilend_lease *lease, enum pcilend_function_state state,
-		struct pcilend_lease_result *result, u32 todo)
+static int lease_move(struct pcilend_lease *lease, enum pcilend_function_state state,
+		      struct pcilend_lease_result *result, u32 todo)
 {
 	lease->state = state;
 	result->todo = todo;
@@ -29,111 +29,114 @@ static int move(struct pcilend_lease *lease, enum pcilend_function_state state,
 }
 
 /* Refusals that are the same for all that an administrator asks for. */
-static int refuse_admin(const struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_refuse_admin(const struct pcilend_lease *lease,
+			      struct pcilend_lease_result *result)
 {
 	switch (lease->state) {
 	case PCILEND_FUNCTION_LOCAL:
-		return refuse(result, -ENODEV, not_added);
+		return lease_refuse(result, -ENODEV, not_added);
 	case PCILEND_FUNCTION_BORROWED:
-		return refuse(result, -EBUSY, still_borrowed);
+		return lease_refuse(result, -EBUSY, still_borrowed);
 	case PCILEND_FUNCTION_FENCING:
 	case PCILEND_FUNCTION_RESETTING:
-		return refuse(result, -EBUSY, being_reset);
+		return lease_refuse(result, -EBUSY, being_reset);
 	case PCILEND_FUNCTION_QUARANTINED:
-		return refuse(result, -EUCLEAN, quarantined);
+		return lease_refuse(result, -EUCLEAN, quarantined);
 	default:
-		return refuse(result, -EINVAL, "not possible in this state: see 'pcilend show'");
+		return lease_refuse(result, -EINVAL,
+				    "not possible in this state: see 'pcilend show'");
 	}
 }
 
-static int add(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_add(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_LOCAL)
-		return refuse(result, -EALREADY, "it is added already: see 'pcilend list'");
+		return lease_refuse(result, -EALREADY, "it is added already: see 'pcilend list'");
 	lease->resets = 0;
-	return move(lease, PCILEND_FUNCTION_ADDED, result, PCILEND_DO_ANNOUNCE);
+	return lease_move(lease, PCILEND_FUNCTION_ADDED, result, PCILEND_DO_ANNOUNCE);
 }
 
-static int remove_function(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_remove_function(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state == PCILEND_FUNCTION_AVAILABLE)
-		return refuse(result, -EBUSY,
-			      "it can be borrowed: run 'pcilend unavailable' first");
+		return lease_refuse(result, -EBUSY,
+				    "it can be borrowed: run 'pcilend unavailable' first");
 	if (lease->state == PCILEND_FUNCTION_QUARANTINED)
-		return refuse(result, -EBUSY,
-			      "it is quarantined: run 'pcilend unavailable' first");
+		return lease_refuse(result, -EBUSY,
+				    "it is quarantined: run 'pcilend unavailable' first");
 	if (lease->state != PCILEND_FUNCTION_ADDED)
-		return refuse_admin(lease, result);
-	return move(lease, PCILEND_FUNCTION_LOCAL, result, PCILEND_DO_WITHDRAW);
+		return lease_refuse_admin(lease, result);
+	return lease_move(lease, PCILEND_FUNCTION_LOCAL, result, PCILEND_DO_WITHDRAW);
 }
 
-static int make_available(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_make_available(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state == PCILEND_FUNCTION_BORROWED && lease->take_back)
-		return refuse(result, -EBUSY, being_recalled);
+		return lease_refuse(result, -EBUSY, being_recalled);
 	if (lease->state == PCILEND_FUNCTION_AVAILABLE ||
 	    lease->state == PCILEND_FUNCTION_BORROWED)
-		return refuse(result, -EALREADY, "it is available already: see 'pcilend list'");
+		return lease_refuse(result, -EALREADY,
+				    "it is available already: see 'pcilend list'");
 	if (lease->state != PCILEND_FUNCTION_ADDED)
-		return refuse_admin(lease, result);
-	return move(lease, PCILEND_FUNCTION_RESETTING, result,
-		    PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
+		return lease_refuse_admin(lease, result);
+	return lease_move(lease, PCILEND_FUNCTION_RESETTING, result,
+			  PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
 }
 
-static int make_unavailable(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_make_unavailable(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state == PCILEND_FUNCTION_ADDED)
-		return refuse(result, -EALREADY, "it is not available: see 'pcilend list'");
+		return lease_refuse(result, -EALREADY, "it is not available: see 'pcilend list'");
 	if (lease->state != PCILEND_FUNCTION_AVAILABLE &&
 	    lease->state != PCILEND_FUNCTION_QUARANTINED)
-		return refuse_admin(lease, result);
+		return lease_refuse_admin(lease, result);
 	lease->quarantine = NULL;
-	return move(lease, PCILEND_FUNCTION_ADDED, result,
-		    PCILEND_DO_RELEASE | PCILEND_DO_ANNOUNCE);
+	return lease_move(lease, PCILEND_FUNCTION_ADDED, result,
+			  PCILEND_DO_RELEASE | PCILEND_DO_ANNOUNCE);
 }
 
-static void name_lease(const struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static void lease_name_lease(const struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	result->node = lease->node;
 	result->boot = lease->boot;
 	result->lease = lease->number;
 }
 
-static int borrow(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		  struct pcilend_lease_numbers *numbers, struct pcilend_lease_result *result)
+static int lease_borrow(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			struct pcilend_lease_numbers *numbers, struct pcilend_lease_result *result)
 {
 	if (lease->state == PCILEND_FUNCTION_ADDED)
-		return refuse(result, -EAGAIN,
-			      "it is not available: run 'pcilend available' on its lender");
+		return lease_refuse(result, -EAGAIN,
+				    "it is not available: run 'pcilend available' on its lender");
 	if (lease->state == PCILEND_FUNCTION_BORROWED && lease->node == event->node)
-		return refuse(result, -EBUSY,
-			      "this node has borrowed it already: return it first");
+		return lease_refuse(result, -EBUSY,
+				    "this node has borrowed it already: return it first");
 	if (lease->state != PCILEND_FUNCTION_AVAILABLE)
-		return refuse_admin(lease, result);
+		return lease_refuse_admin(lease, result);
 	if (!event->node || event->node > PCILEND_NODE_MAX)
-		return refuse(result, -EINVAL, "the borrower has no node id from 1 to 65535");
+		return lease_refuse(result, -EINVAL, "the borrower has no node id from 1 to 65535");
 	if (event->lease_ms < PCILEND_LEASE_MS_MIN || event->lease_ms > PCILEND_LEASE_MS_MAX)
-		return refuse(result, -ERANGE, "lease time must be from 2 seconds to 1 hour");
+		return lease_refuse(result, -ERANGE, "lease time must be from 2 seconds to 1 hour");
 	if (numbers->last == U32_MAX)
-		return refuse(result, -EOVERFLOW,
-			      "lease numbers are used up: reload pcilend.ko on its lender");
+		return lease_refuse(result, -EOVERFLOW,
+				    "lease numbers are used up: reload pcilend.ko on its lender");
 	lease->node = event->node;
 	lease->boot = event->boot;
 	lease->number = ++numbers->last;
 	lease->lease_ms = event->lease_ms;
 	lease->granted = event->now;
-	name_lease(lease, result);
-	return move(lease, PCILEND_FUNCTION_BORROWED, result, PCILEND_DO_ANNOUNCE);
+	lease_name_lease(lease, result);
+	return lease_move(lease, PCILEND_FUNCTION_BORROWED, result, PCILEND_DO_ANNOUNCE);
 }
 
 /* The lease in force ends; it stays on record until the function is reset. */
-static int end_lease(struct pcilend_lease *lease, struct pcilend_lease_result *result,
-		     enum pcilend_lost_reason lost)
+static int lease_end_lease(struct pcilend_lease *lease, struct pcilend_lease_result *result,
+			   enum pcilend_lost_reason lost)
 {
-	name_lease(lease, result);
+	lease_name_lease(lease, result);
 	result->lost = lost;
-	return move(lease, PCILEND_FUNCTION_FENCING, result,
-		    PCILEND_DO_FENCE | PCILEND_DO_ANNOUNCE | (lost ? PCILEND_DO_LOST : 0));
+	return lease_move(lease, PCILEND_FUNCTION_FENCING, result,
+			  PCILEND_DO_FENCE | PCILEND_DO_ANNOUNCE | (lost ? PCILEND_DO_LOST : 0));
 }
 
 static bool lease_on_record(const struct pcilend_lease *lease,
@@ -143,79 +146,80 @@ static bool lease_on_record(const struct pcilend_lease *lease,
 	       lease->boot == event->boot;
 }
 
-static int give_back(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		     struct pcilend_lease_result *result)
+static int lease_give_back(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			   struct pcilend_lease_result *result)
 {
 	if (!lease_on_record(lease, event))
-		return refuse(result, -ESTALE, "this lease is over: nothing is left to return");
+		return lease_refuse(result, -ESTALE,
+				    "this lease is over: nothing is left to return");
 	if (lease->state != PCILEND_FUNCTION_BORROWED)
 		return 0;
-	return end_lease(lease, result, 0);
+	return lease_end_lease(lease, result, 0);
 }
 
-static int expire(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		  struct pcilend_lease_result *result)
+static int lease_expire(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_BORROWED ||
 	    (event->lease && event->lease != lease->number))
 		return 0;
-	return end_lease(lease, result, PCILEND_LOST_EXPIRED);
+	return lease_end_lease(lease, result, PCILEND_LOST_EXPIRED);
 }
 
-static int take_back(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_take_back(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	switch (lease->state) {
 	case PCILEND_FUNCTION_BORROWED:
 		lease->take_back = true;
-		return end_lease(lease, result, PCILEND_LOST_REVOKED);
+		return lease_end_lease(lease, result, PCILEND_LOST_REVOKED);
 	case PCILEND_FUNCTION_FENCING:
 	case PCILEND_FUNCTION_RESETTING:
 		lease->take_back = true;
 		return 0;
 	case PCILEND_FUNCTION_ADDED:
 	case PCILEND_FUNCTION_AVAILABLE:
-		return refuse(result, -EINVAL, "it is not borrowed: nothing to revoke");
+		return lease_refuse(result, -EINVAL, "it is not borrowed: nothing to revoke");
 	default:
-		return refuse_admin(lease, result);
+		return lease_refuse_admin(lease, result);
 	}
 }
 
-static int peer_dead(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		     struct pcilend_lease_result *result)
+static int lease_peer_dead(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			   struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_BORROWED || lease->node != event->node ||
 	    lease->boot != event->boot)
 		return 0;
-	return end_lease(lease, result, 0);
+	return lease_end_lease(lease, result, 0);
 }
 
-static int recall(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		  struct pcilend_lease_result *result)
+static int lease_recall(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			struct pcilend_lease_result *result)
 {
 	if (event->grace_ms > PCILEND_GRACE_MS_MAX)
-		return refuse(result, -ERANGE, "the grace time must be at most 24 hours");
+		return lease_refuse(result, -ERANGE, "the grace time must be at most 24 hours");
 	switch (lease->state) {
 	case PCILEND_FUNCTION_BORROWED:
 		lease->take_back = true;
 		lease->recall_at = event->now + event->grace_ms;
-		name_lease(lease, result);
-		return move(lease, PCILEND_FUNCTION_BORROWED, result,
-			    PCILEND_DO_RECALL | PCILEND_DO_ANNOUNCE);
+		lease_name_lease(lease, result);
+		return lease_move(lease, PCILEND_FUNCTION_BORROWED, result,
+				  PCILEND_DO_RECALL | PCILEND_DO_ANNOUNCE);
 	case PCILEND_FUNCTION_FENCING:
 	case PCILEND_FUNCTION_RESETTING:
 		lease->take_back = true;
 		return 0;
 	default:
-		return make_unavailable(lease, result);
+		return lease_make_unavailable(lease, result);
 	}
 }
 
 /* Forgets the lease on record, with what its end still asks for. */
-static u32 settle(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static u32 lease_settle(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	u32 todo = lease->number ? PCILEND_DO_ANSWER : 0;
 
-	name_lease(lease, result);
+	lease_name_lease(lease, result);
 	lease->node = 0;
 	lease->boot = 0;
 	lease->number = 0;
@@ -225,75 +229,76 @@ static u32 settle(struct pcilend_lease *lease, struct pcilend_lease_result *resu
 	return todo;
 }
 
-static int forget(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_forget(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
-	u32 todo = settle(lease, result);
+	u32 todo = lease_settle(lease, result);
 
 	if (lease->state != PCILEND_FUNCTION_ADDED)
 		todo |= PCILEND_DO_RELEASE;
 	lease->take_back = false;
 	lease->gone = false;
 	lease->quarantine = NULL;
-	return move(lease, PCILEND_FUNCTION_LOCAL, result, todo | PCILEND_DO_WITHDRAW);
+	return lease_move(lease, PCILEND_FUNCTION_LOCAL, result, todo | PCILEND_DO_WITHDRAW);
 }
 
-static int unplugged(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_unplugged(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	switch (lease->state) {
 	case PCILEND_FUNCTION_LOCAL:
 		return 0;
 	case PCILEND_FUNCTION_BORROWED:
 		lease->gone = true;
-		return end_lease(lease, result, PCILEND_LOST_GONE);
+		return lease_end_lease(lease, result, PCILEND_LOST_GONE);
 	case PCILEND_FUNCTION_FENCING:
 	case PCILEND_FUNCTION_RESETTING:
 		lease->gone = true;
 		return 0;
 	default:
-		return forget(lease, result);
+		return lease_forget(lease, result);
 	}
 }
 
-static int fence_done(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_fence_done(struct pcilend_lease *lease, struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_FENCING)
-		return refuse(result, -EINVAL, "it is not being fenced");
+		return lease_refuse(result, -EINVAL, "it is not being fenced");
 	if (lease->gone)
-		return forget(lease, result);
-	return move(lease, PCILEND_FUNCTION_RESETTING, result,
-		    PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
+		return lease_forget(lease, result);
+	return lease_move(lease, PCILEND_FUNCTION_RESETTING, result,
+			  PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
 }
 
-static int reset_done(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
-		      struct pcilend_lease_result *result)
+static int lease_reset_done(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
+			    struct pcilend_lease_result *result)
 {
 	u32 todo;
 
 	if (lease->state != PCILEND_FUNCTION_RESETTING)
-		return refuse(result, -EINVAL, "it is not being reset");
+		return lease_refuse(result, -EINVAL, "it is not being reset");
 	lease->resets++;
 	if (lease->gone)
-		return forget(lease, result);
-	todo = settle(lease, result) | PCILEND_DO_ANNOUNCE;
+		return lease_forget(lease, result);
+	todo = lease_settle(lease, result) | PCILEND_DO_ANNOUNCE;
 	if (event->type == PCILEND_LEASE_RESET_FAILED) {
 		lease->take_back = false;
 		lease->quarantine = event->reason ?: "it does not answer after its reset";
-		return move(lease, PCILEND_FUNCTION_QUARANTINED, result, todo);
+		return lease_move(lease, PCILEND_FUNCTION_QUARANTINED, result, todo);
 	}
 	if (lease->take_back) {
 		lease->take_back = false;
-		return move(lease, PCILEND_FUNCTION_ADDED, result, todo | PCILEND_DO_RELEASE);
+		return lease_move(lease, PCILEND_FUNCTION_ADDED, result, todo | PCILEND_DO_RELEASE);
 	}
-	return move(lease, PCILEND_FUNCTION_AVAILABLE, result, todo);
+	return lease_move(lease, PCILEND_FUNCTION_AVAILABLE, result, todo);
 }
 
-static int release_quarantine(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_release_quarantine(struct pcilend_lease *lease,
+				    struct pcilend_lease_result *result)
 {
 	if (lease->state != PCILEND_FUNCTION_QUARANTINED)
-		return refuse(result, -EINVAL, "it is not quarantined: see 'pcilend show'");
+		return lease_refuse(result, -EINVAL, "it is not quarantined: see 'pcilend show'");
 	lease->quarantine = NULL;
-	return move(lease, PCILEND_FUNCTION_RESETTING, result,
-		    PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
+	return lease_move(lease, PCILEND_FUNCTION_RESETTING, result,
+			  PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
 }
 
 int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_event *event,
@@ -302,36 +307,36 @@ int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_
 	*result = (struct pcilend_lease_result){ 0 };
 	switch (event->type) {
 	case PCILEND_LEASE_ADD:
-		return add(lease, result);
+		return lease_add(lease, result);
 	case PCILEND_LEASE_REMOVE:
-		return remove_function(lease, result);
+		return lease_remove_function(lease, result);
 	case PCILEND_LEASE_MAKE_AVAILABLE:
-		return make_available(lease, result);
+		return lease_make_available(lease, result);
 	case PCILEND_LEASE_MAKE_UNAVAILABLE:
-		return make_unavailable(lease, result);
+		return lease_make_unavailable(lease, result);
 	case PCILEND_LEASE_BORROW:
-		return borrow(lease, event, numbers, result);
+		return lease_borrow(lease, event, numbers, result);
 	case PCILEND_LEASE_RETURN:
-		return give_back(lease, event, result);
+		return lease_give_back(lease, event, result);
 	case PCILEND_LEASE_EXPIRE:
-		return expire(lease, event, result);
+		return lease_expire(lease, event, result);
 	case PCILEND_LEASE_REVOKE:
-		return take_back(lease, result);
+		return lease_take_back(lease, result);
 	case PCILEND_LEASE_RECALL:
-		return recall(lease, event, result);
+		return lease_recall(lease, event, result);
 	case PCILEND_LEASE_PEER_DEAD:
-		return peer_dead(lease, event, result);
+		return lease_peer_dead(lease, event, result);
 	case PCILEND_LEASE_UNPLUGGED:
-		return unplugged(lease, result);
+		return lease_unplugged(lease, result);
 	case PCILEND_LEASE_FENCED:
-		return fence_done(lease, result);
+		return lease_fence_done(lease, result);
 	case PCILEND_LEASE_RESET_OK:
 	case PCILEND_LEASE_RESET_FAILED:
-		return reset_done(lease, event, result);
+		return lease_reset_done(lease, event, result);
 	case PCILEND_LEASE_RELEASE_QUARANTINE:
-		return release_quarantine(lease, result);
+		return lease_release_quarantine(lease, result);
 	}
-	return refuse(result, -EINVAL, "unknown event");
+	return lease_refuse(result, -EINVAL, "unknown event");
 }
 
 u64 pcilend_lease_recall_in(const struct pcilend_lease *lease, u64 now)
@@ -458,7 +463,7 @@ void pcilend_trail_start(struct pcilend_trail *trail, u32 beat, u32 losses)
 }
 
 /* Did this beat come? Where it left its number there may be that of a later one by now. */
-static bool trail_has(const __le32 slots[PCILEND_TRAIL_SLOTS], u32 beat)
+static bool lease_trail_has(const __le32 slots[PCILEND_TRAIL_SLOTS], u32 beat)
 {
 	u32 later = le32_to_cpu(slots[beat % PCILEND_TRAIL_SLOTS]) - beat;
 
@@ -476,7 +481,7 @@ enum pcilend_trail_news pcilend_trail_follow(struct pcilend_trail *trail,
 	if (beat - at > PCILEND_TRAIL_SLOTS)
 		news = PCILEND_TRAIL_GAP;
 	while (news == PCILEND_TRAIL_WHOLE && at != beat) {
-		if (!trail_has(slots, ++at))
+		if (!lease_trail_has(slots, ++at))
 			news = PCILEND_TRAIL_GAP;
 	}
 	if (news == PCILEND_TRAIL_WHOLE && losses != trail->losses)

@@ -3,7 +3,8 @@
 
 #include "pcilend/mappings.h"
 
-static struct pcilend_shared_mapping *find(struct pcilend_mappings *mappings, u64 start, u64 size)
+static struct pcilend_shared_mapping *mappings_find(struct pcilend_mappings *mappings, u64 start,
+						    u64 size)
 {
 	u32 i;
 
@@ -18,7 +19,7 @@ static struct pcilend_shared_mapping *find(struct pcilend_mappings *mappings, u6
 
 int pcilend_mappings_add(struct pcilend_mappings *mappings, u64 start, u64 size, u64 target)
 {
-	struct pcilend_shared_mapping *entry = find(mappings, start, size);
+	struct pcilend_shared_mapping *entry = mappings_find(mappings, start, size);
 
 	if (entry) {
 		if (entry->start != start || entry->size != size || entry->target != target)
@@ -38,7 +39,7 @@ int pcilend_mappings_add(struct pcilend_mappings *mappings, u64 start, u64 size,
 
 int pcilend_mappings_drop(struct pcilend_mappings *mappings, u64 start, u64 size)
 {
-	struct pcilend_shared_mapping *entry = find(mappings, start, size);
+	struct pcilend_shared_mapping *entry = mappings_find(mappings, start, size);
 
 	if (!entry || entry->start != start || entry->size != size)
 		return -ENOENT;

@@ -21,7 +21,7 @@ bool pcilend_path_is_own(const struct pcilend_path_end *end, u32 node, u64 asker
 	return end->node == node && end->boot == asked && end->peer_boot == asker && asker && asked;
 }
 
-static bool better(const struct pcilend_path_choice *a, const struct pcilend_path_choice *b)
+static bool path_better(const struct pcilend_path_choice *a, const struct pcilend_path_choice *b)
 {
 	if (a->leases != b->leases)
 		return a->leases < b->leases;
@@ -36,7 +36,7 @@ int pcilend_path_choose(const struct pcilend_path_choice *path, unsigned int cou
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		if (path[i].usable && (best < 0 || better(&path[i], &path[best])))
+		if (path[i].usable && (best < 0 || path_better(&path[i], &path[best])))
 			best = i;
 	}
 	return best;

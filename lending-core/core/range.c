@@ -3,7 +3,7 @@
 
 #include "pcilend/range.h"
 
-static bool page_aligned(u64 value)
+static bool range_page_aligned(u64 value)
 {
 	return !(value & (PCILEND_PAGE - 1));
 }
@@ -11,7 +11,7 @@ static bool page_aligned(u64 value)
 int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
 		       struct pcilend_range_entry *entry, u32 capacity)
 {
-	if (!page_aligned(start) || !page_aligned(size) || start + size < start)
+	if (!range_page_aligned(start) || !range_page_aligned(size) || start + size < start)
 		return -EINVAL;
 	if (range->count)
 		return -EBUSY;
@@ -25,28 +25,29 @@ int pcilend_range_init(struct pcilend_range *range, u64 start, u64 size,
 }
 
 /* The gap before entry[i]: from the end of the one before it to its start. */
-static u64 gap_start(const struct pcilend_range *range, u32 i)
+static u64 range_gap_start(const struct pcilend_range *range, u32 i)
 {
 	return i ? range->entry[i - 1].start + range->entry[i - 1].size : range->start;
 }
 
-static u64 gap_end(const struct pcilend_range *range, u32 i)
+static u64 range_gap_end(const struct pcilend_range *range, u32 i)
 {
 	return i < range->count ? range->entry[i].start : range->start + range->size;
 }
 
 /* The lowest gap that takes the range: its index, and where in it; or a refusal. */
-static int find_gap(const struct pcilend_range *range, u64 size, u64 align, u64 *start, u32 *index)
+static int range_find_gap(const struct pcilend_range *range, u64 size, u64 align, u64 *start,
+			  u32 *index)
 {
 	u32 i;
 
-	if (!size || !page_aligned(size) || align < PCILEND_PAGE || align & (align - 1))
+	if (!size || !range_page_aligned(size) || align < PCILEND_PAGE || align & (align - 1))
 		return -EINVAL;
 	if (range->count == range->capacity)
 		return -ENOSPC;
 	for (i = 0; i <= range->count; i++) {
-		u64 end = gap_end(range, i);
-		u64 from = gap_start(range, i);
+		u64 end = range_gap_end(range, i);
+		u64 from = range_gap_start(range, i);
 		u64 at = (from + align - 1) & ~(align - 1);
 
 		if (at < from || at > end || end - at < size)
@@ -62,13 +63,13 @@ int pcilend_range_find(const struct pcilend_range *range, u64 size, u64 align, u
 {
 	u32 index;
 
-	return find_gap(range, size, align, start, &index);
+	return range_find_gap(range, size, align, start, &index);
 }
 
 int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *start)
 {
 	u32 i;
-	int error = find_gap(range, size, align, start, &i);
+	int error = range_find_gap(range, size, align, start, &i);
 
 	if (error)
 		return error;
@@ -82,7 +83,7 @@ int pcilend_range_alloc(struct pcilend_range *range, u64 size, u64 align, u64 *s
 }
 
 /* Index of the first entry that starts behind @address. */
-static u32 first_behind(const struct pcilend_range *range, u64 address)
+static u32 range_first_behind(const struct pcilend_range *range, u64 address)
 {
 	u32 low = 0;
 	u32 high = range->count;
@@ -100,7 +101,7 @@ static u32 first_behind(const struct pcilend_range *range, u64 address)
 
 int pcilend_range_free(struct pcilend_range *range, u64 start, u64 size)
 {
-	u32 behind = first_behind(range, start);
+	u32 behind = range_first_behind(range, start);
 	struct pcilend_range_entry *entry;
 
 	if (!behind)
@@ -118,7 +119,7 @@ int pcilend_range_free(struct pcilend_range *range, u64 start, u64 size)
 
 bool pcilend_range_covers(const struct pcilend_range *range, u64 start, u64 size)
 {
-	u32 behind = first_behind(range, start);
+	u32 behind = range_first_behind(range, start);
 	const struct pcilend_range_entry *entry;
 
 	if (!behind)
@@ -135,7 +136,7 @@ u64 pcilend_range_largest(const struct pcilend_range *range)
 	if (range->count == range->capacity)
 		return 0;
 	for (i = 0; i <= range->count; i++) {
-		u64 gap = gap_end(range, i) - gap_start(range, i);
+		u64 gap = range_gap_end(range, i) - range_gap_start(range, i);
 
 		if (gap > largest)
 			largest = gap;

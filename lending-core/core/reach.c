@@ -4,7 +4,7 @@
 #include "pcilend/identity.h"
 #include "pcilend/reach.h"
 
-static u64 pages(u64 size)
+static u64 reach_pages(u64 size)
 {
 	return (size + PCILEND_PAGE - 1) & ~(PCILEND_PAGE - 1);
 }
@@ -18,12 +18,12 @@ void pcilend_reach_init(struct pcilend_reach_table *table)
 			   PCILEND_REACHES_MAX);
 }
 
-static void take_out(struct pcilend_reach_table *table, u32 i)
+static void reach_take_out(struct pcilend_reach_table *table, u32 i)
 {
 	struct pcilend_reach *entry = &table->entry[i];
 
 	if (!entry->mapped)
-		pcilend_range_free(&table->range, entry->address, pages(entry->size));
+		pcilend_range_free(&table->range, entry->address, reach_pages(entry->size));
 	*entry = table->entry[--table->count];
 }
 
@@ -50,7 +50,7 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 	}
 	if (own >= PCILEND_REACHES || table->count == PCILEND_REACHES_MAX)
 		return -ENOSPC;
-	err = pcilend_range_alloc(&table->range, pages(size), pages(size), address);
+	err = pcilend_range_alloc(&table->range, reach_pages(size), reach_pages(size), address);
 	if (err)
 		return err;
 	table->entry[table->count++] = (struct pcilend_reach) {
@@ -64,8 +64,8 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 	return 0;
 }
 
-static struct pcilend_reach *find_mapped(struct pcilend_reach_table *table, u32 from, u32 to,
-					 u32 bar, u64 address)
+static struct pcilend_reach *reach_find_mapped(struct pcilend_reach_table *table, u32 from, u32 to,
+					       u32 bar, u64 address)
 {
 	u32 i;
 
@@ -82,7 +82,7 @@ static struct pcilend_reach *find_mapped(struct pcilend_reach_table *table, u32 
 int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
 			     u64 size, u64 address)
 {
-	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
 	u32 i, own = 0;
 
 	if (!entry) {
@@ -107,7 +107,7 @@ int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to
 bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
 			       u64 address)
 {
-	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
 
 	if (!entry || !entry->phys)
 		return false;
@@ -129,10 +129,10 @@ void pcilend_reach_doubt_mapped(struct pcilend_reach_table *table, u32 from, u32
 bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
 			       u64 address)
 {
-	struct pcilend_reach *entry = find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
 
 	if (entry)
-		take_out(table, entry - table->entry);
+		reach_take_out(table, entry - table->entry);
 	return entry;
 }
 
@@ -152,7 +152,7 @@ bool pcilend_reach_open(struct pcilend_reach_table *table, u32 from, u32 to)
 	return any;
 }
 
-static void close_entry(struct pcilend_reach *entry)
+static void reach_close_entry(struct pcilend_reach *entry)
 {
 	entry->live = false;
 	entry->phys = 0;
@@ -165,7 +165,7 @@ void pcilend_reach_close(struct pcilend_reach_table *table, u32 from, u32 to)
 	for (i = 0; i < table->count; i++) {
 		if (table->entry[i].from == from && table->entry[i].to == to &&
 		    !table->entry[i].mapped)
-			close_entry(&table->entry[i]);
+			reach_close_entry(&table->entry[i]);
 	}
 }
 
@@ -219,7 +219,7 @@ void pcilend_reach_drop(struct pcilend_reach_table *table, u32 from, u32 to)
 
 	while (i < table->count) {
 		if (table->entry[i].from == from && table->entry[i].to == to)
-			take_out(table, i);
+			reach_take_out(table, i);
 		else
 			i++;
 	}
@@ -231,11 +231,11 @@ void pcilend_reach_end(struct pcilend_reach_table *table, u32 id)
 
 	while (i < table->count) {
 		if (table->entry[i].from == id) {
-			take_out(table, i);
+			reach_take_out(table, i);
 			continue;
 		}
 		if (table->entry[i].to == id)
-			close_entry(&table->entry[i]);
+			reach_close_entry(&table->entry[i]);
 		i++;
 	}
 }

@@ -7,53 +7,57 @@
 
 static const u8 no_uuid[16];
 
-static bool is_zero(const u8 uuid[16])
+static bool reservation_is_zero(const u8 uuid[16])
 {
 	return !memcmp(uuid, no_uuid, sizeof(no_uuid));
 }
 
-static int refuse(const char **why, int error, const char *sentence)
+static int reservation_refuse(const char **why, int error, const char *sentence)
 {
 	*why = sentence;
 	return error;
 }
 
-static bool ends(const struct pcilend_reserve *wish)
+static bool reservation_ends(const struct pcilend_reserve *wish)
 {
-	return !wish->node && is_zero(wish->uuid);
+	return !wish->node && reservation_is_zero(wish->uuid);
 }
 
-static int check(const struct pcilend_reserve *wish, const char **why)
+static int reservation_check(const struct pcilend_reserve *wish, const char **why)
 {
-	if (wish->node > PCILEND_NODE_MAX || (wish->node && !is_zero(wish->uuid)))
-		return refuse(why, -EINVAL, "reserve it for one node, 1 to 65535, or for one domain");
-	if (!ends(wish) && (wish->ttl_ms < PCILEND_RESERVE_MS_MIN ||
-			    wish->ttl_ms > PCILEND_RESERVE_MS_MAX))
-		return refuse(why, -ERANGE, "a reservation holds from 1 second to 24 hours");
+	if (wish->node > PCILEND_NODE_MAX || (wish->node && !reservation_is_zero(wish->uuid)))
+		return reservation_refuse(why, -EINVAL, "reserve it for one node, 1 to 65535, or for one domain");
+	if (!reservation_ends(wish) && (wish->ttl_ms < PCILEND_RESERVE_MS_MIN ||
+					wish->ttl_ms > PCILEND_RESERVE_MS_MAX))
+		return reservation_refuse(why, -ERANGE,
+					  "a reservation holds from 1 second to 24 hours");
 	return 0;
 }
 
 /* Does a peer speak for whom it is reserved for? */
-static bool is_its_own(const struct pcilend_reservation *r, const struct pcilend_reserve *wish)
+static bool reservation_is_its_own(const struct pcilend_reservation *r,
+				   const struct pcilend_reserve *wish)
 {
 	return r->node == wish->asker || r->maker == wish->asker ||
-	       (!is_zero(r->uuid) && !memcmp(r->uuid, wish->uuid, sizeof(r->uuid)));
+	       (!reservation_is_zero(r->uuid) && !memcmp(r->uuid, wish->uuid, sizeof(r->uuid)));
 }
 
-static int check_peer(const struct pcilend_reservation *r, const struct pcilend_reserve *wish,
-		      const char **why)
+static int reservation_check_peer(const struct pcilend_reservation *r,
+				  const struct pcilend_reserve *wish, const char **why)
 {
 	if (pcilend_reservation_left(r, wish->now)) {
-		if (!is_its_own(r, wish))
-			return refuse(why, -EACCES, "it is reserved for somebody else");
+		if (!reservation_is_its_own(r, wish))
+			return reservation_refuse(why, -EACCES, "it is reserved for somebody else");
 	} else if (!wish->holds_lease && !wish->available) {
-		return refuse(why, -EAGAIN, "it is not available: reserve it when it is");
+		return reservation_refuse(why, -EAGAIN,
+					  "it is not available: reserve it when it is");
 	}
 	return 0;
 }
 
 /* When a peer's reservation must be over. */
-static u64 peers_limit(const struct pcilend_reservation *r, const struct pcilend_reserve *wish)
+static u64 reservation_peers_limit(const struct pcilend_reservation *r,
+				   const struct pcilend_reserve *wish)
 {
 	if (pcilend_reservation_left(r, wish->now) && !r->maker)
 		return r->until;
@@ -67,22 +71,22 @@ int pcilend_reservation_set(struct pcilend_reservation *r, const struct pcilend_
 {
 	u64 until = wish->now + wish->ttl_ms;
 	u64 limit = until;
-	int error = check(wish, why);
+	int error = reservation_check(wish, why);
 
 	if (!error && wish->asker)
-		error = check_peer(r, wish, why);
+		error = reservation_check_peer(r, wish, why);
 	if (error)
 		return error;
-	if (ends(wish)) {
+	if (reservation_ends(wish)) {
 		r->until = 0;
 		return 0;
 	}
 	if (wish->asker) {
-		limit = peers_limit(r, wish);
+		limit = reservation_peers_limit(r, wish);
 		if (until > limit)
 			until = limit;
 		if (until <= wish->now)
-			return refuse(why, -ERANGE, "peers have reserved it for an hour: borrow it, or reserve it on its lender");
+			return reservation_refuse(why, -ERANGE, "peers have reserved it for an hour: borrow it, or reserve it on its lender");
 	}
 	r->node = wish->node;
 	memcpy(r->uuid, wish->uuid, sizeof(r->uuid));

@@ -37,23 +37,23 @@ static const char * const space_names[] = {
 	[PCILEND_SPACE_SLOTS] = "guest slots",
 };
 
-static u64 page_down(u64 value)
+static u64 resolve_page_down(u64 value)
 {
 	return value & ~(PCILEND_PAGE - 1);
 }
 
-static bool page_aligned(u64 value)
+static bool resolve_page_aligned(u64 value)
 {
 	return !(value & (PCILEND_PAGE - 1));
 }
 
-static int invalid(const char *text, char *why, size_t why_bytes)
+static int resolve_invalid(const char *text, char *why, size_t why_bytes)
 {
 	snprintf(why, why_bytes, "%s", text);
 	return -EINVAL;
 }
 
-static const char *check_layout(const struct pcilend_layout *layout)
+static const char *resolve_check_layout(const struct pcilend_layout *layout)
 {
 	u32 i;
 
@@ -68,8 +68,8 @@ static const char *check_layout(const struct pcilend_layout *layout)
 	return NULL;
 }
 
-static const char *check_adapter(const struct pcilend_topology *topology,
-				 const struct pcilend_topo_adapter *adapter)
+static const char *resolve_check_adapter(const struct pcilend_topology *topology,
+					 const struct pcilend_topo_adapter *adapter)
 {
 	u32 i;
 
@@ -79,10 +79,10 @@ static const char *check_adapter(const struct pcilend_topology *topology,
 		if (adapter->window[i].phys + adapter->window[i].size < adapter->window[i].phys)
 			return "a window goes past the end of 64 bits";
 	}
-	return check_layout(adapter->layout);
+	return resolve_check_layout(adapter->layout);
 }
 
-static const char *check_link(const struct pcilend_topology *topology, u32 index)
+static const char *resolve_check_link(const struct pcilend_topology *topology, u32 index)
 {
 	const struct pcilend_topo_link *link = &topology->link[index];
 	u32 i;
@@ -106,24 +106,25 @@ int pcilend_topology_check(const struct pcilend_topology *topology, char *why, s
 	u32 i;
 
 	for (i = 0; i < topology->adapters && !fault; i++)
-		fault = check_adapter(topology, &topology->adapter[i]);
+		fault = resolve_check_adapter(topology, &topology->adapter[i]);
 	for (i = 0; i < topology->links && !fault; i++)
-		fault = check_link(topology, i);
-	return fault ? invalid(fault, why, why_bytes) : 0;
+		fault = resolve_check_link(topology, i);
+	return fault ? resolve_invalid(fault, why, why_bytes) : 0;
 }
 
-static u32 node_of(const struct search *search, u32 host)
+static u32 resolve_node_of(const struct search *search, u32 host)
 {
 	return search->topology->host[host].node;
 }
 
 /* The host on the side @end of a link. */
-static u32 host_at(const struct pcilend_topology *topology, u32 link, u32 end)
+static u32 resolve_host_at(const struct pcilend_topology *topology, u32 link, u32 end)
 {
 	return topology->adapter[topology->link[link].adapter[end]].host;
 }
 
-static int check_host(const struct search *search, u32 host, bool mmio, char *why, size_t why_bytes)
+static int resolve_check_host(const struct search *search, u32 host, bool mmio, char *why,
+			      size_t why_bytes)
 {
 	const struct pcilend_topo_host *at = &search->topology->host[host];
 
@@ -142,7 +143,7 @@ static int check_host(const struct search *search, u32 host, bool mmio, char *wh
 	return 0;
 }
 
-static enum pcilend_space space_for(const struct search *search, bool last)
+static enum pcilend_space resolve_space_for(const struct search *search, bool last)
 {
 	if (!last || search->request->target.kind == PCILEND_TARGET_BAR)
 		return PCILEND_SPACE_EXPORTS;
@@ -151,7 +152,7 @@ static enum pcilend_space space_for(const struct search *search, bool last)
 }
 
 /* Where the range is mapped in the adapter's domain already. */
-static bool find_placed(const struct search *search, u32 adapter, u64 *iova)
+static bool resolve_find_placed(const struct search *search, u32 adapter, u64 *iova)
 {
 	const struct pcilend_target *target = &search->request->target;
 	u32 i;
@@ -166,8 +167,8 @@ static bool find_placed(const struct search *search, u32 adapter, u64 *iova)
 }
 
 /* The lowest free range, aligned to the largest page that fits in it if there is room for that. */
-static int find_space(const struct search *search, const struct pcilend_range *space,
-		      struct pcilend_mapping *mapping)
+static int resolve_find_space(const struct search *search, const struct pcilend_range *space,
+			      struct pcilend_mapping *mapping)
 {
 	mapping->align = search->align;
 	if (!pcilend_range_find(space, search->size, mapping->align, &mapping->iova))
@@ -177,8 +178,8 @@ static int find_space(const struct search *search, const struct pcilend_range *s
 }
 
 /* Where those behind @out see [iova, +size) of @in: 0, or -ENOSPC. */
-static int locate(const struct pcilend_topo_adapter *in, const struct pcilend_topo_adapter *out,
-		  u64 iova, u64 size, u64 *address)
+static int resolve_locate(const struct pcilend_topo_adapter *in,
+			  const struct pcilend_topo_adapter *out, u64 iova, u64 size, u64 *address)
 {
 	u32 i;
 
@@ -197,12 +198,12 @@ static int locate(const struct pcilend_topo_adapter *in, const struct pcilend_to
 	return -ENOSPC;
 }
 
-static int map_in_adapter(const struct search *search, const struct pcilend_topo_adapter *in,
-			  u32 index, bool last, struct pcilend_mapping *mapping, char *why,
-			  size_t why_bytes)
+static int resolve_map_in_adapter(const struct search *search,
+				  const struct pcilend_topo_adapter *in, u32 index, bool last,
+				  struct pcilend_mapping *mapping, char *why, size_t why_bytes)
 {
-	enum pcilend_space space = space_for(search, last);
-	u32 node = node_of(search, in->host);
+	enum pcilend_space space = resolve_space_for(search, last);
+	u32 node = resolve_node_of(search, in->host);
 
 	mapping->domain = PCILEND_DOMAIN_ADAPTER;
 	mapping->adapter = index;
@@ -210,7 +211,7 @@ static int map_in_adapter(const struct search *search, const struct pcilend_topo
 	mapping->mmio = space == PCILEND_SPACE_EXPORTS;
 	mapping->size = search->size;
 	mapping->align = PCILEND_PAGE;
-	mapping->present = last && find_placed(search, index, &mapping->iova);
+	mapping->present = last && resolve_find_placed(search, index, &mapping->iova);
 	if (mapping->present)
 		return 0;
 	if (!in->space[space]) {
@@ -219,7 +220,7 @@ static int map_in_adapter(const struct search *search, const struct pcilend_topo
 			 space_names[space], in->name, node);
 		return -EOPNOTSUPP;
 	}
-	if (!find_space(search, in->space[space], mapping))
+	if (!resolve_find_space(search, in->space[space], mapping))
 		return 0;
 	snprintf(why, why_bytes,
 		 "the %s of adapter %s of node %u has at most %llu KiB in one piece, %llu KiB are needed: return what is not used, or enlarge the windows",
@@ -230,8 +231,8 @@ static int map_in_adapter(const struct search *search, const struct pcilend_topo
 }
 
 /* Into the host of the adapter at @end. */
-static int cross(const struct search *search, u32 link, u32 end, struct crossing *crossing,
-		 char *why, size_t why_bytes)
+static int resolve_cross(const struct search *search, u32 link, u32 end, struct crossing *crossing,
+			 char *why, size_t why_bytes)
 {
 	const struct pcilend_topology *topology = search->topology;
 	u32 index = topology->link[link].adapter[end];
@@ -244,28 +245,30 @@ static int cross(const struct search *search, u32 link, u32 end, struct crossing
 	if (!topology->link[link].up) {
 		snprintf(why, why_bytes,
 			 "the link between node %u (adapter %s) and node %u (adapter %s) is down: see 'pcilend link' and the cable",
-			 node_of(search, out->host), out->name, node_of(search, in->host),
-			 in->name);
+			 resolve_node_of(search, out->host), out->name,
+			 resolve_node_of(search, in->host), in->name);
 		return -ENOTCONN;
 	}
-	error = check_host(search, in->host,
-			   !last || search->request->target.kind == PCILEND_TARGET_BAR, why,
-			   why_bytes);
+	error = resolve_check_host(search, in->host,
+				   !last || search->request->target.kind == PCILEND_TARGET_BAR, why,
+				   why_bytes);
 	if (error)
 		return error;
-	error = map_in_adapter(search, in, index, last, &crossing->mapping, why, why_bytes);
+	error = resolve_map_in_adapter(search, in, index, last, &crossing->mapping, why, why_bytes);
 	if (error)
 		return error;
-	error = locate(in, out, crossing->mapping.iova, search->size, &crossing->address);
+	error = resolve_locate(in, out, crossing->mapping.iova, search->size, &crossing->address);
 	if (error)
 		snprintf(why, why_bytes,
 			 "no memory window of adapter %s of node %u reaches 0x%llx in the aperture of node %u: enlarge its windows",
-			 out->name, node_of(search, out->host),
-			 (unsigned long long)crossing->mapping.iova, node_of(search, in->host));
+			 out->name, resolve_node_of(search, out->host),
+			 (unsigned long long)crossing->mapping.iova,
+			 resolve_node_of(search, in->host));
 	return error;
 }
 
-static bool can_cross(const struct search *search, u32 link, u32 end, enum leave_out leave_out)
+static bool resolve_can_cross(const struct search *search, u32 link, u32 end,
+			      enum leave_out leave_out)
 {
 	struct crossing crossing;
 
@@ -273,11 +276,12 @@ static bool can_cross(const struct search *search, u32 link, u32 end, enum leave
 		return true;
 	if (leave_out == ALL_BUT_LINK_STATE || !search->topology->link[link].up)
 		return search->topology->link[link].up;
-	return !cross(search, link, end, &crossing, NULL, 0);
+	return !resolve_cross(search, link, end, &crossing, NULL, 0);
 }
 
 /* Links from each host to the target, as far as the viewpoint. Return: true if that is reached. */
-static bool find_distances(const struct search *search, u8 *distance, enum leave_out leave_out)
+static bool resolve_find_distances(const struct search *search, u8 *distance,
+				   enum leave_out leave_out)
 {
 	const struct pcilend_topology *topology = search->topology;
 	u32 from = search->request->from.host;
@@ -289,10 +293,10 @@ static bool find_distances(const struct search *search, u8 *distance, enum leave
 	for (hops = 1; hops <= PCILEND_PATH_HOPS && distance[from] == FAR; hops++) {
 		for (i = 0; i < 2 * topology->links; i++) {
 			u32 link = i / 2, end = i % 2;
-			u32 far = host_at(topology, link, !end);
+			u32 far = resolve_host_at(topology, link, !end);
 
-			if (distance[host_at(topology, link, end)] == hops - 1 &&
-			    distance[far] == FAR && can_cross(search, link, end, leave_out))
+			if (distance[resolve_host_at(topology, link, end)] == hops - 1 &&
+			    distance[far] == FAR && resolve_can_cross(search, link, end, leave_out))
 				distance[far] = hops;
 		}
 	}
@@ -303,34 +307,34 @@ static bool find_distances(const struct search *search, u8 *distance, enum leave
  * The next link, from *link on, that leads from @host one step closer to the target; *end is the
  * side it leads to.
  */
-static bool next_step(const struct search *search, const u8 *distance, u32 host, u32 *link,
-		      u32 *end, enum leave_out leave_out)
+static bool resolve_next_step(const struct search *search, const u8 *distance, u32 host, u32 *link,
+			      u32 *end, enum leave_out leave_out)
 {
 	const struct pcilend_topology *topology = search->topology;
 
 	for (; *link < topology->links; (*link)++) {
-		u32 near = host_at(topology, *link, 0) == host ? 0 : 1;
+		u32 near = resolve_host_at(topology, *link, 0) == host ? 0 : 1;
 
-		if (host_at(topology, *link, near) != host)
+		if (resolve_host_at(topology, *link, near) != host)
 			continue;
 		*end = !near;
-		if (distance[host_at(topology, *link, *end)] + 1 == distance[host] &&
-		    can_cross(search, *link, *end, leave_out))
+		if (distance[resolve_host_at(topology, *link, *end)] + 1 == distance[host] &&
+		    resolve_can_cross(search, *link, *end, leave_out))
 			return true;
 	}
 	return false;
 }
 
 /* Says what is wrong with the way that would be there if nothing were. */
-static int refuse(const struct search *search, u8 *distance, char *why, size_t why_bytes)
+static int resolve_refuse(const struct search *search, u8 *distance, char *why, size_t why_bytes)
 {
 	u32 target = search->request->target.host;
 	u32 host = search->request->from.host;
 	enum leave_out leave_out = ALL_BUT_LINK_STATE;
 
-	if (!find_distances(search, distance, leave_out)) {
+	if (!resolve_find_distances(search, distance, leave_out)) {
 		leave_out = EVERYTHING;
-		if (!find_distances(search, distance, leave_out))
+		if (!resolve_find_distances(search, distance, leave_out))
 			target = host;
 	}
 	while (host != target) {
@@ -338,42 +342,44 @@ static int refuse(const struct search *search, u8 *distance, char *why, size_t w
 		u32 link = 0, end = 0;
 		int error = 0;
 
-		if (!next_step(search, distance, host, &link, &end, leave_out))
+		if (!resolve_next_step(search, distance, host, &link, &end, leave_out))
 			break;
 		/* Links that are down come first: the rest may change with them. */
 		if (leave_out == ALL_BUT_LINK_STATE || !search->topology->link[link].up)
-			error = cross(search, link, end, &crossing, why, why_bytes);
+			error = resolve_cross(search, link, end, &crossing, why, why_bytes);
 		if (error)
 			return error;
-		host = host_at(search->topology, link, end);
+		host = resolve_host_at(search->topology, link, end);
 	}
 	snprintf(why, why_bytes,
 		 "no links lead from node %u to node %u: join them by an adapter in each",
-		 node_of(search, search->request->from.host),
-		 node_of(search, search->request->target.host));
+		 resolve_node_of(search, search->request->from.host),
+		 resolve_node_of(search, search->request->target.host));
 	return -EHOSTUNREACH;
 }
 
-static int check_request(const struct pcilend_topology *topology,
-			 const struct pcilend_resolve_request *request, char *why, size_t why_bytes)
+static int resolve_check_request(const struct pcilend_topology *topology,
+				 const struct pcilend_resolve_request *request, char *why,
+				 size_t why_bytes)
 {
 	const struct pcilend_target *target = &request->target;
 	u32 i;
 
 	if (request->from.host >= topology->hosts || target->host >= topology->hosts)
-		return invalid("there is no such host", why, why_bytes);
-	if (!page_aligned(target->phys) || target->phys + target->size < target->phys ||
+		return resolve_invalid("there is no such host", why, why_bytes);
+	if (!resolve_page_aligned(target->phys) || target->phys + target->size < target->phys ||
 	    target->size > U64_MAX - PCILEND_PAGE)
-		return invalid("the target does not begin at a page, or ends beyond 64 bits", why,
-			       why_bytes);
+		return resolve_invalid("the target does not begin at a page, or ends beyond 64 bits",
+				       why, why_bytes);
 	for (i = 0; i < target->placed_count; i++) {
 		if (target->placed[i].adapter >= topology->adapters ||
 		    topology->adapter[target->placed[i].adapter].host != target->host ||
-		    !page_aligned(target->placed[i].iova))
-			return invalid("the target is placed where it can't be", why, why_bytes);
+		    !resolve_page_aligned(target->placed[i].iova))
+			return resolve_invalid("the target is placed where it can't be", why,
+					       why_bytes);
 	}
 	if (!request->size)
-		return invalid("nothing is to be reached", why, why_bytes);
+		return resolve_invalid("nothing is to be reached", why, why_bytes);
 	if (request->offset > target->size || request->size > target->size - request->offset) {
 		snprintf(why, why_bytes,
 			 "the range ends beyond its target, which has 0x%llx bytes",
@@ -384,8 +390,8 @@ static int check_request(const struct pcilend_topology *topology,
 }
 
 /* The mapping in the private domain; phys is not set. */
-static int map_in_function(const struct search *search, struct pcilend_mapping *mapping, char *why,
-			   size_t why_bytes)
+static int resolve_map_in_function(const struct search *search, struct pcilend_mapping *mapping,
+				   char *why, size_t why_bytes)
 {
 	const struct pcilend_resolve_request *request = search->request;
 	u64 last_byte;
@@ -396,22 +402,23 @@ static int map_in_function(const struct search *search, struct pcilend_mapping *
 			request->target.kind == PCILEND_TARGET_BAR;
 	mapping->size = search->size;
 	mapping->align = PCILEND_PAGE;
-	error = check_host(search, request->from.host, mapping->mmio, why, why_bytes);
+	error = resolve_check_host(search, request->from.host, mapping->mmio, why, why_bytes);
 	if (error)
 		return error;
 	if (request->from.at == PCILEND_ANYWHERE) {
-		if (request->from.space && !find_space(search, request->from.space, mapping))
+		if (request->from.space &&
+		    !resolve_find_space(search, request->from.space, mapping))
 			return 0;
 		snprintf(why, why_bytes,
 			 "the function's own address space has no %llu KiB left: unmap what is not used",
 			 (unsigned long long)search->size >> 10);
 		return -ENOSPC;
 	}
-	mapping->iova = page_down(request->from.at);
+	mapping->iova = resolve_page_down(request->from.at);
 	last_byte = mapping->iova + search->size - 1;
 	if ((request->from.at ^ request->offset) & (PCILEND_PAGE - 1))
-		return invalid("the device-side address has another place in its page than the target",
-			       why, why_bytes);
+		return resolve_invalid("the device-side address has another place in its page than the target",
+				       why, why_bytes);
 	if (last_byte < mapping->iova || (mapping->iova < PCILEND_MSI_IOVA + PCILEND_MSI_BYTES &&
 					  last_byte >= PCILEND_MSI_IOVA)) {
 		snprintf(why, why_bytes,
@@ -423,8 +430,8 @@ static int map_in_function(const struct search *search, struct pcilend_mapping *
 }
 
 /* @link, @end: as crossed, from the viewpoint on; @first: the viewpoint's own mapping, or NULL. */
-static void fill_in(const struct search *search, const u32 *link, const u8 *end, u32 hops,
-		    const struct pcilend_mapping *first, struct pcilend_path *path)
+static void resolve_fill_in(const struct search *search, const u32 *link, const u8 *end, u32 hops,
+			    const struct pcilend_mapping *first, struct pcilend_path *path)
 {
 	u64 address = search->phys;
 	u32 own = first ? 1 : 0;
@@ -436,7 +443,7 @@ static void fill_in(const struct search *search, const u32 *link, const u8 *end,
 	for (i = hops; i-- > 0;) {
 		struct crossing crossing = { 0 };
 
-		cross(search, link[i], end[i], &crossing, NULL, 0);
+		resolve_cross(search, link[i], end[i], &crossing, NULL, 0);
 		crossing.mapping.phys = address;
 		path->mapping[i + own] = crossing.mapping;
 		path->link[i] = link[i];
@@ -451,8 +458,9 @@ static void fill_in(const struct search *search, const u32 *link, const u8 *end,
 }
 
 /* All shortest paths, depth first; distances only fall, so none ends before the target. */
-static int enumerate(const struct search *search, const u8 *distance,
-		     const struct pcilend_mapping *first, struct pcilend_path *paths, u32 capacity)
+static int resolve_enumerate(const struct search *search, const u8 *distance,
+			     const struct pcilend_mapping *first, struct pcilend_path *paths,
+			     u32 capacity)
 {
 	u32 link[PCILEND_PATH_HOPS + 1] = { 0 };
 	u8 end[PCILEND_PATH_HOPS + 1] = { 0 };
@@ -465,10 +473,11 @@ static int enumerate(const struct search *search, const u8 *distance,
 		u32 into = 0;
 
 		if (depth == hops) {
-			fill_in(search, link, end, hops, first, &paths[count++]);
-		} else if (next_step(search, distance, host[depth], &link[depth], &into, NOTHING)) {
+			resolve_fill_in(search, link, end, hops, first, &paths[count++]);
+		} else if (resolve_next_step(search, distance, host[depth], &link[depth], &into,
+					     NOTHING)) {
 			end[depth] = (u8)into;
-			host[depth + 1] = host_at(search->topology, link[depth], into);
+			host[depth + 1] = resolve_host_at(search->topology, link[depth], into);
 			link[++depth] = 0;
 			continue;
 		}
@@ -486,22 +495,23 @@ int pcilend_resolve(const struct pcilend_topology *topology,
 	struct search search = { .topology = topology, .request = request };
 	struct pcilend_mapping first = { 0 };
 	u64 end;
-	int error = check_request(topology, request, why, why_bytes);
+	int error = resolve_check_request(topology, request, why, why_bytes);
 
 	if (error)
 		return error;
-	search.phys = request->target.phys + page_down(request->offset);
+	search.phys = request->target.phys + resolve_page_down(request->offset);
 	end = request->offset + request->size + PCILEND_PAGE - 1;
-	search.size = page_down(end) - page_down(request->offset);
+	search.size = resolve_page_down(end) - resolve_page_down(request->offset);
 	search.align = search.size >= LARGEST_PAGE ? LARGEST_PAGE :
 		       search.size >= LARGE_PAGE   ? LARGE_PAGE :
 						     PCILEND_PAGE;
 	if (request->from.device) {
-		error = map_in_function(&search, &first, why, why_bytes);
+		error = resolve_map_in_function(&search, &first, why, why_bytes);
 		if (error)
 			return error;
 	}
-	if (!find_distances(&search, distance, NOTHING))
-		return refuse(&search, distance, why, why_bytes);
-	return enumerate(&search, distance, request->from.device ? &first : NULL, paths, capacity);
+	if (!resolve_find_distances(&search, distance, NOTHING))
+		return resolve_refuse(&search, distance, why, why_bytes);
+	return resolve_enumerate(&search, distance, request->from.device ? &first : NULL, paths,
+				 capacity);
 }

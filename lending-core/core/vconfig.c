@@ -22,7 +22,7 @@ void pcilend_vconfig_reset(struct pcilend_vconfig *config)
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_reset);
 
-static bool access_ok(u32 offset, u32 length)
+static bool vconfig_access_ok(u32 offset, u32 length)
 {
 	return (length == 1 || length == 2 || length == 4) &&
 	       offset <= PCILEND_VCONFIG_BYTES - length;
@@ -33,7 +33,7 @@ u32 pcilend_vconfig_read(const struct pcilend_vconfig *config, u32 offset, u32 l
 	u32 value = 0;
 	u32 i;
 
-	if (!access_ok(offset, length))
+	if (!vconfig_access_ok(offset, length))
 		return length == 1 ? 0xff : length == 2 ? 0xffff : ~0u;
 	for (i = 0; i < length; i++)
 		value |= (u32)config->value[offset + i] << (8 * i);
@@ -41,13 +41,13 @@ u32 pcilend_vconfig_read(const struct pcilend_vconfig *config, u32 offset, u32 l
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_read);
 
-static bool within(u32 at, u32 start, u32 length)
+static bool vconfig_within(u32 at, u32 start, u32 length)
 {
 	return at >= start && at - start < length;
 }
 
 /* What a written byte becomes where not every value of the writable bits is possible. */
-static u8 legal(const struct pcilend_vconfig *config, u32 at, u8 old, u8 next)
+static u8 vconfig_legal(const struct pcilend_vconfig *config, u32 at, u8 old, u8 next)
 {
 	if (config->power && at == config->power + (u32)PCI_PM_CTRL) {
 		u8 state = next & PCI_PM_CTRL_STATE_MASK;
@@ -64,43 +64,43 @@ static u8 legal(const struct pcilend_vconfig *config, u32 at, u8 old, u8 next)
 	return next;
 }
 
-static bool msi_byte(const struct pcilend_vconfig *config, u32 at)
+static bool vconfig_msi_byte(const struct pcilend_vconfig *config, u32 at)
 {
-	return config->msi && within(at, config->msi, msi_length(get16(config->value,
+	return config->msi && vconfig_within(at, config->msi, msi_length(get16(config->value,
 								config->msi + PCI_MSI_FLAGS)));
 }
 
 /* Is it a byte of a register that a borrower may write in the hardware, as far as its bits go? */
-static bool hardware_byte(const struct pcilend_vconfig *config, u32 at)
+static bool vconfig_hardware_byte(const struct pcilend_vconfig *config, u32 at)
 {
 	return test_bit8(config->forward, at) ||
-	       (msi_byte(config, at) && at >= config->msi + (u32)PCI_MSI_FLAGS);
+	       (vconfig_msi_byte(config, at) && at >= config->msi + (u32)PCI_MSI_FLAGS);
 }
 
 /* The registers of MSI are known bit by bit; of a vendor's only the vendor knows what they are. */
-static u8 hardware_bits(const struct pcilend_vconfig *config, u32 at)
+static u8 vconfig_hardware_bits(const struct pcilend_vconfig *config, u32 at)
 {
-	if (msi_byte(config, at))
+	if (vconfig_msi_byte(config, at))
 		return config->writable[at];
 	return test_bit8(config->forward, at) ? 0xff : 0;
 }
 
-static unsigned int changed_effect(const struct pcilend_vconfig *config, u32 at, u8 changed)
+static unsigned int vconfig_changed_effect(const struct pcilend_vconfig *config, u32 at, u8 changed)
 {
 	if (!changed)
 		return 0;
 	if (at == PCI_COMMAND && changed & (PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER))
 		return PCILEND_EFFECT_COMMAND;
-	if (msi_byte(config, at))
+	if (vconfig_msi_byte(config, at))
 		return PCILEND_EFFECT_MSI;
-	if (config->msix && within(at, config->msix, PCI_CAP_MSIX_SIZEOF))
+	if (config->msix && vconfig_within(at, config->msix, PCI_CAP_MSIX_SIZEOF))
 		return PCILEND_EFFECT_MSIX;
-	if (config->power && within(at, config->power, PCI_PM_SIZEOF))
+	if (config->power && vconfig_within(at, config->power, PCI_PM_SIZEOF))
 		return PCILEND_EFFECT_POWER;
 	return 0;
 }
 
-static bool starts_reset(const struct pcilend_vconfig *config, u32 at, u8 byte)
+static bool vconfig_starts_reset(const struct pcilend_vconfig *config, u32 at, u8 byte)
 {
 	if (config->express && at == config->express + PCI_EXP_DEVCTL + 1u)
 		return byte & (PCI_EXP_DEVCTL_BCR_FLR >> 8) &&
@@ -112,13 +112,13 @@ static bool starts_reset(const struct pcilend_vconfig *config, u32 at, u8 byte)
 }
 
 /* Bytes of BARs that exist, also those whose bits are all fixed. */
-static bool bar_byte(const struct pcilend_vconfig *config, u32 at)
+static bool vconfig_bar_byte(const struct pcilend_vconfig *config, u32 at)
 {
 	unsigned int index = (at - PCI_BASE_ADDRESS_0) / 4;
 
-	if (within(at, PCI_ROM_ADDRESS, 4))
+	if (vconfig_within(at, PCI_ROM_ADDRESS, 4))
 		return config->bar[ROM_BAR].size;
-	if (!within(at, PCI_BASE_ADDRESS_0, 24))
+	if (!vconfig_within(at, PCI_BASE_ADDRESS_0, 24))
 		return false;
 	return config->bar[index].size ||
 	       (index && config->bar[index - 1].flags & PCILEND_BAR_MEM64);
@@ -131,7 +131,7 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 	unsigned int effects = 0;
 	u32 i;
 
-	if (!access_ok(offset, length))
+	if (!vconfig_access_ok(offset, length))
 		return 0;
 	for (i = 0; i < length; i++) {
 		u32 at = offset + i;
@@ -139,15 +139,15 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 		u8 old = config->value[at];
 		u8 next = (old & ~config->writable[at]) | (byte & config->writable[at]);
 
-		next = legal(config, at, old, next);
+		next = vconfig_legal(config, at, old, next);
 		config->value[at] = next;
-		effects |= changed_effect(config, at, old ^ next);
-		if (starts_reset(config, at, byte))
+		effects |= vconfig_changed_effect(config, at, old ^ next);
+		if (vconfig_starts_reset(config, at, byte))
 			effects |= PCILEND_EFFECT_RESET;
-		if (bar_byte(config, at))
+		if (vconfig_bar_byte(config, at))
 			effects |= PCILEND_EFFECT_BAR;
 		/* Those of MSI go to the hardware together, see PCILEND_EFFECT_MSI. */
-		if (hardware_bits(config, at) && !msi_byte(config, at))
+		if (vconfig_hardware_bits(config, at) && !vconfig_msi_byte(config, at))
 			effects |= PCILEND_EFFECT_FORWARD;
 	}
 	if (pcilend_vconfig_intx(config) != intx)
@@ -160,7 +160,7 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 {
 	u32 i;
 
-	if (!access_ok(offset, length))
+	if (!vconfig_access_ok(offset, length))
 		return false;
 	for (i = 0; i < length; i++) {
 		if (test_bit8(config->forward, offset + i))
@@ -175,12 +175,12 @@ u32 pcilend_vconfig_hardware_bits(const struct pcilend_vconfig *config, u32 offs
 	u32 bits = 0;
 	u32 i;
 
-	if (!access_ok(offset, length))
+	if (!vconfig_access_ok(offset, length))
 		return 0;
 	for (i = 0; i < length; i++) {
-		if (!hardware_byte(config, offset + i))
+		if (!vconfig_hardware_byte(config, offset + i))
 			return 0;
-		bits |= (u32)hardware_bits(config, offset + i) << (8 * i);
+		bits |= (u32)vconfig_hardware_bits(config, offset + i) << (8 * i);
 	}
 	return bits;
 }
@@ -195,8 +195,8 @@ u32 pcilend_vconfig_hardware_value(const struct pcilend_vconfig *config, u32 off
 	u32 i;
 
 	for (i = 0; i < length && bits; i++)
-		result |= (u32)legal(config, offset + i, (u8)(hardware >> (8 * i)),
-				     (u8)(merged >> (8 * i))) << (8 * i);
+		result |= (u32)vconfig_legal(config, offset + i, (u8)(hardware >> (8 * i)),
+					     (u8)(merged >> (8 * i))) << (8 * i);
 	return bits ? result : hardware;
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_hardware_value);

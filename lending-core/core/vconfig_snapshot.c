@@ -39,26 +39,26 @@ struct claims {
 	u8 dword[PCILEND_VCONFIG_BYTES / 4 / 8];
 };
 
-static u32 round_up4(u32 value)
+static u32 snapshot_round_up4(u32 value)
 {
 	return (value + 3) & ~3u;
 }
 
-static bool claimed(const struct claims *claims, u32 offset)
+static bool snapshot_claimed(const struct claims *claims, u32 offset)
 {
 	return test_bit8(claims->dword, offset / 4);
 }
 
 /* Takes [offset, offset + length) if nothing of it is taken yet and it ends before @end. */
-static bool claim(struct claims *claims, u32 offset, u32 length, u32 end)
+static bool snapshot_claim(struct claims *claims, u32 offset, u32 length, u32 end)
 {
-	u32 last = offset + round_up4(length);
+	u32 last = offset + snapshot_round_up4(length);
 	u32 at;
 
 	if (last > end)
 		return false;
 	for (at = offset; at < last; at += 4) {
-		if (claimed(claims, at))
+		if (snapshot_claimed(claims, at))
 			return false;
 	}
 	for (at = offset; at < last; at += 4)
@@ -66,20 +66,20 @@ static bool claim(struct claims *claims, u32 offset, u32 length, u32 end)
 	return true;
 }
 
-static void forward_bytes(struct pcilend_vconfig *config, u32 start, u32 end)
+static void snapshot_forward_bytes(struct pcilend_vconfig *config, u32 start, u32 end)
 {
 	for (; start < end; start++)
 		config->forward[start / 8] |= 1 << (start % 8);
 }
 
-static bool power_of_two(u64 value)
+static bool snapshot_power_of_two(u64 value)
 {
 	return value && !(value & (value - 1));
 }
 
-static bool usable_bar(const struct pcilend_vconfig_bar *bar, unsigned int index)
+static bool snapshot_usable_bar(const struct pcilend_vconfig_bar *bar, unsigned int index)
 {
-	if (!power_of_two(bar->size) || bar->flags & PCILEND_BAR_IO)
+	if (!snapshot_power_of_two(bar->size) || bar->flags & PCILEND_BAR_IO)
 		return false;
 	if (index == ROM_BAR)
 		return bar->size >= 0x800 && bar->size <= 0x1000000; /* §7.5.1.2.4 */
@@ -88,7 +88,8 @@ static bool usable_bar(const struct pcilend_vconfig_bar *bar, unsigned int index
 	return bar->size >= 16 && bar->size <= 0x80000000ULL;
 }
 
-static void set_bars(struct pcilend_vconfig *config, const struct pcilend_vconfig_bar bar[7])
+static void snapshot_set_bars(struct pcilend_vconfig *config,
+			      const struct pcilend_vconfig_bar bar[7])
 {
 	unsigned int i;
 
@@ -97,7 +98,7 @@ static void set_bars(struct pcilend_vconfig *config, const struct pcilend_vconfi
 		u64 mask = ~(bar[i].size - 1);
 		u32 type = 0;
 
-		if (!usable_bar(&bar[i], i))
+		if (!snapshot_usable_bar(&bar[i], i))
 			continue;
 		config->bar[i].size = bar[i].size;
 		config->bar[i].flags = bar[i].flags & (PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH);
@@ -111,14 +112,14 @@ static void set_bars(struct pcilend_vconfig *config, const struct pcilend_vconfi
 		}
 		put32(config->value, at, type);
 	}
-	if (usable_bar(&bar[ROM_BAR], ROM_BAR)) {
+	if (snapshot_usable_bar(&bar[ROM_BAR], ROM_BAR)) {
 		config->bar[ROM_BAR].size = bar[ROM_BAR].size;
 		put32(config->writable, PCI_ROM_ADDRESS,
 		      (u32)~(bar[ROM_BAR].size - 1) | PCI_ROM_ADDRESS_ENABLE);
 	}
 }
 
-static void set_header(struct pcilend_vconfig *config, const u8 *hw)
+static void snapshot_set_header(struct pcilend_vconfig *config, const u8 *hw)
 {
 	u8 *value = config->value;
 
@@ -134,7 +135,7 @@ static void set_header(struct pcilend_vconfig *config, const u8 *hw)
 	config->writable[PCI_INTERRUPT_LINE] = 0xff;
 }
 
-static u32 express_length(const u8 *hw, u32 at)
+static u32 snapshot_express_length(const u8 *hw, u32 at)
 {
 	u16 flags = get16(hw, at + PCI_EXP_FLAGS);
 
@@ -145,7 +146,7 @@ static u32 express_length(const u8 *hw, u32 at)
 }
 
 /* Bytes of a capability as far as its kind is known here, at least its own dword. */
-static u32 capability_length(const u8 *hw, u32 at)
+static u32 snapshot_capability_length(const u8 *hw, u32 at)
 {
 	switch (hw[at]) {
 	case PCI_CAP_ID_PM:
@@ -159,7 +160,7 @@ static u32 capability_length(const u8 *hw, u32 at)
 	case PCI_CAP_ID_VNDR:
 		return hw[at + 2] < 4 ? 4 : hw[at + 2];
 	case PCI_CAP_ID_EXP:
-		return express_length(hw, at);
+		return snapshot_express_length(hw, at);
 	case PCI_CAP_ID_MSIX:
 		return PCI_CAP_MSIX_SIZEOF;
 	case PCI_CAP_ID_AF:
@@ -170,8 +171,8 @@ static u32 capability_length(const u8 *hw, u32 at)
 }
 
 /* The snapshot's list, up to where it ends or breaks. */
-static unsigned int find_capabilities(const u8 *hw, struct claims *claims,
-				      struct found found[MOST_CAPABILITIES])
+static unsigned int snapshot_find_capabilities(const u8 *hw, struct claims *claims,
+					       struct found found[MOST_CAPABILITIES])
 {
 	unsigned int count = 0;
 	u32 at;
@@ -179,9 +180,9 @@ static unsigned int find_capabilities(const u8 *hw, struct claims *claims,
 	if (!(get16(hw, PCI_STATUS) & PCI_STATUS_CAP_LIST))
 		return 0;
 	for (at = hw[PCI_CAPABILITY_LIST] & ~3u; at >= FIRST_CAPABILITY; at = hw[at + 1] & ~3u) {
-		u32 length = capability_length(hw, at);
+		u32 length = snapshot_capability_length(hw, at);
 
-		if (!claim(claims, at, length, STANDARD_BYTES))
+		if (!snapshot_claim(claims, at, length, STANDARD_BYTES))
 			break;
 		found[count].offset = (u16)at;
 		found[count].id = hw[at];
@@ -191,7 +192,7 @@ static unsigned int find_capabilities(const u8 *hw, struct claims *claims,
 	return count;
 }
 
-static bool inside_bar(const struct pcilend_vconfig *config, u32 where, u64 bytes)
+static bool snapshot_inside_bar(const struct pcilend_vconfig *config, u32 where, u64 bytes)
 {
 	u32 bar = where & PCI_MSIX_TABLE_BIR;
 	u64 offset = where & PCI_MSIX_TABLE_OFFSET;
@@ -199,16 +200,16 @@ static bool inside_bar(const struct pcilend_vconfig *config, u32 where, u64 byte
 	return bar < ROM_BAR && offset + bytes <= config->bar[bar].size;
 }
 
-static bool usable_msix(const struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static bool snapshot_usable_msix(const struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
 	u32 vectors = (get16(hw, at + PCI_MSIX_FLAGS) & PCI_MSIX_FLAGS_QSIZE) + 1;
 
-	return inside_bar(config, get32(hw, at + PCI_MSIX_TABLE),
-			  (u64)vectors * PCI_MSIX_ENTRY_SIZE) &&
-	       inside_bar(config, get32(hw, at + PCI_MSIX_PBA), (vectors + 63) / 64 * 8);
+	return snapshot_inside_bar(config, get32(hw, at + PCI_MSIX_TABLE),
+				   (u64)vectors * PCI_MSIX_ENTRY_SIZE) &&
+	       snapshot_inside_bar(config, get32(hw, at + PCI_MSIX_PBA), (vectors + 63) / 64 * 8);
 }
 
-static bool endpoint(const u8 *hw, u32 at)
+static bool snapshot_endpoint(const u8 *hw, u32 at)
 {
 	switch ((get16(hw, at + PCI_EXP_FLAGS) & PCI_EXP_FLAGS_TYPE) >> 4) {
 	case PCI_EXP_TYPE_ENDPOINT:
@@ -220,7 +221,7 @@ static bool endpoint(const u8 *hw, u32 at)
 	}
 }
 
-static void add_power(struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static void snapshot_add_power(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
 	const u16 pmc = get16(hw, at + PCI_PM_PMC);
 
@@ -232,7 +233,7 @@ static void add_power(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 	config->power = (u16)at;
 }
 
-static void add_msi(struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static void snapshot_add_msi(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
 	u16 flags = get16(hw, at + PCI_MSI_FLAGS) &
 		    (PCI_MSI_FLAGS_QMASK | PCI_MSI_FLAGS_64BIT | PCI_MSI_FLAGS_MASKBIT);
@@ -254,12 +255,12 @@ static void add_msi(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 
 		put32(config->writable, at + (wide ? PCI_MSI_MASK_64 : PCI_MSI_MASK_32),
 		      (u32)((1ULL << (1u << log2_vectors)) - 1));
-		forward_bytes(config, pending, pending + 4);
+		snapshot_forward_bytes(config, pending, pending + 4);
 	}
 	config->msi = (u16)at;
 }
 
-static void add_msix(struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static void snapshot_add_msix(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
 	put16(config->value, at + PCI_MSIX_FLAGS,
 	      get16(hw, at + PCI_MSIX_FLAGS) & PCI_MSIX_FLAGS_QSIZE);
@@ -275,9 +276,9 @@ static void add_msix(struct pcilend_vconfig *config, const u8 *hw, u32 at)
  * hardware. Function level reset is always there: the lender has some way to reset what it lends.
  * Device Status reads 0: errors are handled, and pending transactions waited for, by the lender.
  */
-static void add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static void snapshot_add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
-	const u32 length = express_length(hw, at);
+	const u32 length = snapshot_express_length(hw, at);
 	const u16 flags = get16(hw, at + PCI_EXP_FLAGS);
 	u32 devcap = get32(hw, at + PCI_EXP_DEVCAP) &
 		     (PCI_EXP_DEVCAP_PAYLOAD | PCI_EXP_DEVCAP_EXT_TAG | PCI_EXP_DEVCAP_L0S |
@@ -314,7 +315,7 @@ static void add_express(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 }
 
 /* Conventional PCI Advanced Capabilities ECN, §6.x.1. */
-static void add_advanced(struct pcilend_vconfig *config, const u8 *hw, u32 at)
+static void snapshot_add_advanced(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 {
 	config->value[at + PCI_AF_LENGTH] = 6;
 	config->value[at + PCI_AF_CAP] = hw[at + PCI_AF_CAP] & (PCI_AF_CAP_TP | PCI_AF_CAP_FLR);
@@ -322,17 +323,18 @@ static void add_advanced(struct pcilend_vconfig *config, const u8 *hw, u32 at)
 }
 
 /* What it means only its driver and the hardware know. */
-static void add_vendor(struct pcilend_vconfig *config, const u8 *hw, const struct found *found)
+static void snapshot_add_vendor(struct pcilend_vconfig *config, const u8 *hw,
+				const struct found *found)
 {
 	u32 at = found->offset;
 
 	memcpy(config->value + at + 2, hw + at + 2, found->length - 2);
-	forward_bytes(config, at + 4, at + round_up4(found->length));
+	snapshot_forward_bytes(config, at + 4, at + snapshot_round_up4(found->length));
 }
 
 /* Copies a capability's body if it is one to show, the first of its kind. */
-static bool add_capability(struct pcilend_vconfig *config, const u8 *hw,
-			   const struct found *found, bool msix)
+static bool snapshot_add_capability(struct pcilend_vconfig *config, const u8 *hw,
+				    const struct found *found, bool msix)
 {
 	u32 at = found->offset;
 
@@ -340,42 +342,42 @@ static bool add_capability(struct pcilend_vconfig *config, const u8 *hw,
 	case PCI_CAP_ID_PM:
 		if (config->power)
 			return false;
-		add_power(config, hw, at);
+		snapshot_add_power(config, hw, at);
 		return true;
 	case PCI_CAP_ID_MSI:
 		/* Messages of MSI-X are written by the function itself; these need the lender. */
 		if (config->msi || msix)
 			return false;
-		add_msi(config, hw, at);
+		snapshot_add_msi(config, hw, at);
 		return true;
 	case PCI_CAP_ID_MSIX:
-		if (config->msix || !usable_msix(config, hw, at))
+		if (config->msix || !snapshot_usable_msix(config, hw, at))
 			return false;
-		add_msix(config, hw, at);
+		snapshot_add_msix(config, hw, at);
 		return true;
 	case PCI_CAP_ID_EXP:
-		if (config->express || !endpoint(hw, at))
+		if (config->express || !snapshot_endpoint(hw, at))
 			return false;
-		add_express(config, hw, at);
+		snapshot_add_express(config, hw, at);
 		return true;
 	case PCI_CAP_ID_AF:
 		if (config->advanced)
 			return false;
-		add_advanced(config, hw, at);
+		snapshot_add_advanced(config, hw, at);
 		return true;
 	case PCI_CAP_ID_VNDR:
-		add_vendor(config, hw, found);
+		snapshot_add_vendor(config, hw, found);
 		return true;
 	default:
 		return false;
 	}
 }
 
-static void set_capabilities(struct pcilend_vconfig *config, const u8 *hw)
+static void snapshot_set_capabilities(struct pcilend_vconfig *config, const u8 *hw)
 {
 	struct found found[MOST_CAPABILITIES];
 	struct claims claims = { { 0 } };
-	unsigned int count = find_capabilities(hw, &claims, found);
+	unsigned int count = snapshot_find_capabilities(hw, &claims, found);
 	u32 tail = PCI_CAPABILITY_LIST;
 	bool msix = false;
 	unsigned int i;
@@ -383,13 +385,14 @@ static void set_capabilities(struct pcilend_vconfig *config, const u8 *hw)
 
 	/* Device-specific registers outside capabilities: as they were, read-only. */
 	for (at = FIRST_CAPABILITY; at < STANDARD_BYTES; at += 4) {
-		if (!claimed(&claims, at))
+		if (!snapshot_claimed(&claims, at))
 			memcpy(config->value + at, hw + at, 4);
 	}
 	for (i = 0; i < count; i++)
-		msix |= found[i].id == PCI_CAP_ID_MSIX && usable_msix(config, hw, found[i].offset);
+		msix |= found[i].id == PCI_CAP_ID_MSIX &&
+			snapshot_usable_msix(config, hw, found[i].offset);
 	for (i = 0; i < count; i++) {
-		if (!add_capability(config, hw, &found[i], msix))
+		if (!snapshot_add_capability(config, hw, &found[i], msix))
 			continue;
 		config->value[found[i].offset] = (u8)found[i].id;
 		config->value[tail] = (u8)found[i].offset;
@@ -400,7 +403,7 @@ static void set_capabilities(struct pcilend_vconfig *config, const u8 *hw)
 }
 
 /* Bytes of an extended capability that is to be shown, else 4. */
-static u32 extended_length(const u8 *hw, u32 at)
+static u32 snapshot_extended_length(const u8 *hw, u32 at)
 {
 	u32 length;
 
@@ -418,7 +421,7 @@ static u32 extended_length(const u8 *hw, u32 at)
 }
 
 /* Serial number and vendor-specific capabilities; §7.6.3 for the list's form. */
-static void set_extended(struct pcilend_vconfig *config, const u8 *hw)
+static void snapshot_set_extended(struct pcilend_vconfig *config, const u8 *hw)
 {
 	struct claims claims = { { 0 } };
 	u32 tail = FIRST_EXTENDED;
@@ -426,9 +429,10 @@ static void set_extended(struct pcilend_vconfig *config, const u8 *hw)
 
 	while (at >= FIRST_EXTENDED) {
 		u32 header = get32(hw, at);
-		u32 length = extended_length(hw, at);
+		u32 length = snapshot_extended_length(hw, at);
 
-		if (!header || header == ~0u || !claim(&claims, at, length, PCILEND_VCONFIG_BYTES))
+		if (!header || header == ~0u ||
+		    !snapshot_claim(&claims, at, length, PCILEND_VCONFIG_BYTES))
 			break;
 		if (length > 4) {
 			/* A list whose head is hidden begins with a null capability. */
@@ -437,7 +441,8 @@ static void set_extended(struct pcilend_vconfig *config, const u8 *hw)
 			memcpy(config->value + at, hw + at, length);
 			put32(config->value, at, header & 0xfffff);
 			if (PCI_EXT_CAP_ID(header) == PCI_EXT_CAP_ID_VNDR)
-				forward_bytes(config, at + 8, at + round_up4(length));
+				snapshot_forward_bytes(config, at + 8,
+						       at + snapshot_round_up4(length));
 			tail = at;
 		}
 		at = PCI_EXT_CAP_NEXT(header);
@@ -452,11 +457,11 @@ int pcilend_vconfig_init(struct pcilend_vconfig *config, const u8 *hw, size_t le
 	if (get16(hw, PCI_VENDOR_ID) == 0xffff || (hw[PCI_HEADER_TYPE] & 0x7f) != 0)
 		return -EINVAL;
 	memset(config, 0, sizeof(*config));
-	set_header(config, hw);
-	set_bars(config, bar);
-	set_capabilities(config, hw);
+	snapshot_set_header(config, hw);
+	snapshot_set_bars(config, bar);
+	snapshot_set_capabilities(config, hw);
 	if (config->express && length == PCILEND_VCONFIG_BYTES)
-		set_extended(config, hw);
+		snapshot_set_extended(config, hw);
 	pcilend_vconfig_reset(config);
 	return 0;
 }

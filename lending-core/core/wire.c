@@ -78,7 +78,7 @@ static const struct status_kind status_kinds[] = {
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");
 
-static const struct msg_kind *find_kind(u16 type)
+static const struct msg_kind *wire_find_kind(u16 type)
 {
 	size_t i;
 
@@ -89,23 +89,23 @@ static const struct msg_kind *find_kind(u16 type)
 	return NULL;
 }
 
-static bool is_power_of_two(u64 value)
+static bool wire_is_power_of_two(u64 value)
 {
 	return value && !(value & (value - 1));
 }
 
-static bool page_aligned(u64 value)
+static bool wire_page_aligned(u64 value)
 {
 	return !(value & (PCILEND_PAGE - 1));
 }
 
 /* [start, start + size) is not empty, page aligned and inside 64 bits. */
-static bool page_range(u64 start, u64 size)
+static bool wire_page_range(u64 start, u64 size)
 {
-	return size && page_aligned(start) && page_aligned(size) && start + size > start;
+	return size && wire_page_aligned(start) && wire_page_aligned(size) && start + size > start;
 }
 
-static bool all_zero(const u8 *bytes, size_t size)
+static bool wire_all_zero(const u8 *bytes, size_t size)
 {
 	while (size && !bytes[size - 1])
 		size--;
@@ -119,22 +119,22 @@ bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES])
 	while (length < PCILEND_LABEL_BYTES && label[length] >= 0x20 && label[length] < 0x7f)
 		length++;
 	return length < PCILEND_LABEL_BYTES &&
-	       all_zero(label + length, PCILEND_LABEL_BYTES - length);
+	       wire_all_zero(label + length, PCILEND_LABEL_BYTES - length);
 }
 
-static const char *check_id(__le32 id)
+static const char *wire_check_id(__le32 id)
 {
 	return pcilend_id_valid(le32_to_cpu(id)) ? NULL : "function id without node or index";
 }
 
-static const char *check_lease(__le32 id, __le32 lease)
+static const char *wire_check_lease(__le32 id, __le32 lease)
 {
 	if (!lease)
 		return "lease number 0";
-	return check_id(id);
+	return wire_check_id(id);
 }
 
-static const char *check_bars(const struct pcilend_msg_bar *bar)
+static const char *wire_check_bars(const struct pcilend_msg_bar *bar)
 {
 	const u32 known = PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH | PCILEND_BAR_IO;
 	unsigned int i;
@@ -147,7 +147,7 @@ static const char *check_bars(const struct pcilend_msg_bar *bar)
 			return "unknown BAR flags";
 		if (!size)
 			continue;
-		if (!is_power_of_two(size))
+		if (!wire_is_power_of_two(size))
 			return "BAR size is not a power of two";
 		if (flags & PCILEND_BAR_IO) {
 			if (flags != PCILEND_BAR_IO || i == 6 || size < 4 || size > 0x10000)
@@ -172,7 +172,7 @@ static const char *check_bars(const struct pcilend_msg_bar *bar)
 	return NULL;
 }
 
-static const char *check_function(const struct pcilend_msg_function *msg)
+static const char *wire_check_function(const struct pcilend_msg_function *msg)
 {
 	if (msg->state < PCILEND_FUNCTION_ADDED || msg->state > PCILEND_FUNCTION_QUARANTINED)
 		return "unknown function state";
@@ -186,10 +186,10 @@ static const char *check_function(const struct pcilend_msg_function *msg)
 		return "label is not printable ASCII";
 	if (le32_to_cpu(msg->reserved_node) > PCILEND_NODE_MAX)
 		return "reserved for what is not a node id";
-	return check_id(msg->id) ?: check_bars(msg->bar);
+	return wire_check_id(msg->id) ?: wire_check_bars(msg->bar);
 }
 
-static const char *check_borrow(const struct pcilend_msg_borrow *msg)
+static const char *wire_check_borrow(const struct pcilend_msg_borrow *msg)
 {
 	u32 lease_ms = le32_to_cpu(msg->lease_ms);
 	u64 alias = le64_to_cpu(msg->interrupt_alias);
@@ -204,15 +204,15 @@ static const char *check_borrow(const struct pcilend_msg_borrow *msg)
 	if (msg->reserved)
 		return "reserved bytes set";
 	if (le32_to_cpu(msg->dma_window) >= PCILEND_WIRE_WINDOWS ||
-	    !page_aligned(le64_to_cpu(msg->dma_offset)))
+	    !wire_page_aligned(le64_to_cpu(msg->dma_offset)))
 		return "DMA area at an impossible place";
-	return check_id(msg->id);
+	return wire_check_id(msg->id);
 }
 
-static const char *check_reserve(const struct pcilend_msg_reserve *msg)
+static const char *wire_check_reserve(const struct pcilend_msg_reserve *msg)
 {
 	u32 ttl_ms = le32_to_cpu(msg->ttl_ms);
-	bool uuid = !all_zero(msg->uuid, sizeof(msg->uuid));
+	bool uuid = !wire_all_zero(msg->uuid, sizeof(msg->uuid));
 
 	if (le32_to_cpu(msg->node) > PCILEND_NODE_MAX)
 		return "reserved for what is not a node id";
@@ -224,10 +224,10 @@ static const char *check_reserve(const struct pcilend_msg_reserve *msg)
 	} else if (ttl_ms < PCILEND_RESERVE_MS_MIN || ttl_ms > PCILEND_RESERVE_MS_MAX) {
 		return "reserved for an impossible time";
 	}
-	return check_id(msg->id);
+	return wire_check_id(msg->id);
 }
 
-static const char *check_placements(const struct pcilend_msg_placement *bar, unsigned int bars)
+static const char *wire_check_placements(const struct pcilend_msg_placement *bar, unsigned int bars)
 {
 	unsigned int i;
 
@@ -241,50 +241,50 @@ static const char *check_placements(const struct pcilend_msg_placement *bar, uns
 		if (le32_to_cpu(bar[i].window) >= PCILEND_WIRE_WINDOWS)
 			return "BAR placed in an impossible window";
 		if (size < PCILEND_PAGE ? shift + size > PCILEND_PAGE :
-					  shift || !page_aligned(size))
+					  shift || !wire_page_aligned(size))
 			return "BAR placed at an impossible shift";
-		if (!page_aligned(offset) || offset + size < offset)
+		if (!wire_page_aligned(offset) || offset + size < offset)
 			return "BAR placed at an impossible offset";
 	}
 	return NULL;
 }
 
-static const char *check_borrowed(const struct pcilend_msg_borrowed *msg)
+static const char *wire_check_borrowed(const struct pcilend_msg_borrowed *msg)
 {
-	const char *fault = check_placements(msg->bar, ARRAY_SIZE(msg->bar));
+	const char *fault = wire_check_placements(msg->bar, ARRAY_SIZE(msg->bar));
 
 	if (fault)
 		return fault;
 	/* Sums of these and what is in the DMA area don't wrap. */
-	if (!page_aligned(le64_to_cpu(msg->dma_address)) ||
+	if (!wire_page_aligned(le64_to_cpu(msg->dma_address)) ||
 	    le64_to_cpu(msg->dma_address) >> 62 ||
 	    le64_to_cpu(msg->interrupt_address) & 0xfffff ||
 	    (msg->interrupt_address && !msg->dma_address))
 		return "device-side addresses that can't be";
-	fault = check_lease(msg->id, msg->lease);
+	fault = wire_check_lease(msg->id, msg->lease);
 	if (fault)
 		return fault;
 	if (msg->dma_address ? msg->last_address != 0 :
 			       !msg->last_address || le64_to_cpu(msg->last_address) >> 62 ||
-			       !page_aligned(le64_to_cpu(msg->last_address) + 1))
+			       !wire_page_aligned(le64_to_cpu(msg->last_address) + 1))
 		return "a last address that can't be";
 	return NULL;
 }
 
-static const char *check_map(const struct pcilend_msg_map *msg, bool map)
+static const char *wire_check_map(const struct pcilend_msg_map *msg, bool map)
 {
 	if (msg->reserved)
 		return "reserved bytes set";
-	if (!page_range(le64_to_cpu(msg->device_address), le64_to_cpu(msg->size)))
+	if (!wire_page_range(le64_to_cpu(msg->device_address), le64_to_cpu(msg->size)))
 		return "device-side range empty, unaligned or past the end";
-	if (map && !page_range(le64_to_cpu(msg->offset), le64_to_cpu(msg->size)))
+	if (map && !wire_page_range(le64_to_cpu(msg->offset), le64_to_cpu(msg->size)))
 		return "window range unaligned or past the end";
 	if (map && le32_to_cpu(msg->window) >= PCILEND_WIRE_WINDOWS)
 		return "impossible window";
-	return check_lease(msg->id, msg->lease);
+	return wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_config(const struct pcilend_msg_config *msg, bool write)
+static const char *wire_check_config(const struct pcilend_msg_config *msg, bool write)
 {
 	u32 offset = le16_to_cpu(msg->offset);
 	u32 length = le16_to_cpu(msg->length);
@@ -293,38 +293,38 @@ static const char *check_config(const struct pcilend_msg_config *msg, bool write
 		return "configuration access out of range";
 	if (write && (length > 4 || length == 3 || offset % length))
 		return "configuration write not 1, 2 or 4 bytes, aligned";
-	return check_lease(msg->id, msg->lease);
+	return wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_flag(__le32 flag)
+static const char *wire_check_flag(__le32 flag)
 {
 	return le32_to_cpu(flag) > 1 ? "flag neither 0 nor 1" : NULL;
 }
 
-static const char *check_reach(const struct pcilend_msg_reach *msg)
+static const char *wire_check_reach(const struct pcilend_msg_reach *msg)
 {
 	if (msg->reserved)
 		return "reserved bytes set";
-	if (!page_range(le64_to_cpu(msg->device_address), PCILEND_PAGE))
+	if (!wire_page_range(le64_to_cpu(msg->device_address), PCILEND_PAGE))
 		return "device-side address unaligned or past the end";
 	if (le32_to_cpu(msg->bar) > 5)
 		return "no BAR of that number";
 	if (msg->target == msg->id)
 		return "a function that is to reach itself";
-	return check_flag(msg->on) ?: check_lease(msg->target, msg->target_lease) ?:
-	       check_lease(msg->id, msg->lease);
+	return wire_check_flag(msg->on) ?: wire_check_lease(msg->target, msg->target_lease) ?:
+	       wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_expose(const struct pcilend_msg_expose *msg)
+static const char *wire_check_expose(const struct pcilend_msg_expose *msg)
 {
 	if (!msg->node || le32_to_cpu(msg->node) > PCILEND_NODE_MAX)
 		return "exposed to what is not a node id";
-	return check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+	return wire_check_flag(msg->on) ?: wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_exposed(const struct pcilend_msg_exposed *msg)
+static const char *wire_check_exposed(const struct pcilend_msg_exposed *msg)
 {
-	const char *fault = check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+	const char *fault = wire_check_flag(msg->on) ?: wire_check_lease(msg->id, msg->lease);
 	unsigned int i;
 
 	if (fault)
@@ -334,46 +334,46 @@ static const char *check_exposed(const struct pcilend_msg_exposed *msg)
 	if (!msg->on)
 		return NULL;
 	for (i = 0; i < 6; i++) {
-		if (!page_aligned(le64_to_cpu(msg->bar[i].size)))
+		if (!wire_page_aligned(le64_to_cpu(msg->bar[i].size)))
 			return "exposed BAR is not whole pages";
 	}
-	return check_placements(msg->bar, ARRAY_SIZE(msg->bar));
+	return wire_check_placements(msg->bar, ARRAY_SIZE(msg->bar));
 }
 
-static const char *check_msi(const struct pcilend_msg_msi *msg)
+static const char *wire_check_msi(const struct pcilend_msg_msi *msg)
 {
 	u32 vector = le32_to_cpu(msg->vector);
 	u32 count = le32_to_cpu(msg->count);
 
 	if (vector >= PCILEND_RELAY_VECTORS)
 		return "a vector that is not relayed";
-	if (!is_power_of_two(count) || count > PCILEND_RELAY_MSI_MAX || (count > 1 && vector))
+	if (!wire_is_power_of_two(count) || count > PCILEND_RELAY_MSI_MAX || (count > 1 && vector))
 		return "an impossible number of vectors";
-	return check_flag(msg->on) ?: check_lease(msg->id, msg->lease);
+	return wire_check_flag(msg->on) ?: wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_msi_message(const struct pcilend_msg_msi_message *msg)
+static const char *wire_check_msi_message(const struct pcilend_msg_msi_message *msg)
 {
 	if (msg->reserved)
 		return "reserved bytes set";
 	if (le64_to_cpu(msg->address) & 3)
 		return "interrupt message to an unaligned address";
-	return check_lease(msg->id, msg->lease);
+	return wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_msi_raised(const struct pcilend_msg_msi_raised *msg)
+static const char *wire_check_msi_raised(const struct pcilend_msg_msi_raised *msg)
 {
 	if (!msg->vectors)
 		return "no vector has raised an interrupt";
-	return check_lease(msg->id, msg->lease);
+	return wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_unreached(const struct pcilend_msg_unreached *msg)
+static const char *wire_check_unreached(const struct pcilend_msg_unreached *msg)
 {
-	return check_id(msg->target) ?: check_lease(msg->id, msg->lease);
+	return wire_check_id(msg->target) ?: wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *check_hello(const struct pcilend_msg_hello *msg)
+static const char *wire_check_hello(const struct pcilend_msg_hello *msg)
 {
 	u32 lease_ms = le32_to_cpu(msg->lease_ms);
 	u32 windows = le32_to_cpu(msg->windows);
@@ -391,8 +391,8 @@ static const char *check_hello(const struct pcilend_msg_hello *msg)
 		return "interrupts at an offset in no window";
 	if (le64_to_cpu(msg->interrupt_offset) & 0xfffff)
 		return "interrupts not 1 MiB aligned";
-	if (!page_aligned(le64_to_cpu(msg->hole)) || !page_aligned(le64_to_cpu(msg->dma_limit)) ||
-	    !msg->dma_limit)
+	if (!wire_page_aligned(le64_to_cpu(msg->hole)) ||
+	    !wire_page_aligned(le64_to_cpu(msg->dma_limit)) || !msg->dma_limit)
 		return "PCI hole or DMA area not page aligned";
 	for (i = windows; i < PCILEND_WIRE_WINDOWS; i++) {
 		if (msg->window[i])
@@ -401,7 +401,7 @@ static const char *check_hello(const struct pcilend_msg_hello *msg)
 	return NULL;
 }
 
-static const char *check_request(u16 type, const void *payload)
+static const char *wire_check_request(u16 type, const void *payload)
 {
 	const struct pcilend_msg_lease *lease = payload;
 	const struct pcilend_msg_recall *recall = payload;
@@ -411,58 +411,58 @@ static const char *check_request(u16 type, const void *payload)
 
 	switch (type) {
 	case PCILEND_MSG_FUNCTION:
-		return check_function(payload);
+		return wire_check_function(payload);
 	case PCILEND_MSG_WITHDRAW:
-		return check_id(((const struct pcilend_msg_id *)payload)->id);
+		return wire_check_id(((const struct pcilend_msg_id *)payload)->id);
 	case PCILEND_MSG_LOST:
 		if (le32_to_cpu(lease->reason) < PCILEND_LOST_REVOKED ||
 		    le32_to_cpu(lease->reason) > PCILEND_LOST_GONE)
 			return "unknown reason of a lost lease";
-		return check_lease(lease->id, lease->lease);
+		return wire_check_lease(lease->id, lease->lease);
 	case PCILEND_MSG_RECALL:
 		if (le32_to_cpu(recall->grace_ms) > PCILEND_GRACE_MS_MAX)
 			return "grace time out of range";
-		return check_lease(recall->id, recall->lease);
+		return wire_check_lease(recall->id, recall->lease);
 	case PCILEND_MSG_RESERVE:
-		return check_reserve(payload);
+		return wire_check_reserve(payload);
 	case PCILEND_MSG_CONNECTED:
-		return check_flag(((const struct pcilend_msg_connected *)payload)->connected);
+		return wire_check_flag(((const struct pcilend_msg_connected *)payload)->connected);
 	case PCILEND_MSG_BORROW:
-		return check_borrow(payload);
+		return wire_check_borrow(payload);
 	case PCILEND_MSG_WAS_RESET:
 	case PCILEND_MSG_INTX_RAISED:
 	case PCILEND_MSG_RETURN:
 	case PCILEND_MSG_RESET:
 		if (lease->reason)
 			return "reserved bytes set";
-		return check_lease(lease->id, lease->lease);
+		return wire_check_lease(lease->id, lease->lease);
 	case PCILEND_MSG_MAP:
 	case PCILEND_MSG_UNMAP:
-		return check_map(payload, type == PCILEND_MSG_MAP);
+		return wire_check_map(payload, type == PCILEND_MSG_MAP);
 	case PCILEND_MSG_BUS_MASTER:
-		return check_flag(bus_master->on) ?: check_lease(bus_master->id,
+		return wire_check_flag(bus_master->on) ?: wire_check_lease(bus_master->id,
 								  bus_master->lease);
 	case PCILEND_MSG_INTX:
 		if (le32_to_cpu(intx->state) > PCILEND_INTX_OPEN)
 			return "unknown state of a legacy interrupt";
-		return check_lease(intx->id, intx->lease);
+		return wire_check_lease(intx->id, intx->lease);
 	case PCILEND_MSG_REACH:
-		return check_reach(payload);
+		return wire_check_reach(payload);
 	case PCILEND_MSG_EXPOSE:
-		return check_expose(payload);
+		return wire_check_expose(payload);
 	case PCILEND_MSG_EXPOSED:
-		return check_exposed(payload);
+		return wire_check_exposed(payload);
 	case PCILEND_MSG_UNREACHED:
-		return check_unreached(payload);
+		return wire_check_unreached(payload);
 	case PCILEND_MSG_MSI:
-		return check_msi(payload);
+		return wire_check_msi(payload);
 	case PCILEND_MSG_MSI_RAISED:
-		return check_msi_raised(payload);
+		return wire_check_msi_raised(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
-		return check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
+		return wire_check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
 	case PCILEND_MSG_HELLO:
-		return check_hello(payload);
+		return wire_check_hello(payload);
 	case PCILEND_MSG_VOUCH:
 		return vouch->asker && vouch->asked ? NULL : "boot id 0";
 	default: /* PCILEND_MSG_SYNC: no payload */
@@ -470,28 +470,28 @@ static const char *check_request(u16 type, const void *payload)
 	}
 }
 
-static const char *check_answer(u16 type, const void *payload)
+static const char *wire_check_answer(u16 type, const void *payload)
 {
 	switch (type) {
 	case PCILEND_MSG_BORROW:
-		return check_borrowed(payload);
+		return wire_check_borrowed(payload);
 	case PCILEND_MSG_CONFIG_READ:
-		return check_config(payload, false);
+		return wire_check_config(payload, false);
 	case PCILEND_MSG_MSI:
-		return check_msi_message(payload);
+		return wire_check_msi_message(payload);
 	default:
 		return NULL;
 	}
 }
 
-static const char *check_message(const void *slot, u64 boot, u32 sequence)
+static const char *wire_check_message(const void *slot, u64 boot, u32 sequence)
 {
 	const struct pcilend_msg_header *header = slot;
 	const void *payload = header + 1;
 	u16 type = le16_to_cpu(header->type);
 	u16 flags = le16_to_cpu(header->flags);
 	u16 status = le16_to_cpu(header->status);
-	const struct msg_kind *kind = find_kind(type);
+	const struct msg_kind *kind = wire_find_kind(type);
 	bool answer = flags & PCILEND_MSG_FLAG_ANSWER;
 
 	if (!kind)
@@ -509,15 +509,15 @@ static const char *check_message(const void *slot, u64 boot, u32 sequence)
 	if (kind->request != !!header->request)
 		return kind->request ? "request number 0" : "notice with a request number";
 	if (!answer)
-		return status ? "status outside an answer" : check_request(type, payload);
+		return status ? "status outside an answer" : wire_check_request(type, payload);
 	if (status > LAST_STATUS)
 		return "unknown status";
-	return status == PCILEND_STATUS_OK ? check_answer(type, payload) : NULL;
+	return status == PCILEND_STATUS_OK ? wire_check_answer(type, payload) : NULL;
 }
 
 int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char **why)
 {
-	const char *fault = check_message(slot, boot, sequence);
+	const char *fault = wire_check_message(slot, boot, sequence);
 
 	if (!fault)
 		return 0;
@@ -528,7 +528,7 @@ int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char 
 
 int pcilend_wire_length(__u16 type, int answer)
 {
-	const struct msg_kind *kind = find_kind(type);
+	const struct msg_kind *kind = wire_find_kind(type);
 
 	if (!kind || (answer && !kind->request))
 		return -EPROTO;
@@ -622,7 +622,7 @@ const char *pcilend_status_name(__u16 status)
 
 const char *pcilend_msg_name(__u16 type)
 {
-	const struct msg_kind *kind = find_kind(type);
+	const struct msg_kind *kind = wire_find_kind(type);
 
 	return kind ? kind->name : "unknown";
 }

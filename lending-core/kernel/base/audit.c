@@ -13,7 +13,7 @@
 #define PEER_LINES 20		/* of one link in PEER_MS; what is above is only counted */
 #define PEER_MS 5000
 
-static void tell(const struct pcilend_audit *audit)
+static void audit_tell(const struct pcilend_audit *audit)
 {
 	char function[24] = "", target[24] = "";
 
@@ -41,11 +41,11 @@ void pcilend_audit_admin(u32 uid, const char *action, u32 function, u32 target, 
 		.result = result,
 	};
 
-	tell(&audit);
+	audit_tell(&audit);
 }
 
 /* Room for one more line about this peer? Tells how many there was none for. */
-static bool room(struct pcilend_audit_limit *limit, u32 node)
+static bool audit_room(struct pcilend_audit_limit *limit, u32 node)
 {
 	u64 now = pcilend_now();
 	u32 dropped = 0;
@@ -81,6 +81,6 @@ void pcilend_audit_peer(struct pcilend_audit_limit *limit, u32 node, const char 
 		.result = result,
 	};
 
-	if (room(limit, node))
-		tell(&audit);
+	if (audit_room(limit, node))
+		audit_tell(&audit);
 }

@@ -96,7 +96,7 @@ u64 pcilend_new_boot(void)
 	return id;
 }
 
-static bool lease_time_valid(const char *name, unsigned int ms)
+static bool base_lease_time_valid(const char *name, unsigned int ms)
 {
 	if (ms >= PCILEND_LEASE_MS_MIN && ms <= PCILEND_LEASE_MS_MAX)
 		return true;
@@ -109,8 +109,8 @@ int pcilend_base_init(void)
 {
 	if (!pcilend_max_lease_ms)
 		pcilend_max_lease_ms = max(MAX_LEASE_MS_DEFAULT, pcilend_lease_ms);
-	if (!lease_time_valid("lease_ms", pcilend_lease_ms) ||
-	    !lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
+	if (!base_lease_time_valid("lease_ms", pcilend_lease_ms) ||
+	    !base_lease_time_valid("max_lease_ms", pcilend_max_lease_ms))
 		return -EINVAL;
 	pcilend_boot = pcilend_new_boot();
 	pcilend_wq = alloc_workqueue("pcilend", WQ_UNBOUND, 0);

@@ -28,7 +28,7 @@ struct unconfirmed {
 static LIST_HEAD(unconfirmed_list);
 static DEFINE_MUTEX(unconfirmed_lock);
 
-static const char *why_refused(int error)
+static const char *borrow_why_refused(int error)
 {
 	switch (error) {
 	case -ENODEV:
@@ -67,7 +67,7 @@ static const char *why_refused(int error)
 	}
 }
 
-static int refuse(const char **why, int error, const char *sentence)
+static int borrow_refuse(const char **why, int error, const char *sentence)
 {
 	if (why)
 		*why = sentence;
@@ -79,7 +79,7 @@ static int refuse(const char **why, int error, const char *sentence)
  * other requests; asking again, up to @tries times, is harmless, over any link to the lender.
  * Return: 0 once the lender has stopped the function.
  */
-static int return_lease(struct remote *r, u32 lease, int tries)
+static int borrow_return_lease(struct remote *r, u32 lease, int tries)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(r->pub.id),
@@ -107,7 +107,7 @@ static int return_lease(struct remote *r, u32 lease, int tries)
  * Until its lender hears that nobody here uses BARs of the lease, it puts nothing else at their
  * place in the memory window. It is told when it is in reach again.
  */
-static void confirm_later(struct remote *r, u32 lease)
+static void borrow_confirm_later(struct remote *r, u32 lease)
 {
 	struct unconfirmed *unconfirmed = kmalloc(sizeof(*unconfirmed), GFP_KERNEL);
 
@@ -121,7 +121,7 @@ static void confirm_later(struct remote *r, u32 lease)
 	list_add_tail(&unconfirmed->node, &unconfirmed_list);
 }
 
-static struct unconfirmed *take_unconfirmed(u32 node)
+static struct unconfirmed *borrow_take_unconfirmed(u32 node)
 {
 	struct unconfirmed *unconfirmed;
 
@@ -142,7 +142,7 @@ void pcilend_borrower_confirm_ends(struct pcilend_link *link)
 	struct unconfirmed *unconfirmed;
 	int err = 0;
 
-	while (!err && (unconfirmed = take_unconfirmed(node))) {
+	while (!err && (unconfirmed = borrow_take_unconfirmed(node))) {
 		const struct pcilend_msg_lease msg = {
 			.id = cpu_to_le32(unconfirmed->id),
 			.lease = cpu_to_le32(unconfirmed->lease),
@@ -193,25 +193,25 @@ void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const voi
 }
 
 /* No range of the aperture any more. No-op if that was done. */
-static void leave_aperture(struct remote_range *range)
+static void borrow_leave_aperture(struct remote_range *range)
 {
 	if (!atomic_xchg(&range->left, 1))
 		pcilend_aperture_slot_put(range->link, range->iova, range->size,
 					  range->of_plan);
 }
 
-static void range_release(struct kref *ref)
+static void borrow_range_release(struct kref *ref)
 {
 	struct remote_range *range = container_of(ref, struct remote_range, ref);
 
-	leave_aperture(range);
+	borrow_leave_aperture(range);
 	pcilend_link_put(range->link);
 	kfree(range);
 }
 
 void remote_range_put(struct remote_range *range)
 {
-	kref_put(&range->ref, range_release);
+	kref_put(&range->ref, borrow_range_release);
 }
 
 /* Frees slots that were given up; or @all. */
@@ -236,13 +236,13 @@ void remote_leave_aperture(struct remote *r, struct pcilend_link *link)
 	mutex_lock(&r->lock);
 	list_for_each_entry(slot, &r->slots, node) {
 		if (slot->range->link == link)
-			leave_aperture(slot->range);
+			borrow_leave_aperture(slot->range);
 	}
 	mutex_unlock(&r->lock);
 }
 
 /* The lease is over: fields that describe it. No-op if a notice has told that before. */
-static void forget_lease(struct remote *r)
+static void borrow_forget_lease(struct remote *r)
 {
 	lockdep_assert_held(&r->lock);
 	if (r->state == REMOTE_IDLE)
@@ -259,7 +259,7 @@ void remote_settled(struct remote *r)
 {
 	mutex_lock(&r->lock);
 	if (r->state == REMOTE_RETURNING)
-		forget_lease(r);
+		borrow_forget_lease(r);
 	else if (r->state == REMOTE_LOST)
 		r->fenced = true;
 	mutex_unlock(&r->lock);
@@ -278,7 +278,7 @@ void remote_return_work(struct work_struct *work)
 	returning = r->state == REMOTE_RETURNING;
 	lease = r->lease;
 	mutex_unlock(&r->lock);
-	if (returning && !return_lease(r, lease, RETURN_TRIES))
+	if (returning && !borrow_return_lease(r, lease, RETURN_TRIES))
 		remote_settled(r);
 	mutex_unlock(&r->operation);
 	put_device(&r->pub.dev);
@@ -371,7 +371,7 @@ void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced)
 		put_device(&r->pub.dev);
 }
 
-static bool is_recalled(struct remote *r)
+static bool borrow_is_recalled(struct remote *r)
 {
 	bool recalled;
 
@@ -399,7 +399,7 @@ void remote_recall_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
-static void ask_to_let_go(struct remote *r)
+static void borrow_ask_to_let_go(struct remote *r)
 {
 	remote_event(r, PCILEND_EVENT_RECALL);
 	get_device(&r->pub.dev);
@@ -415,8 +415,8 @@ void remote_recalled(struct remote *r, u32 lease, u32 grace_ms)
 	r->recall_at = pcilend_now() + grace_ms;
 	mutex_unlock(&r->lock);
 	/* If the lease is not known here yet, pcilend_borrow() asks. */
-	if (is_recalled(r))
-		ask_to_let_go(r);
+	if (borrow_is_recalled(r))
+		borrow_ask_to_let_go(r);
 }
 
 /* Counts a lease over the link, unless this host is about to sleep. */
@@ -429,8 +429,8 @@ static bool borrow_count_lease(struct pcilend_link *link)
 	return false;
 }
 
-static int begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
-		 const char *adapter, const char **why)
+static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, const char *owner,
+			const char *adapter, const char **why)
 {
 	struct pcilend_link *any = pcilend_link_to(pcilend_id_node(r->pub.id), 0);
 	struct pcilend_link *link, *of_set;
@@ -441,28 +441,28 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 	mutex_lock(&r->lock);
 	link = remote_path_choose(r, of_set ? pci_name(of_set->pdev) : adapter);
 	if (!any) {
-		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
+		err = borrow_refuse(why, -ENETDOWN, borrow_why_refused(-ENETDOWN));
 	} else if (r->dying || r->absent) {
-		err = refuse(why, -ENODEV, why_refused(-ENODEV));
+		err = borrow_refuse(why, -ENODEV, borrow_why_refused(-ENODEV));
 	} else if (r->state == REMOTE_HELD && r->frontend == frontend &&
 		   !strcmp(r->owner, owner)) {
-		err = refuse(why, -EALREADY, "this owner has borrowed it already");
+		err = borrow_refuse(why, -EALREADY, "this owner has borrowed it already");
 	} else if (r->state == REMOTE_HELD || r->state == REMOTE_BORROWING) {
-		err = refuse(why, -EBUSY, "this host has borrowed it already: see 'pcilend list' for its owner");
+		err = borrow_refuse(why, -EBUSY, "this host has borrowed it already: see 'pcilend list' for its owner");
 	} else if (r->state != REMOTE_IDLE) {
-		err = refuse(why, -EBUSY, "it is still being returned after its last use: try again in a few seconds, and see 'pcilend link'");
+		err = borrow_refuse(why, -EBUSY, "it is still being returned after its last use: try again in a few seconds, and see 'pcilend link'");
 	} else if (!link && adapter) {
-		err = refuse(why, -ENOTCONN, "its lender does not offer it over that adapter: 'pcilend show' lists its paths");
+		err = borrow_refuse(why, -ENOTCONN, "its lender does not offer it over that adapter: 'pcilend show' lists its paths");
 	} else if (!link && of_set) {
-		err = refuse(why, -ENETDOWN, "the link over which others of its group are borrowed is down: return them first, or see 'pcilend link'");
+		err = borrow_refuse(why, -ENETDOWN, "the link over which others of its group are borrowed is down: return them first, or see 'pcilend link'");
 	} else if (!link) {
-		err = refuse(why, -ENETDOWN, why_refused(-ENETDOWN));
+		err = borrow_refuse(why, -ENETDOWN, borrow_why_refused(-ENETDOWN));
 	} else if (frontend->guests && r->pub.info.flags & PCILEND_FUNCTION_DIRECT) {
-		err = refuse(why, -EOPNOTSUPP, "it is lent without an IOMMU (direct), so VMs can't borrow it: make it available without --direct on its lender");
+		err = borrow_refuse(why, -EOPNOTSUPP, "it is lent without an IOMMU (direct), so VMs can't borrow it: make it available without --direct on its lender");
 	} else if (frontend->guests && link->aperture.direct) {
-		err = refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
+		err = borrow_refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
 	} else if (!borrow_count_lease(link)) {
-		err = refuse(why, -EAGAIN, "this host is about to sleep: try again when it is awake");
+		err = borrow_refuse(why, -EAGAIN, "this host is about to sleep: try again when it is awake");
 	} else {
 		remote_set_link(r, link);
 		r->state = REMOTE_BORROWING;
@@ -480,7 +480,7 @@ static int begin(struct remote *r, struct pcilend_frontend *frontend, const char
 }
 
 /* Where the lender put the BARs; a placement that can't be is the lender's fault. */
-static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *granted)
+static int borrow_place_bars(struct remote *r, const struct pcilend_msg_borrowed *granted)
 {
 	int i;
 
@@ -507,7 +507,7 @@ static int place_bars(struct remote *r, const struct pcilend_msg_borrowed *grant
 }
 
 /* Where the function has this host: at addresses of its own, or at those of a window. */
-static void place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
+static void borrow_place_host(struct remote *r, const struct pcilend_msg_borrowed *granted)
 {
 	remote_dma_begin(r);
 	r->last_address = le64_to_cpu(granted->last_address);
@@ -517,7 +517,7 @@ static void place_host(struct remote *r, const struct pcilend_msg_borrowed *gran
 				      PCILEND_INTERRUPT_ALIAS : 0;
 }
 
-static int ask_for_lease(struct remote *r, const char *owner)
+static int borrow_ask_for_lease(struct remote *r, const char *owner)
 {
 	struct pcilend_msg_borrow msg = {
 		.id = cpu_to_le32(r->pub.id),
@@ -551,8 +551,8 @@ static int ask_for_lease(struct remote *r, const char *owner)
 	mutex_lock(&r->lock);
 	r->lease = le32_to_cpu(granted->lease);
 	r->granted = answer->sequence;
-	err = le32_to_cpu(granted->id) == r->pub.id ? place_bars(r, granted) : -EPROTO;
-	place_host(r, granted);
+	err = le32_to_cpu(granted->id) == r->pub.id ? borrow_place_bars(r, granted) : -EPROTO;
+	borrow_place_host(r, granted);
 	/* It may have become direct since. */
 	if (!err && r->dma_base && r->frontend->guests)
 		err = -EAGAIN;
@@ -563,7 +563,7 @@ static int ask_for_lease(struct remote *r, const char *owner)
 }
 
 /* Those of the lender's bus, as far as its registers tell: those of an SR-IOV function don't. */
-static void note_bus_addresses(struct remote *r, const u8 *raw)
+static void borrow_note_bus_addresses(struct remote *r, const u8 *raw)
 {
 	int i;
 
@@ -581,7 +581,7 @@ static void note_bus_addresses(struct remote *r, const u8 *raw)
 }
 
 /* The function's configuration space as the lender has it, made into a virtual one. */
-static int fetch_config(struct remote *r)
+static int borrow_fetch_config(struct remote *r)
 {
 	u8 *raw __free(kfree) = kzalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
 	struct pcilend_vconfig_bar bar[7] = { };
@@ -608,7 +608,7 @@ static int fetch_config(struct remote *r)
 			      le64_to_cpu(r->pub.info.bar[i].size) : r->bar[i].size;
 	}
 	bar[PCI_ROM_RESOURCE].size = r->rom.size;
-	note_bus_addresses(r, raw);
+	borrow_note_bus_addresses(r, raw);
 	config = kvmalloc(sizeof(*config), GFP_KERNEL);
 	if (!config)
 		return -ENOMEM;
@@ -636,7 +636,7 @@ static const struct pcilend_virtual_ops virtual_ops = {
 	.msi_listen = remote_msi_listen,
 };
 
-static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
+static int borrow_make_virtual(struct remote *r, struct pcilend_frontend *frontend)
 {
 	struct pcilend_virtual_bar bar[PCILEND_BARS];
 	struct pcilend_virtual *virtual;
@@ -659,7 +659,7 @@ static int make_virtual(struct remote *r, struct pcilend_frontend *frontend)
  * things while they are unbound, so it goes before the lease does.
  * Return: 0 once the lender has stopped the function.
  */
-static int give_back(struct remote *r)
+static int borrow_give_back(struct remote *r)
 {
 	struct pcilend_frontend *frontend;
 	struct pcilend_virtual *virtual;
@@ -683,9 +683,9 @@ static int give_back(struct remote *r)
 	r->state = REMOTE_RETURNING;
 	lease = r->lease;
 	mutex_unlock(&r->lock);
-	err = return_lease(r, lease, fenced ? 1 : RETURN_TRIES);
+	err = borrow_return_lease(r, lease, fenced ? 1 : RETURN_TRIES);
 	if (err)
-		confirm_later(r, lease);
+		borrow_confirm_later(r, lease);
 	if (fenced)
 		err = 0;
 	if (!lost)
@@ -694,7 +694,7 @@ static int give_back(struct remote *r)
 
 	mutex_lock(&r->lock);
 	if (!err)
-		forget_lease(r);
+		borrow_forget_lease(r);
 	if (r->state == REMOTE_IDLE)
 		err = 0;
 	config = r->config;
@@ -710,7 +710,7 @@ static int give_back(struct remote *r)
 }
 
 /* So that who lists functions after a change sees what the lender said about it before. */
-static void take_in_notices(struct remote *r)
+static void borrow_take_in_notices(struct remote *r)
 {
 	struct pcilend_link *link;
 
@@ -728,24 +728,24 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	int err;
 
 	if (strlen(owner) >= PCILEND_OWNER_BYTES)
-		return refuse(why, -EINVAL, "the owner's name is longer than 63 bytes");
+		return borrow_refuse(why, -EINVAL, "the owner's name is longer than 63 bytes");
 	/* Whoever ended that lease waits for it, with the lock below held. */
 	if (READ_ONCE(r->state) == REMOTE_LOST && pcilend_remote_in_use(remote))
-		return refuse(why, -EBUSY, "its lease was lost, and its last user has not let go of it yet: end that guest");
+		return borrow_refuse(why, -EBUSY, "its lease was lost, and its last user has not let go of it yet: end that guest");
 	mutex_lock(&r->operation);
 	if (!try_module_get(THIS_MODULE)) {
-		err = refuse(why, -ENODEV, "pcilend is being unloaded");
+		err = borrow_refuse(why, -ENODEV, "pcilend is being unloaded");
 		goto err_unlock;
 	}
 	if (!try_module_get(frontend->owner)) {
-		err = refuse(why, -ENODEV, "the frontend is being unloaded");
+		err = borrow_refuse(why, -ENODEV, "the frontend is being unloaded");
 		goto err_module;
 	}
-	err = begin(r, frontend, owner, adapter, why);
+	err = borrow_begin(r, frontend, owner, adapter, why);
 	if (err)
 		goto err_frontend;
 
-	err = ask_for_lease(r, owner);
+	err = borrow_ask_for_lease(r, owner);
 	mutex_lock(&r->lock);
 	if (r->state == REMOTE_BORROWING) {	/* there is no lease */
 		r->state = REMOTE_IDLE;
@@ -753,7 +753,7 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 		r->frontend = NULL;
 		r->owner[0] = '\0';
 		mutex_unlock(&r->lock);
-		refuse(why, err, why_refused(err));
+		borrow_refuse(why, err, borrow_why_refused(err));
 		remote_retire_if_idle(r);
 		goto err_frontend;
 	}
@@ -766,25 +766,25 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 	if (!err && READ_ONCE(r->link->going))
 		err = -ENODEV;
 	if (!err)
-		err = fetch_config(r);
+		err = borrow_fetch_config(r);
 	if (!err && frontend->prepare)
 		err = frontend->prepare(remote);
 	if (!err)
-		err = make_virtual(r, frontend);
+		err = borrow_make_virtual(r, frontend);
 	if (!err && (!remote_held_lease(r) || r->lost_early == r->lease))
 		err = -ESTALE;
 	if (err) {
-		refuse(why, err, why_refused(err));
-		give_back(r);
+		borrow_refuse(why, err, borrow_why_refused(err));
+		borrow_give_back(r);
 		mutex_unlock(&r->operation);
-		take_in_notices(r);
+		borrow_take_in_notices(r);
 		remote_retire_if_idle(r);
 		return err;
 	}
 	mutex_unlock(&r->operation);
-	take_in_notices(r);
-	if (is_recalled(r))
-		ask_to_let_go(r);
+	borrow_take_in_notices(r);
+	if (borrow_is_recalled(r))
+		borrow_ask_to_let_go(r);
 	return 0;
 
 err_frontend:
@@ -815,14 +815,14 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 		return foreign ? -EPERM : 0;
 	}
 	if (state == REMOTE_RETURNING) {
-		err = return_lease(r, r->lease, RETURN_TRIES);
+		err = borrow_return_lease(r, r->lease, RETURN_TRIES);
 		if (!err)
 			remote_settled(r);
 	} else {
-		err = give_back(r);
+		err = borrow_give_back(r);
 	}
 	mutex_unlock(&r->operation);
-	take_in_notices(r);
+	borrow_take_in_notices(r);
 	remote_retire_if_idle(r);
 	return err;
 }

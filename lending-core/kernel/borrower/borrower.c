@@ -131,7 +131,7 @@ bool pcilend_remote_next(u32 after, struct pcilend_report *report)
 	return true;
 }
 
-static void queue_offer(struct remote *r)
+static void borrower_queue_offer(struct remote *r)
 {
 	if (!pcilend_is_available(&r->pub))
 		return;
@@ -145,7 +145,7 @@ void remote_event(struct remote *r, enum pcilend_event event)
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 
 	pcilend_changed();
-	queue_offer(r);
+	borrower_queue_offer(r);
 	if (!report)
 		return;
 	pcilend_remote_report(&r->pub, report);
@@ -166,7 +166,7 @@ static void borrower_resync(struct pcilend_link *link)
 	mod_delayed_work(pcilend_wq, &ours->sync, msecs_to_jiffies(next > now ? next - now : 0));
 }
 
-static void resync_node(u32 node)
+static void borrower_resync_node(u32 node)
 {
 	struct pcilend_link *link;
 
@@ -220,10 +220,10 @@ static void remote_work(struct work_struct *work)
 	remote_put(r);
 	pcilend_changed();
 	if (reborn)
-		resync_node(pcilend_id_node(r_id));
+		borrower_resync_node(pcilend_id_node(r_id));
 }
 
-static void queue_remote_work(struct remote *r)
+static void borrower_queue_remote_work(struct remote *r)
 {
 	get_device(&r->pub.dev);
 	if (!queue_work(pcilend_frontend_wq, &r->work))
@@ -242,10 +242,10 @@ void remote_retire_if_idle(struct remote *r)
 	}
 	mutex_unlock(&r->lock);
 	if (retire)
-		queue_remote_work(r);
+		borrower_queue_remote_work(r);
 }
 
-static void withdraw(struct remote *r)
+static void borrower_withdraw(struct remote *r)
 {
 	mutex_lock(&r->lock);
 	r->absent = true;
@@ -254,7 +254,7 @@ static void withdraw(struct remote *r)
 }
 
 /* Is the function offered over that link, or borrowed? */
-static bool uses(struct remote *r, struct pcilend_link *link)
+static bool borrower_uses(struct remote *r, struct pcilend_link *link)
 {
 	bool offered, ours;
 
@@ -266,7 +266,7 @@ static bool uses(struct remote *r, struct pcilend_link *link)
 }
 
 /* It is no longer offered over @link. Return: was the lease, if there is one, going over that? */
-static bool leave_path(struct remote *r, struct pcilend_link *link, bool *left)
+static bool borrower_leave_path(struct remote *r, struct pcilend_link *link, bool *left)
 {
 	bool offered, ours;
 
@@ -281,15 +281,15 @@ static bool leave_path(struct remote *r, struct pcilend_link *link, bool *left)
 }
 
 /* The same, and nothing goes over that link any more: a lease that did is lost. */
-static void lose_path(struct remote *r, struct pcilend_link *link,
-		      enum pcilend_lost_reason reason, bool fenced)
+static void borrower_lose_path(struct remote *r, struct pcilend_link *link,
+			       enum pcilend_lost_reason reason, bool fenced)
 {
 	bool left;
 
-	if (leave_path(r, link, &left))
+	if (borrower_leave_path(r, link, &left))
 		remote_lost(r, reason, fenced);
 	if (!left)
-		withdraw(r);
+		borrower_withdraw(r);
 }
 
 static struct remote *remote_alloc(struct pcilend_link *link,
@@ -330,7 +330,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	return r;
 }
 
-static unsigned int count_remotes(struct pcilend_link *link)
+static unsigned int borrower_count_remotes(struct pcilend_link *link)
 {
 	unsigned int count = 0;
 	u32 node = READ_ONCE(link->peer_node);
@@ -344,13 +344,13 @@ static unsigned int count_remotes(struct pcilend_link *link)
 }
 
 /* Has the lender stopped the function after lease @lease of ours, as this notice tells? */
-static bool tells_stopped(const struct pcilend_msg_function *info, u32 lease)
+static bool borrower_tells_stopped(const struct pcilend_msg_function *info, u32 lease)
 {
 	return le32_to_cpu(info->borrower) != pcilend_node || le32_to_cpu(info->lease) != lease;
 }
 
 /* The lease's link is lost, but the lender is there: it is asked over another one. */
-static void return_again(struct remote *r)
+static void borrower_return_again(struct remote *r)
 {
 	get_device(&r->pub.dev);
 	if (!queue_work(pcilend_wq, &r->return_work))
@@ -358,8 +358,8 @@ static void return_again(struct remote *r)
 }
 
 /* What a notice means for our lease. Sequence numbers tell notices from before the grant. */
-static void compare_lease(struct remote *r, struct pcilend_link *link,
-			  const struct pcilend_msg_function *info, u32 sequence)
+static void borrower_compare_lease(struct remote *r, struct pcilend_link *link,
+				   const struct pcilend_msg_function *info, u32 sequence)
 {
 	u32 told = le32_to_cpu(info->borrower) == pcilend_node ? le32_to_cpu(info->lease) : 0;
 	bool settled = false;
@@ -381,13 +381,13 @@ static void compare_lease(struct remote *r, struct pcilend_link *link,
 	case REMOTE_BORROWING:
 		break;
 	case REMOTE_HELD:
-		lost = tells_stopped(info, r->lease) && (s32)(sequence - r->granted) > 0;
+		lost = borrower_tells_stopped(info, r->lease) && (s32)(sequence - r->granted) > 0;
 		break;
 	case REMOTE_LOST:
-		r->fenced |= tells_stopped(info, r->lease);
+		r->fenced |= borrower_tells_stopped(info, r->lease);
 		break;
 	case REMOTE_RETURNING:
-		settled = tells_stopped(info, r->lease);
+		settled = borrower_tells_stopped(info, r->lease);
 		if (!settled && info->state == PCILEND_FUNCTION_BORROWED)
 			orphan = r->lease;
 		break;
@@ -396,7 +396,7 @@ static void compare_lease(struct remote *r, struct pcilend_link *link,
 
 out:
 	if (again)
-		return_again(r);
+		borrower_return_again(r);
 	if (lost)
 		remote_lost(r, PCILEND_LOST_REVOKED, true);
 	if (settled)
@@ -406,7 +406,7 @@ out:
 }
 
 /* Domains name functions by their UUIDs: no node may show that of another node's function. */
-static bool uuid_is_taken(const struct pcilend_msg_function *info)
+static bool borrower_uuid_is_taken(const struct pcilend_msg_function *info)
 {
 	bool taken = is_local_uuid(info->uuid);
 	struct remote *r;
@@ -419,14 +419,14 @@ static bool uuid_is_taken(const struct pcilend_msg_function *info)
 	return taken;
 }
 
-static void appear(struct pcilend_link *link, const struct pcilend_msg_function *info,
-		   u32 sequence)
+static void borrower_appear(struct pcilend_link *link, const struct pcilend_msg_function *info,
+			    u32 sequence)
 {
 	struct remote *r, *other;
 	int err;
 
 	lockdep_assert_held(&appear_lock);
-	if (uuid_is_taken(info)) {
+	if (borrower_uuid_is_taken(info)) {
 		pcilend_channel_bad(link, sequence,
 				    "it shows a function with the UUID of another node's");
 		/* The impostor may be the other one, and go. */
@@ -434,7 +434,7 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 				   msecs_to_jiffies(IMPOSTOR_MS));
 		return;
 	}
-	if (count_remotes(link) >= REMOTES_MAX) {
+	if (borrower_count_remotes(link) >= REMOTES_MAX) {
 		pci_warn_once(link->pdev, "more than %u functions are offered by this node: the rest is ignored\n",
 			      REMOTES_MAX);
 		return;
@@ -464,8 +464,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
 	list_add_tail(&r->node, &other->node);
 	mutex_unlock(&remotes_lock);
 	/* Our lease on one that went is of no use to anybody. */
-	compare_lease(r, link, info, sequence);
-	queue_remote_work(r);
+	borrower_compare_lease(r, link, info, sequence);
+	borrower_queue_remote_work(r);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 	remote_put(r);
 }
@@ -475,8 +475,8 @@ static void appear(struct pcilend_link *link, const struct pcilend_msg_function 
  * it again when this one is over.
  * Return: false if it is another one under the same id, which is shown when @r has gone.
  */
-static bool update(struct remote *r, struct pcilend_link *link,
-		   const struct pcilend_msg_function *info, bool *news)
+static bool borrower_update(struct remote *r, struct pcilend_link *link,
+			    const struct pcilend_msg_function *info, bool *news)
 {
 	lockdep_assert_held(&appear_lock);
 	guard(mutex)(&r->lock);
@@ -499,7 +499,7 @@ static bool update(struct remote *r, struct pcilend_link *link,
 	return true;
 }
 
-static void handle_function(struct pcilend_link *link, const struct pcilend_message *msg)
+static void borrower_handle_function(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct pcilend_msg_function *info = pcilend_message_payload(msg);
 	u32 sequence = le32_to_cpu(pcilend_message_header(msg)->sequence);
@@ -509,32 +509,32 @@ static void handle_function(struct pcilend_link *link, const struct pcilend_mess
 	mutex_lock(&appear_lock);
 	r = remote_find(le32_to_cpu(info->id));
 	if (r)
-		same = update(r, link, info, &news);
+		same = borrower_update(r, link, info, &news);
 	else
-		appear(link, info, sequence);
+		borrower_appear(link, info, sequence);
 	mutex_unlock(&appear_lock);
 	if (!r)
 		return;
 	if (same)
-		compare_lease(r, link, info, sequence);
+		borrower_compare_lease(r, link, info, sequence);
 	else
-		withdraw(r);
+		borrower_withdraw(r);
 	if (news)
 		remote_event(r, PCILEND_EVENT_FUNCTION);
 	remote_put(r);
 }
 
-static void handle_withdraw(struct pcilend_link *link, const struct pcilend_msg_id *msg)
+static void borrower_handle_withdraw(struct pcilend_link *link, const struct pcilend_msg_id *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
 	if (!r)
 		return;
-	lose_path(r, link, PCILEND_LOST_GONE, true);
+	borrower_lose_path(r, link, PCILEND_LOST_GONE, true);
 	remote_put(r);
 }
 
-static void handle_lost(const struct pcilend_msg_lease *msg)
+static void borrower_handle_lost(const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 	bool ours;
@@ -551,7 +551,7 @@ static void handle_lost(const struct pcilend_msg_lease *msg)
 	remote_put(r);
 }
 
-static void handle_was_reset(const struct pcilend_msg_lease *msg)
+static void borrower_handle_was_reset(const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -562,7 +562,8 @@ static void handle_was_reset(const struct pcilend_msg_lease *msg)
 }
 
 /* One that nobody waits for, as when the function is being returned, is no news. */
-static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_msg_lease *msg)
+static void borrower_handle_intx_raised(struct pcilend_link *link,
+					const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -577,7 +578,8 @@ static void handle_intx_raised(struct pcilend_link *link, const struct pcilend_m
 }
 
 /* The same of vectors. */
-static void handle_msi_raised(struct pcilend_link *link, const struct pcilend_msg_msi_raised *msg)
+static void borrower_handle_msi_raised(struct pcilend_link *link,
+				       const struct pcilend_msg_msi_raised *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -592,7 +594,7 @@ static void handle_msi_raised(struct pcilend_link *link, const struct pcilend_ms
 }
 
 /* What was told over @link of interrupts, and of what a function reaches, may be lost. */
-static void doubt(struct pcilend_link *link)
+static void borrower_doubt(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -611,7 +613,7 @@ static void doubt(struct pcilend_link *link)
 	}
 }
 
-static void handle_recall(const struct pcilend_msg_recall *msg)
+static void borrower_handle_recall(const struct pcilend_msg_recall *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -621,7 +623,7 @@ static void handle_recall(const struct pcilend_msg_recall *msg)
 	remote_put(r);
 }
 
-static void handle_unreached(const struct pcilend_msg_unreached *msg)
+static void borrower_handle_unreached(const struct pcilend_msg_unreached *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -631,21 +633,22 @@ static void handle_unreached(const struct pcilend_msg_unreached *msg)
 	remote_put(r);
 }
 
-static void withdraw_all(struct pcilend_link *link)
+static void borrower_withdraw_all(struct pcilend_link *link)
 {
 	struct remote *r;
 	bool left;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (!uses(r, link))
+		if (!borrower_uses(r, link))
 			continue;
-		leave_path(r, link, &left);
+		borrower_leave_path(r, link, &left);
 		if (!left)
-			withdraw(r);
+			borrower_withdraw(r);
 	}
 }
 
-static void handle_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
+static void borrower_handle_connected(struct pcilend_link *link,
+				      const struct pcilend_msg_connected *msg)
 {
 	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
 	borrower_resync(link);
@@ -658,7 +661,7 @@ static void borrower_notice(struct pcilend_link *link, const struct pcilend_mess
 	const void *payload = pcilend_message_payload(msg);
 
 	if (type == PCILEND_MSG_CONNECTED) {
-		handle_connected(link, payload);
+		borrower_handle_connected(link, payload);
 		return;
 	}
 	/* All others begin with the id of a function, which must be one of the sender's. */
@@ -670,25 +673,25 @@ static void borrower_notice(struct pcilend_link *link, const struct pcilend_mess
 	}
 	switch (type) {
 	case PCILEND_MSG_FUNCTION:
-		handle_function(link, msg);
+		borrower_handle_function(link, msg);
 		break;
 	case PCILEND_MSG_WITHDRAW:
-		handle_withdraw(link, payload);
+		borrower_handle_withdraw(link, payload);
 		break;
 	case PCILEND_MSG_LOST:
-		handle_lost(payload);
+		borrower_handle_lost(payload);
 		break;
 	case PCILEND_MSG_WAS_RESET:
-		handle_was_reset(payload);
+		borrower_handle_was_reset(payload);
 		break;
 	case PCILEND_MSG_INTX_RAISED:
-		handle_intx_raised(link, payload);
+		borrower_handle_intx_raised(link, payload);
 		break;
 	case PCILEND_MSG_RECALL:
-		handle_recall(payload);
+		borrower_handle_recall(payload);
 		break;
 	case PCILEND_MSG_UNREACHED:
-		handle_unreached(payload);
+		borrower_handle_unreached(payload);
 		break;
 	}
 }
@@ -700,12 +703,12 @@ static void borrower_request(struct pcilend_link *link, const struct pcilend_mes
 	bool own = pcilend_id_node(le32_to_cpu(in->id)) == msg->peer;
 
 	if (own)
-		handle_msi_raised(link, in);
+		borrower_handle_msi_raised(link, in);
 	pcilend_channel_reply(link, msg, own ? 0 : -EINVAL, NULL);
 }
 
 /* Asks for all notices; what the peer does not name is not there any more. */
-static void sync_work(struct work_struct *work)
+static void borrower_sync_work(struct work_struct *work)
 {
 	struct borrower_link *ours = container_of(work, struct borrower_link, sync.work);
 	struct pcilend_link *link = ours->link;
@@ -715,7 +718,7 @@ static void sync_work(struct work_struct *work)
 
 	WRITE_ONCE(ours->synced_at, pcilend_now());
 	if (!READ_ONCE(link->peer_connected)) {
-		withdraw_all(link);
+		borrower_withdraw_all(link);
 		return;
 	}
 	WRITE_ONCE(ours->sync_generation, generation);
@@ -742,7 +745,7 @@ static void sync_work(struct work_struct *work)
 		mutex_unlock(&r->lock);
 		if (!(offered || ours) || seen == generation)
 			continue;
-		lose_path(r, link, PCILEND_LOST_GONE, true);
+		borrower_lose_path(r, link, PCILEND_LOST_GONE, true);
 		if (ours)
 			remote_settled(r);
 	}
@@ -757,13 +760,13 @@ static void borrower_notices_lost(struct pcilend_link *link)
 		if (READ_ONCE(r->link) == link)
 			remote_was_reset(r, 0);
 	}
-	doubt(link);
+	borrower_doubt(link);
 	borrower_resync(link);
 }
 
 static void borrower_link_up(struct pcilend_link *link)
 {
-	doubt(link);
+	borrower_doubt(link);
 	borrower_resync(link);
 }
 
@@ -773,7 +776,7 @@ static void borrower_link_down(struct pcilend_link *link)
 	u32 node = READ_ONCE(link->peer_node);
 
 	if (node)
-		resync_node(node);
+		borrower_resync_node(node);
 }
 
 /* No heartbeat for as long as a lease lasts: the lender has taken everything back, or is dead. */
@@ -782,8 +785,8 @@ static void borrower_silent(struct pcilend_link *link)
 	struct remote *r;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (uses(r, link))
-			lose_path(r, link, PCILEND_LOST_EXPIRED, false);
+		if (borrower_uses(r, link))
+			borrower_lose_path(r, link, PCILEND_LOST_EXPIRED, false);
 	}
 }
 
@@ -801,7 +804,7 @@ static void borrower_peer_dead(struct pcilend_link *link)
 }
 
 /* A function that is borrowed over this link, with a reference; or NULL. */
-static struct remote *borrowed_over(struct pcilend_link *link)
+static struct remote *borrower_borrowed_over(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -818,7 +821,7 @@ static struct remote *borrowed_over(struct pcilend_link *link)
 }
 
 /* A return that was tried, and that nobody acknowledged: there will be no news of it any more. */
-static void forget_unacknowledged(struct remote *r)
+static void borrower_forget_unacknowledged(struct remote *r)
 {
 	bool tried;
 
@@ -843,14 +846,14 @@ static void borrower_link_leaving(struct pcilend_link *link)
 
 	disable_delayed_work_sync(&borrower_link(link)->sync);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (uses(r, link))
-			lose_path(r, link, PCILEND_LOST_GONE, false);
+		if (borrower_uses(r, link))
+			borrower_lose_path(r, link, PCILEND_LOST_GONE, false);
 	}
-	while ((r = borrowed_over(link))) {
+	while ((r = borrower_borrowed_over(link))) {
 		if (seconds++ % 10 == 5)
 			pci_notice(link->pdev, "pcilend: waiting for function %x to be returned: 'pcilend list' says who uses it\n",
 				   r->pub.id);
-		forget_unacknowledged(r);
+		borrower_forget_unacknowledged(r);
 		wait_event_timeout(link->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
 		remote_put(r);
 	}
@@ -865,7 +868,7 @@ static int borrower_link_init(struct pcilend_link *link)
 	if (!ours)
 		return -ENOMEM;
 	ours->link = link;
-	INIT_DELAYED_WORK(&ours->sync, sync_work);
+	INIT_DELAYED_WORK(&ours->sync, borrower_sync_work);
 	ratelimit_state_init(&ours->appear_limit, msecs_to_jiffies(APPEAR_MS), APPEAR_MAX);
 	link->borrower = ours;
 	return 0;

@@ -13,7 +13,7 @@
 struct device *pcilend_bus_root;
 
 /* A copy of the notice, so that the formats below need no lock. */
-static void snapshot(struct device *dev, struct pcilend_report *report)
+static void bus_snapshot(struct device *dev, struct pcilend_report *report)
 {
 	pcilend_remote_report(to_pcilend_remote(dev), report);
 }
@@ -24,7 +24,7 @@ static ssize_t _name##_show(struct device *dev, struct device_attribute *attr, c
 	struct pcilend_report report;							\
 	const struct pcilend_msg_function *info __maybe_unused = &report.info;		\
 											\
-	snapshot(dev, &report);								\
+	bus_snapshot(dev, &report);								\
 	return sysfs_emit(buf, _format "\n", __VA_ARGS__);				\
 }											\
 static DEVICE_ATTR_RO(_name)
@@ -49,7 +49,7 @@ REMOTE_ATTR(frontend, "%s", report.frontend);
 REMOTE_ATTR(virtual, "%s", report.virtual);
 
 /* Of the adapter over which it was offered first. */
-static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
+static ssize_t bus_numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%d\n", dev_to_node(dev));
 }

@@ -13,7 +13,7 @@ static LIST_HEAD(frontends);
 static DEFINE_MUTEX(frontends_lock);	/* to change the list: adapters_lock, too */
 static DEFINE_MUTEX(adapters_lock);
 
-static bool registered(const struct pcilend_frontend *frontend)
+static bool frontend_registered(const struct pcilend_frontend *frontend)
 {
 	struct pcilend_frontend *other;
 	bool found = false;
@@ -47,7 +47,7 @@ void pcilend_frontend_put(struct pcilend_frontend *frontend)
 }
 
 /* The @nth frontend that is not about to go, with a reference on its module; or NULL. */
-static struct pcilend_frontend *nth_frontend(unsigned int nth)
+static struct pcilend_frontend *frontend_nth_frontend(unsigned int nth)
 {
 	struct pcilend_frontend *frontend, *found = NULL;
 
@@ -62,7 +62,8 @@ static struct pcilend_frontend *nth_frontend(unsigned int nth)
 	return found;
 }
 
-static struct remote_binding *binding_of(struct remote *r, const struct pcilend_frontend *frontend)
+static struct remote_binding *frontend_binding_of(struct remote *r,
+						  const struct pcilend_frontend *frontend)
 {
 	int i;
 
@@ -74,18 +75,18 @@ static struct remote_binding *binding_of(struct remote *r, const struct pcilend_
 	return NULL;
 }
 
-static void attach(struct remote *r, struct pcilend_frontend *frontend)
+static void frontend_attach(struct remote *r, struct pcilend_frontend *frontend)
 {
 	struct remote_binding *binding;
 	bool fresh = false;
 	int err;
 
 	mutex_lock(&r->frontends);
-	if (READ_ONCE(r->dying) || !registered(frontend))
+	if (READ_ONCE(r->dying) || !frontend_registered(frontend))
 		goto out;
 	mutex_lock(&r->lock);
-	if (!binding_of(r, frontend)) {
-		binding = binding_of(r, NULL);
+	if (!frontend_binding_of(r, frontend)) {
+		binding = frontend_binding_of(r, NULL);
 		if (binding) {
 			binding->frontend = frontend;
 			fresh = true;
@@ -107,13 +108,13 @@ out:
 	mutex_unlock(&r->frontends);
 }
 
-static void detach(struct remote *r, struct pcilend_frontend *frontend)
+static void frontend_detach(struct remote *r, struct pcilend_frontend *frontend)
 {
 	struct remote_binding *binding;
 
 	mutex_lock(&r->frontends);
 	mutex_lock(&r->lock);
-	binding = binding_of(r, frontend);
+	binding = frontend_binding_of(r, frontend);
 	mutex_unlock(&r->lock);
 	if (!binding)
 		goto out;
@@ -134,8 +135,8 @@ void remote_attach_frontends(struct remote *r)
 	struct pcilend_frontend *frontend;
 	unsigned int i;
 
-	for (i = 0; (frontend = nth_frontend(i)); i++) {
-		attach(r, frontend);
+	for (i = 0; (frontend = frontend_nth_frontend(i)); i++) {
+		frontend_attach(r, frontend);
 		pcilend_frontend_put(frontend);
 	}
 }
@@ -152,7 +153,7 @@ void remote_detach_frontends(struct remote *r)
 		frontend = r->binding[i].frontend;
 		mutex_unlock(&r->lock);
 		if (frontend)
-			detach(r, frontend);
+			frontend_detach(r, frontend);
 	}
 }
 
@@ -163,9 +164,9 @@ void remote_offer_work(struct work_struct *work)
 	unsigned int i;
 	bool knows;
 
-	for (i = 0; (frontend = nth_frontend(i)); i++) {
+	for (i = 0; (frontend = frontend_nth_frontend(i)); i++) {
 		mutex_lock(&r->lock);
-		knows = binding_of(r, frontend);
+		knows = frontend_binding_of(r, frontend);
 		mutex_unlock(&r->lock);
 		if (knows && frontend->offered)
 			frontend->offered(&r->pub);
@@ -174,7 +175,7 @@ void remote_offer_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
-static void show_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
+static void frontend_show_adapter(struct pcilend_frontend *frontend, struct pcilend_link *link)
 {
 	int err;
 
@@ -195,7 +196,7 @@ void pcilend_frontend_adapter_added(struct pcilend_link *link)
 	guard(mutex)(&adapters_lock);
 	borrower_link(link)->shown = true;
 	list_for_each_entry(frontend, &frontends, node)
-		show_adapter(frontend, link);
+		frontend_show_adapter(frontend, link);
 }
 
 /* No lease is over the link any more, and it is still in the list. */
@@ -231,12 +232,12 @@ int pcilend_frontend_register(struct pcilend_frontend *frontend)
 	mutex_unlock(&frontends_lock);
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (borrower_link(link)->shown)
-			show_adapter(frontend, link);
+			frontend_show_adapter(frontend, link);
 	}
 	mutex_unlock(&adapters_lock);
 
 	for (r = remote_next(NULL); r; r = remote_next(r))
-		attach(r, frontend);
+		frontend_attach(r, frontend);
 	return 0;
 }
 EXPORT_SYMBOL_GPL(pcilend_frontend_register);
@@ -253,7 +254,7 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 	mutex_unlock(&adapters_lock);
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		detach(r, frontend);
+		frontend_detach(r, frontend);
 		flush_work(&r->offer_work);
 		flush_work(&r->lost_work);
 		flush_work(&r->reset_work);
@@ -269,7 +270,7 @@ void *pcilend_remote_data(struct pcilend_remote *remote, struct pcilend_frontend
 	void *data;
 
 	mutex_lock(&r->lock);
-	binding = binding_of(r, frontend);
+	binding = frontend_binding_of(r, frontend);
 	data = binding ? binding->data : NULL;
 	mutex_unlock(&r->lock);
 	return data;
@@ -284,7 +285,7 @@ int pcilend_remote_set_data(struct pcilend_remote *remote, struct pcilend_fronte
 	struct remote_binding *binding;
 
 	mutex_lock(&r->lock);
-	binding = binding_of(r, frontend);
+	binding = frontend_binding_of(r, frontend);
 	if (binding)
 		binding->data = data;
 	mutex_unlock(&r->lock);

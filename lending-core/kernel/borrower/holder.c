@@ -7,7 +7,7 @@
 #include "borrower/borrower.h"
 
 /* Asks the lender, over the link of the lease. */
-static int ask(struct remote *r, u16 type, const void *msg, struct pcilend_answer *answer)
+static int holder_ask(struct remote *r, u16 type, const void *msg, struct pcilend_answer *answer)
 {
 	struct pcilend_link *link = remote_link(r);
 	int err = pcilend_channel_request(link, type, msg, answer);
@@ -44,7 +44,7 @@ int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 		.on = cpu_to_le32(on),
 	};
 
-	return msg.lease ? ask(r, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
+	return msg.lease ? holder_ask(r, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
 			   -ESTALE;
 }
 
@@ -57,7 +57,7 @@ int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state
 		.state = cpu_to_le32(state),
 	};
 
-	return msg.lease ? ask(r, PCILEND_MSG_INTX, &msg, NULL) :
+	return msg.lease ? holder_ask(r, PCILEND_MSG_INTX, &msg, NULL) :
 			   -ESTALE;
 }
 
@@ -87,7 +87,7 @@ int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on
 
 	if (!answer)
 		return -ENOMEM;
-	err = msg.lease ? ask(r, PCILEND_MSG_MSI, &msg, answer) : -ESTALE;
+	err = msg.lease ? holder_ask(r, PCILEND_MSG_MSI, &msg, answer) : -ESTALE;
 	if (err || !on)
 		return err;
 	message = (const struct pcilend_msg_msi_message *)answer->payload;
@@ -125,7 +125,7 @@ int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, s
 		msg->length = cpu_to_le16(chunk);
 		if (!msg->lease)
 			return -ESTALE;
-		err = ask(r, PCILEND_MSG_CONFIG_READ, msg, answer);
+		err = holder_ask(r, PCILEND_MSG_CONFIG_READ, msg, answer);
 		if (err)
 			return err;
 		memcpy(data + done, ((struct pcilend_msg_config *)answer->payload)->data, chunk);
@@ -147,7 +147,7 @@ int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, s
 	    offset >= PCI_CFG_SPACE_EXP_SIZE)
 		return -EINVAL;
 	put_unaligned_le32(value, msg.data);
-	return msg.lease ? ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
+	return msg.lease ? holder_ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
 			   -ESTALE;
 }
 
@@ -174,7 +174,7 @@ int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64
 		return err;
 	msg.window = cpu_to_le32(window);
 	msg.offset = cpu_to_le64(offset);
-	return ask(r, PCILEND_MSG_MAP, &msg, NULL);
+	return holder_ask(r, PCILEND_MSG_MAP, &msg, NULL);
 }
 
 int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size)
@@ -187,7 +187,7 @@ int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size)
 		.size = cpu_to_le64(size),
 	};
 
-	return msg.lease ? ask(r, PCILEND_MSG_UNMAP, &msg, NULL) :
+	return msg.lease ? holder_ask(r, PCILEND_MSG_UNMAP, &msg, NULL) :
 			   -ESTALE;
 }
 

@@ -35,33 +35,33 @@ void iommu_bars_init(struct iommu_bars *bars, struct mutex *lock, struct list_he
 	bars->granules = granules;
 }
 
-static unsigned long page_of(const struct iommu_bar *bar, u64 iova)
+static unsigned long iommu_bars_page_of(const struct iommu_bar *bar, u64 iova)
 {
 	return (iova - bar->iova) >> PAGE_SHIFT;
 }
 
-static unsigned long pages_of(const struct iommu_bar *bar)
+static unsigned long iommu_bars_pages_of(const struct iommu_bar *bar)
 {
 	return bar->bar.size >> PAGE_SHIFT;
 }
 
 /* The BAR of which the page at @iova is mapped, or NULL. */
-static struct iommu_bar *bars_find_mapped(struct iommu_bars *bars, u64 iova)
+static struct iommu_bar *iommu_bars_find_mapped(struct iommu_bars *bars, u64 iova)
 {
 	struct iommu_bar *bar;
 
 	lockdep_assert_held(bars->lock);
 	list_for_each_entry(bar, &bars->list, node) {
 		if (iova >= bar->iova && iova - bar->iova < bar->bar.size &&
-		    test_bit(page_of(bar, iova), bar->pages))
+		    test_bit(iommu_bars_page_of(bar, iova), bar->pages))
 			return bar;
 	}
 	return NULL;
 }
 
 /* The BAR that begins there, whatever is mapped of it; or NULL. */
-static struct iommu_bar *bars_find(struct iommu_bars *bars, const struct remote_bar *wanted,
-				   u64 iova)
+static struct iommu_bar *iommu_bars_find(struct iommu_bars *bars, const struct remote_bar *wanted,
+					 u64 iova)
 {
 	struct iommu_bar *bar;
 
@@ -74,7 +74,7 @@ static struct iommu_bar *bars_find(struct iommu_bars *bars, const struct remote_
 	return NULL;
 }
 
-static const char *bars_why(int error)
+static const char *iommu_bars_why(int error)
 {
 	switch (error) {
 	case -EEXIST:
@@ -86,15 +86,15 @@ static const char *bars_why(int error)
 	}
 }
 
-static int bars_refuse(const struct remote_bar *bar, u64 iova, int error)
+static int iommu_bars_refuse(const struct remote_bar *bar, u64 iova, int error)
 {
 	pr_warn_ratelimited("pcilend: BAR %u of %x can't be reached by DMA at %#llx, where its user has it (error %d): %s\n",
-			    bar->bar, bar->to->pub.id, iova, error, bars_why(error));
+			    bar->bar, bar->to->pub.id, iova, error, iommu_bars_why(error));
 	return error;
 }
 
 /* Has all of it for itself, so that it can be reached. Return: 0, also if it has; or an error. */
-static int bars_reserve(struct iommu_bars *bars, struct iommu_bar *bar)
+static int iommu_bars_reserve(struct iommu_bars *bars, struct iommu_bar *bar)
 {
 	int err;
 
@@ -103,21 +103,21 @@ static int bars_reserve(struct iommu_bars *bars, struct iommu_bar *bar)
 		return 0;
 	err = pcilend_granules_reserve(bars->granules, bar->iova, bar->bar.size);
 	if (err)
-		return bars_refuse(&bar->bar, bar->iova, err);
+		return iommu_bars_refuse(&bar->bar, bar->iova, err);
 	bar->reserved = true;
 	return 0;
 }
 
 /* Return: 0, also of the function's own; or why it does not reach it, which is in the log. */
-static int bars_reach(struct iommu_bars *bars, struct iommu_bar *bar, struct remote *r)
+static int iommu_bars_reach(struct iommu_bars *bars, struct iommu_bar *bar, struct remote *r)
 {
 	lockdep_assert_held(bars->lock);
 	if (r == bar->bar.to)
 		return 0;
-	return bars_reserve(bars, bar) ?: remote_reach_bar(r, &bar->bar, bar->iova);
+	return iommu_bars_reserve(bars, bar) ?: remote_reach_bar(r, &bar->bar, bar->iova);
 }
 
-static void bars_unreach(struct iommu_bars *bars, struct iommu_bar *bar)
+static void iommu_bars_unreach(struct iommu_bars *bars, struct iommu_bar *bar)
 {
 	struct remote *r;
 
@@ -126,23 +126,23 @@ static void bars_unreach(struct iommu_bars *bars, struct iommu_bar *bar)
 		remote_unreach_bar(r, &bar->bar, bar->iova);
 }
 
-static int bars_reach_all(struct iommu_bars *bars, struct iommu_bar *bar, bool late)
+static int iommu_bars_reach_all(struct iommu_bars *bars, struct iommu_bar *bar, bool late)
 {
 	struct remote *r;
 	int err;
 
 	lockdep_assert_held(bars->lock);
 	list_for_each_entry(r, bars->attached, domain_node) {
-		err = bars_reach(bars, bar, r);
+		err = iommu_bars_reach(bars, bar, r);
 		if (err && !late) {
-			bars_unreach(bars, bar);
+			iommu_bars_unreach(bars, bar);
 			return err;
 		}
 	}
 	return 0;
 }
 
-static void bars_drop(struct iommu_bars *bars, struct iommu_bar *bar)
+static void iommu_bars_drop(struct iommu_bars *bars, struct iommu_bar *bar)
 {
 	if (bar->reserved)
 		WARN_ON(pcilend_granules_unreserve(bars->granules, bar->iova, bar->bar.size));
@@ -154,15 +154,15 @@ static void bars_drop(struct iommu_bars *bars, struct iommu_bar *bar)
 }
 
 /* A BAR of which nothing is mapped yet. The reference of @wanted is taken over if it succeeds. */
-static struct iommu_bar *bars_add(struct iommu_bars *bars, const struct remote_bar *wanted,
-				  u64 iova, bool late)
+static struct iommu_bar *iommu_bars_add(struct iommu_bars *bars, const struct remote_bar *wanted,
+					u64 iova, bool late)
 {
 	struct iommu_bar *bar;
 	int err = -ENOMEM;
 
 	lockdep_assert_held(bars->lock);
 	if (bars->count == IOMMU_BARS)
-		return ERR_PTR(bars_refuse(wanted, iova, -ENOSPC));
+		return ERR_PTR(iommu_bars_refuse(wanted, iova, -ENOSPC));
 	bar = kzalloc(sizeof(*bar), GFP_KERNEL_ACCOUNT);
 	if (!bar)
 		return ERR_PTR(err);
@@ -170,9 +170,10 @@ static struct iommu_bar *bars_add(struct iommu_bars *bars, const struct remote_b
 	bar->iova = iova;
 	/* Also of one that nobody else reaches yet. If it fails, whoever shall reach it is told. */
 	bar->reserved = !pcilend_granules_reserve(bars->granules, iova, wanted->size);
-	bar->pages = kvcalloc(BITS_TO_LONGS(pages_of(bar)), sizeof(long), GFP_KERNEL_ACCOUNT);
+	bar->pages = kvcalloc(BITS_TO_LONGS(iommu_bars_pages_of(bar)), sizeof(long),
+			      GFP_KERNEL_ACCOUNT);
 	if (bar->pages)
-		err = bars_reach_all(bars, bar, late);
+		err = iommu_bars_reach_all(bars, bar, late);
 	if (err) {
 		if (bar->reserved)
 			pcilend_granules_unreserve(bars->granules, iova, wanted->size);
@@ -205,43 +206,43 @@ int iommu_bars_map(struct iommu_bars *bars, u64 iova, u64 phys, u64 size, int pr
 		pcilend_remote_put(&found.to->pub);
 		return -EINVAL;
 	}
-	bar = bars_find(bars, &found, start);
+	bar = iommu_bars_find(bars, &found, start);
 	if (bar) {
 		pcilend_remote_put(&found.to->pub);
 	} else {
-		bar = bars_add(bars, &found, start, late);
+		bar = iommu_bars_add(bars, &found, start, late);
 		if (IS_ERR(bar)) {
 			pcilend_remote_put(&found.to->pub);
 			return PTR_ERR(bar);
 		}
 	}
-	bitmap_set(bar->pages, page_of(bar, iova), size >> PAGE_SHIFT);
+	bitmap_set(bar->pages, iommu_bars_page_of(bar, iova), size >> PAGE_SHIFT);
 	bar->mapped += size;
 	return 0;
 }
 
 u64 iommu_bars_unmap(struct iommu_bars *bars, u64 iova, u64 size)
 {
-	struct iommu_bar *bar = bars_find_mapped(bars, iova);
+	struct iommu_bar *bar = iommu_bars_find_mapped(bars, iova);
 	unsigned long first, end;
 
 	if (!bar)
 		return 0;
-	first = page_of(bar, iova);
-	end = find_next_zero_bit(bar->pages, pages_of(bar), first);
+	first = iommu_bars_page_of(bar, iova);
+	end = find_next_zero_bit(bar->pages, iommu_bars_pages_of(bar), first);
 	size = min_t(u64, size, (u64)(end - first) << PAGE_SHIFT);
 	bitmap_clear(bar->pages, first, size >> PAGE_SHIFT);
 	bar->mapped -= size;
 	if (!bar->mapped) {
-		bars_unreach(bars, bar);
-		bars_drop(bars, bar);
+		iommu_bars_unreach(bars, bar);
+		iommu_bars_drop(bars, bar);
 	}
 	return size;
 }
 
 u64 iommu_bars_phys(struct iommu_bars *bars, u64 iova)
 {
-	struct iommu_bar *bar = bars_find_mapped(bars, iova);
+	struct iommu_bar *bar = iommu_bars_find_mapped(bars, iova);
 
 	return bar ? bar->bar.phys + (iova - bar->iova) : 0;
 }
@@ -252,7 +253,7 @@ void iommu_bars_attach(struct iommu_bars *bars, struct remote *r)
 
 	lockdep_assert_held(bars->lock);
 	list_for_each_entry(bar, &bars->list, node)
-		bars_reach(bars, bar, r);
+		iommu_bars_reach(bars, bar, r);
 }
 
 void iommu_bars_detach(struct iommu_bars *bars, struct remote *r)
@@ -269,5 +270,5 @@ void iommu_bars_free(struct iommu_bars *bars)
 	struct iommu_bar *bar, *next;
 
 	list_for_each_entry_safe(bar, next, &bars->list, node)
-		bars_drop(bars, bar);
+		iommu_bars_drop(bars, bar);
 }

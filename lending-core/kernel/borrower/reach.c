@@ -37,7 +37,7 @@ void pcilend_reach_link_removed(struct pcilend_link *link)
 	list_del(&borrower_link(link)->reach_node);
 }
 
-static bool in_window(u64 phys, u64 size)
+static bool reach_in_window(u64 phys, u64 size)
 {
 	struct borrower_link *ours;
 	unsigned int i;
@@ -57,7 +57,7 @@ static bool in_window(u64 phys, u64 size)
 bool pcilend_reach_is_window(u64 phys, u64 size)
 {
 	guard(spinlock_irqsave)(&reach_lock);
-	return in_window(phys, size);
+	return reach_in_window(phys, size);
 }
 
 int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t size,
@@ -70,11 +70,11 @@ int pcilend_reach_lookup(struct pcilend_remote *remote, phys_addr_t phys, size_t
 		*address = found;
 		return 0;
 	}
-	return in_window(phys, size) ? -EACCES : -ENOENT;
+	return reach_in_window(phys, size) ? -EACCES : -ENOENT;
 }
 EXPORT_SYMBOL_GPL(pcilend_reach_lookup);
 
-static bool is_open(u32 from, u32 to)
+static bool reach_is_open(u32 from, u32 to)
 {
 	const struct pcilend_reach *reach;
 
@@ -83,13 +83,13 @@ static bool is_open(u32 from, u32 to)
 	return reach && reach->live;
 }
 
-static bool is_known(u32 from, u32 to)
+static bool reach_is_known(u32 from, u32 to)
 {
 	guard(spinlock_irqsave)(&reach_lock);
 	return pcilend_reach_next(&table, from, to, NULL);
 }
 
-static bool is_elsewhere(u32 from, u32 to)
+static bool reach_is_elsewhere(u32 from, u32 to)
 {
 	return pcilend_id_node(from) != pcilend_id_node(to);
 }
@@ -113,7 +113,7 @@ void remote_reach_report(struct remote *r, struct pcilend_report *report)
 }
 
 /* Asks the target's lender to expose its BARs to a node; or no longer, for which nobody waits. */
-static int expose(struct remote *to, u32 node, __le32 lease, bool on)
+static int reach_expose(struct remote *to, u32 node, __le32 lease, bool on)
 {
 	const struct pcilend_msg_expose msg = {
 		.id = cpu_to_le32(to->pub.id),
@@ -133,7 +133,7 @@ static int expose(struct remote *to, u32 node, __le32 lease, bool on)
 }
 
 /* Unless another function of @node uses it. The end of the target's lease ends it, too. */
-static void unexpose(struct remote *to, u32 node)
+static void reach_unexpose(struct remote *to, u32 node)
 {
 	__le32 lease = cpu_to_le32(remote_held_lease(to));
 	bool used;
@@ -141,11 +141,11 @@ static void unexpose(struct remote *to, u32 node)
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		used = pcilend_reach_used(&table, node, to->pub.id);
 	if (lease && !used)
-		expose(to, node, lease, false);
+		reach_expose(to, node, lease, false);
 }
 
 /* Takes it out of the table. Return: how many targets in other hosts it had, in @target. */
-static u32 take_out(struct remote *r, u32 target[PCILEND_REACHES])
+static u32 reach_take_out(struct remote *r, u32 target[PCILEND_REACHES])
 {
 	const struct pcilend_reach *reach = NULL;
 	u32 i, targets = 0;
@@ -154,7 +154,7 @@ static u32 take_out(struct remote *r, u32 target[PCILEND_REACHES])
 	while ((reach = pcilend_reach_next(&table, r->pub.id, 0, reach))) {
 		for (i = 0; i < targets && target[i] != reach->to; i++)
 			;
-		if (i == targets && is_elsewhere(r->pub.id, reach->to))
+		if (i == targets && reach_is_elsewhere(r->pub.id, reach->to))
 			target[targets++] = reach->to;
 	}
 	pcilend_reach_end(&table, r->pub.id);
@@ -167,7 +167,7 @@ static u32 take_out(struct remote *r, u32 target[PCILEND_REACHES])
  */
 void remote_reach_end(struct remote *r)
 {
-	u32 target[PCILEND_REACHES], targets = take_out(r, target);
+	u32 target[PCILEND_REACHES], targets = reach_take_out(r, target);
 	struct pcilend_remote *to;
 	struct remote *other;
 
@@ -175,11 +175,11 @@ void remote_reach_end(struct remote *r)
 		to = pcilend_remote_get(target[targets]);
 		if (!to)
 			continue;
-		unexpose(to_remote(to), pcilend_id_node(r->pub.id));
+		reach_unexpose(to_remote(to), pcilend_id_node(r->pub.id));
 		pcilend_remote_put(to);
 	}
 	for (other = remote_next(NULL); other; other = remote_next(other)) {
-		if (is_known(other->pub.id, r->pub.id))
+		if (reach_is_known(other->pub.id, r->pub.id))
 			remote_event(other, PCILEND_EVENT_FUNCTION);
 	}
 }
@@ -188,7 +188,7 @@ void remote_reach_end(struct remote *r)
  * @target 0: all in other hosts. Return: is that news? *by_hand: somebody has to ask for it again,
  * as not for what a user of VFIO has mapped.
  */
-static bool close_reaches(u32 from, u32 target, bool *by_hand)
+static bool reach_close_reaches(u32 from, u32 target, bool *by_hand)
 {
 	const struct pcilend_reach *reach = NULL;
 	bool news = false;
@@ -196,7 +196,7 @@ static bool close_reaches(u32 from, u32 target, bool *by_hand)
 	*by_hand = false;
 	guard(spinlock_irqsave)(&reach_lock);
 	while ((reach = pcilend_reach_next(&table, from, target, reach))) {
-		if (!reach->phys || (!target && !is_elsewhere(from, reach->to)))
+		if (!reach->phys || (!target && !reach_is_elsewhere(from, reach->to)))
 			continue;
 		if (reach->mapped) {
 			news |= reach->live;
@@ -211,7 +211,7 @@ static bool close_reaches(u32 from, u32 target, bool *by_hand)
 }
 
 /* What is mapped for the function and not reached. Return: how many. @found: NULL, or these. */
-static u32 find_doubtful(u32 from, struct pcilend_reach *found)
+static u32 reach_find_doubtful(u32 from, struct pcilend_reach *found)
 {
 	const struct pcilend_reach *reach = NULL;
 	u32 count = 0;
@@ -229,7 +229,7 @@ static u32 find_doubtful(u32 from, struct pcilend_reach *found)
 
 static void reach_again(struct remote *r, unsigned int ms)
 {
-	if (!find_doubtful(r->pub.id, NULL))
+	if (!reach_find_doubtful(r->pub.id, NULL))
 		return;
 	get_device(&r->pub.dev);
 	if (!queue_delayed_work(pcilend_wq, &r->reach_work, msecs_to_jiffies(ms)))
@@ -244,7 +244,7 @@ void remote_unreached(struct remote *r, u32 lease, u32 target)
 {
 	bool by_hand;
 
-	if (remote_held_lease(r) != lease || !close_reaches(r->pub.id, target, &by_hand))
+	if (remote_held_lease(r) != lease || !reach_close_reaches(r->pub.id, target, &by_hand))
 		return;
 	pr_notice_ratelimited("%x no longer reaches the BARs of %x: the link between their lenders was lost, or the target taken back: see 'pcilend list'%s\n",
 			      r->pub.id, target, by_hand ? ", and repeat 'pcilend p2p'" : "");
@@ -257,7 +257,7 @@ void remote_reach_doubt(struct remote *r)
 {
 	bool by_hand;
 
-	if (!close_reaches(r->pub.id, 0, &by_hand))
+	if (!reach_close_reaches(r->pub.id, 0, &by_hand))
 		return;
 	if (by_hand)
 		pr_notice_ratelimited("%x may no longer reach what it did in other hosts, as its lender was not heard: repeat 'pcilend p2p'\n",
@@ -267,7 +267,7 @@ void remote_reach_doubt(struct remote *r)
 }
 
 /* Both at once: that with the lower id first. */
-static void lock_both(struct remote *a, struct remote *b)
+static void reach_lock_both(struct remote *a, struct remote *b)
 {
 	if (a->pub.id > b->pub.id)
 		swap(a, b);
@@ -276,7 +276,7 @@ static void lock_both(struct remote *a, struct remote *b)
 }
 
 /* What users of VFIO map is reached: see remote_reach_bar(). */
-static int need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
+static int reach_need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
 {
 	bool vfio;
 
@@ -288,7 +288,7 @@ static int need_no_vfio(struct remote *r, struct netlink_ext_ack *extack)
 	return pcilend_refuse(extack, -EOPNOTSUPP, "one of them is borrowed for VFIO: functions of one guest reach one another without being told to; for this host's drivers return it, and borrow it with --frontend shadow");
 }
 
-static int need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *extack)
+static int reach_need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *extack)
 {
 	u32 id = r->pub.id;
 
@@ -299,7 +299,7 @@ static int need_lease(struct remote *r, __le32 *lease, struct netlink_ext_ack *e
 	return 0;
 }
 
-static int refuse(struct netlink_ext_ack *extack, int error)
+static int reach_refuse(struct netlink_ext_ack *extack, int error)
 {
 	switch (error) {
 	case -EOPNOTSUPP:
@@ -327,7 +327,8 @@ static int refuse(struct netlink_ext_ack *extack, int error)
 }
 
 /* The target's lender does not expose it to @node. */
-static int refuse_exposure(struct netlink_ext_ack *extack, int error, struct remote *to, u32 node)
+static int reach_refuse_exposure(struct netlink_ext_ack *extack, int error, struct remote *to,
+				 u32 node)
 {
 	u32 lender = pcilend_id_node(to->pub.id);
 
@@ -345,11 +346,11 @@ static int refuse_exposure(struct netlink_ext_ack *extack, int error, struct rem
 		return pcilend_refuse_fmt(extack, error, "node %u could not expose it: see the kernel log there",
 					  lender);
 	default:
-		return refuse(extack, error);
+		return reach_refuse(extack, error);
 	}
 }
 
-static int ask(struct remote *from, const struct pcilend_msg_reach *msg)
+static int reach_ask(struct remote *from, const struct pcilend_msg_reach *msg)
 {
 	struct pcilend_link *link = remote_link(from);
 	int err = pcilend_channel_request(link, PCILEND_MSG_REACH, msg, NULL);
@@ -359,7 +360,7 @@ static int ask(struct remote *from, const struct pcilend_msg_reach *msg)
 }
 
 /* Places for all BARs of @to that can be reached. Return: 0; -ENOSPC; -ENXIO: it has none. */
-static int place_bars(struct remote *from, struct remote *to, u64 address[6])
+static int reach_place_bars(struct remote *from, struct remote *to, u64 address[6])
 {
 	int i, err = -ENXIO;
 
@@ -376,27 +377,28 @@ static int place_bars(struct remote *from, struct remote *to, u64 address[6])
 }
 
 /* What is not there is no error. */
-static int remove_bar(struct remote *from, struct pcilend_msg_reach *msg, int bar, u64 address)
+static int reach_remove_bar(struct remote *from, struct pcilend_msg_reach *msg, int bar,
+			    u64 address)
 {
 	int err;
 
 	msg->on = 0;
 	msg->bar = cpu_to_le32(bar);
 	msg->device_address = cpu_to_le64(address);
-	err = ask(from, msg);
+	err = reach_ask(from, msg);
 	return err == -ERANGE || err == -ESTALE || err == -ENODEV ? 0 : err;
 }
 
-static int map_bar(struct remote *from, struct pcilend_msg_reach *msg, int bar, u64 address)
+static int reach_map_bar(struct remote *from, struct pcilend_msg_reach *msg, int bar, u64 address)
 {
 	msg->on = cpu_to_le32(1);
 	msg->bar = cpu_to_le32(bar);
 	msg->device_address = cpu_to_le64(address);
-	return ask(from, msg);
+	return reach_ask(from, msg);
 }
 
 /* Asks the lender to take back what it has of the two. What it does not have is no error. */
-static int remove_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg)
+static int reach_remove_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg)
 {
 	const struct pcilend_reach *reach = NULL;
 	u64 address[ARRAY_SIZE(to->bar)] = { };
@@ -409,14 +411,14 @@ static int remove_bars(struct remote *from, struct remote *to, struct pcilend_ms
 	for (i = 0; i < ARRAY_SIZE(address); i++) {
 		if (!address[i])
 			continue;
-		last = remove_bar(from, msg, i, address[i]);
+		last = reach_remove_bar(from, msg, i, address[i]);
 		err = err ?: last;
 	}
 	return err;
 }
 
 /* Unless one of the leases was lost meanwhile: whoever notes that comes to remote_reach_end(). */
-static int open_bars(struct remote *from, struct remote *to)
+static int reach_open_bars(struct remote *from, struct remote *to)
 {
 	guard(spinlock_irqsave)(&reach_lock);
 	if (READ_ONCE(from->state) != REMOTE_HELD || READ_ONCE(to->state) != REMOTE_HELD)
@@ -424,54 +426,55 @@ static int open_bars(struct remote *from, struct remote *to)
 	return pcilend_reach_open(&table, from->pub.id, to->pub.id) ? 0 : -EAGAIN;
 }
 
-static int map_bars(struct remote *from, const u64 address[6], struct pcilend_msg_reach *msg)
+static int reach_map_bars(struct remote *from, const u64 address[6], struct pcilend_msg_reach *msg)
 {
 	int i, err = 0;
 
 	for (i = 0; i < 6 && !err; i++) {
 		if (address[i])
-			err = map_bar(from, msg, i, address[i]);
+			err = reach_map_bar(from, msg, i, address[i]);
 	}
 	return err;
 }
 
 /* All BARs of @to that can be reached, or none. */
-static int add_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg,
-		    struct netlink_ext_ack *extack)
+static int reach_add_bars(struct remote *from, struct remote *to, struct pcilend_msg_reach *msg,
+			  struct netlink_ext_ack *extack)
 {
 	u32 node = pcilend_id_node(from->pub.id);
-	bool elsewhere = is_elsewhere(from->pub.id, to->pub.id);
+	bool elsewhere = reach_is_elsewhere(from->pub.id, to->pub.id);
 	u64 address[ARRAY_SIZE(to->bar)] = { };
 	int err;
 
-	err = place_bars(from, to, address);
+	err = reach_place_bars(from, to, address);
 	if (err == -ENXIO)
 		return pcilend_refuse_fmt(extack, err, "%x has no BAR that this host reaches: name another one as the target",
 					  to->pub.id);
 	if (err) {
-		refuse(extack, err);
+		reach_refuse(extack, err);
 		goto err_close;
 	}
-	/* The places are taken by now, so that nobody else ends this again: see unexpose(). */
-	err = elsewhere ? expose(to, node, msg->target_lease, true) : 0;
+	/* The places are taken by now, so that nobody else ends this again: see reach_unexpose().
+	 */
+	err = elsewhere ? reach_expose(to, node, msg->target_lease, true) : 0;
 	if (err) {
-		err = refuse_exposure(extack, err, to, node);
+		err = reach_refuse_exposure(extack, err, to, node);
 		goto err_close;
 	}
-	err = map_bars(from, address, msg) ?: open_bars(from, to);
+	err = reach_map_bars(from, address, msg) ?: reach_open_bars(from, to);
 	if (!err)
 		return 0;
-	err = refuse(extack, err);
-	remove_bars(from, to, msg);
+	err = reach_refuse(extack, err);
+	reach_remove_bars(from, to, msg);
 err_close:
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		pcilend_reach_close(&table, from->pub.id, to->pub.id);
 	if (elsewhere)
-		unexpose(to, node);
+		reach_unexpose(to, node);
 	return err;
 }
 
-static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
+static int reach_set_up(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
 {
 	struct pcilend_msg_reach msg = {
 		.id = cpu_to_le32(from->pub.id),
@@ -479,17 +482,18 @@ static int set_up(struct remote *from, struct remote *to, struct netlink_ext_ack
 	};
 	int err;
 
-	err = need_lease(from, &msg.lease, extack) ?: need_lease(to, &msg.target_lease, extack);
+	err = reach_need_lease(from, &msg.lease, extack)
+		      ?: reach_need_lease(to, &msg.target_lease, extack);
 	if (!err && pcilend_dma_base(&from->pub))
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "the one that is to reach the other is lent without an IOMMU (direct), so nothing can be mapped for it: make it available without --direct on its lender");
 	if (err)
 		return err;
-	if (is_open(from->pub.id, to->pub.id))
+	if (reach_is_open(from->pub.id, to->pub.id))
 		return -EALREADY;
-	return add_bars(from, to, &msg, extack);
+	return reach_add_bars(from, to, &msg, extack);
 }
 
-static int take_back(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
+static int reach_take_back(struct remote *from, struct remote *to, struct netlink_ext_ack *extack)
 {
 	struct pcilend_msg_reach msg = {
 		.id = cpu_to_le32(from->pub.id),
@@ -497,7 +501,7 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
 	};
 	int err = 0;
 
-	if (!is_known(from->pub.id, to->pub.id))
+	if (!reach_is_known(from->pub.id, to->pub.id))
 		return -EALREADY;
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		pcilend_reach_close(&table, from->pub.id, to->pub.id);
@@ -505,13 +509,13 @@ static int take_back(struct remote *from, struct remote *to, struct netlink_ext_
 	msg.lease = cpu_to_le32(remote_held_lease(from));
 	msg.target_lease = cpu_to_le32(remote_held_lease(to));
 	if (msg.lease && msg.target_lease)
-		err = remove_bars(from, to, &msg);
+		err = reach_remove_bars(from, to, &msg);
 	if (err)
-		return refuse(extack, err);
+		return reach_refuse(extack, err);
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		pcilend_reach_drop(&table, from->pub.id, to->pub.id);
-	if (is_elsewhere(from->pub.id, to->pub.id))
-		unexpose(to, pcilend_id_node(from->pub.id));
+	if (reach_is_elsewhere(from->pub.id, to->pub.id))
+		reach_unexpose(to, pcilend_id_node(from->pub.id));
 	return 0;
 }
 
@@ -536,11 +540,12 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 	if (!to)
 		return pcilend_refuse(extack, -ENODEV, "no lender offers the target to this host: see 'pcilend list'");
 
-	lock_both(to_remote(from), to_remote(to));
-	err = need_no_vfio(to_remote(from), extack) ?: need_no_vfio(to_remote(to), extack);
+	reach_lock_both(to_remote(from), to_remote(to));
+	err = reach_need_no_vfio(to_remote(from), extack)
+		      ?: reach_need_no_vfio(to_remote(to), extack);
 	if (!err)
-		err = on ? set_up(to_remote(from), to_remote(to), extack) :
-			   take_back(to_remote(from), to_remote(to), extack);
+		err = on ? reach_set_up(to_remote(from), to_remote(to), extack) :
+			   reach_take_back(to_remote(from), to_remote(to), extack);
 	mutex_unlock(&to_remote(from)->operation);
 	mutex_unlock(&to_remote(to)->operation);
 	if (err != -EALREADY)
@@ -549,7 +554,7 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 	return err;
 }
 
-static bool is_in_bar(struct remote *r, u64 phys, u64 size, struct remote_bar *found)
+static bool reach_is_in_bar(struct remote *r, u64 phys, u64 size, struct remote_bar *found)
 {
 	u32 i;
 
@@ -579,13 +584,13 @@ int remote_find_bar(u64 phys, u64 size, struct remote_bar *found)
 {
 	struct remote *r = remote_next(NULL);
 
-	while (r && !is_in_bar(r, phys, size, found))
+	while (r && !reach_is_in_bar(r, phys, size, found))
 		r = remote_next(r);
 	return r ? 0 : -ENOENT;
 }
 
 /* Why a user of VFIO does not get what he has mapped: as for 'pcilend p2p' but for what he does. */
-static int refuse_mapping(struct netlink_ext_ack *extack, int error)
+static int reach_refuse_mapping(struct netlink_ext_ack *extack, int error)
 {
 	switch (error) {
 	case -ENOSPC:
@@ -594,12 +599,12 @@ static int refuse_mapping(struct netlink_ext_ack *extack, int error)
 	case -EUSERS:
 		return pcilend_refuse(extack, -ERANGE, "its lender can't map it at that address: have the guest put the BAR elsewhere, aligned to its size");
 	default:
-		return refuse(extack, error);
+		return reach_refuse(extack, error);
 	}
 }
 
 /* Unless one of the leases was lost meanwhile: whoever notes that comes to remote_reach_end(). */
-static int open_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+static int reach_open_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
 {
 	guard(spinlock_irqsave)(&reach_lock);
 	if (READ_ONCE(from->state) != REMOTE_HELD || READ_ONCE(bar->to->state) != REMOTE_HELD)
@@ -608,7 +613,8 @@ static int open_mapped(struct remote *from, const struct remote_bar *bar, u64 ad
 					 address) ? 0 : -ESTALE;
 }
 
-static struct pcilend_msg_reach describe_mapped(struct remote *from, const struct remote_bar *bar)
+static struct pcilend_msg_reach reach_describe_mapped(struct remote *from,
+						      const struct remote_bar *bar)
 {
 	return (struct pcilend_msg_reach) {
 		.id = cpu_to_le32(from->pub.id),
@@ -618,50 +624,51 @@ static struct pcilend_msg_reach describe_mapped(struct remote *from, const struc
 	};
 }
 
-/* The place is in the table already, so that nobody else ends the exposure: see unexpose(). */
+/* The place is in the table already, so that nobody else ends the exposure: see reach_unexpose().
+ */
 static int reach_mapped(struct remote *from, const struct remote_bar *bar, u64 address,
 			struct netlink_ext_ack *extack)
 {
-	struct pcilend_msg_reach msg = describe_mapped(from, bar);
+	struct pcilend_msg_reach msg = reach_describe_mapped(from, bar);
 	u32 node = pcilend_id_node(from->pub.id);
 	int err = 0;
 
 	lockdep_assert_held(&from->reaching);
-	if (is_elsewhere(from->pub.id, bar->to->pub.id))
-		err = expose(bar->to, node, msg.target_lease, true);
+	if (reach_is_elsewhere(from->pub.id, bar->to->pub.id))
+		err = reach_expose(bar->to, node, msg.target_lease, true);
 	if (err)
-		return refuse_exposure(extack, err, bar->to, node);
-	err = map_bar(from, &msg, bar->bar, address) ?: open_mapped(from, bar, address);
-	return err ? refuse_mapping(extack, err) : 0;
+		return reach_refuse_exposure(extack, err, bar->to, node);
+	err = reach_map_bar(from, &msg, bar->bar, address) ?: reach_open_mapped(from, bar, address);
+	return err ? reach_refuse_mapping(extack, err) : 0;
 }
 
-static bool drop_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+static bool reach_drop_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
 {
 	guard(spinlock_irqsave)(&reach_lock);
 	return pcilend_reach_drop_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar, address);
 }
 
 /* Return: was it in the table? */
-static bool unreach_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
+static bool reach_unreach_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
 {
-	struct pcilend_msg_reach msg = describe_mapped(from, bar);
+	struct pcilend_msg_reach msg = reach_describe_mapped(from, bar);
 	int err = 0;
 
 	lockdep_assert_held(&from->reaching);
-	if (!drop_mapped(from, bar, address))
+	if (!reach_drop_mapped(from, bar, address))
 		return false;
 	if (msg.lease && remote_held_lease(bar->to) == bar->lease)
-		err = remove_bar(from, &msg, bar->bar, address);
+		err = reach_remove_bar(from, &msg, bar->bar, address);
 	if (err)
 		pr_warn_ratelimited("pcilend: %x may still reach BAR %u of %x at %#llx, as its lender did not say that it doesn't (error %d): return one of them\n",
 				    from->pub.id, bar->bar, bar->to->pub.id, address, err);
-	if (is_elsewhere(from->pub.id, bar->to->pub.id))
-		unexpose(bar->to, pcilend_id_node(from->pub.id));
+	if (reach_is_elsewhere(from->pub.id, bar->to->pub.id))
+		reach_unexpose(bar->to, pcilend_id_node(from->pub.id));
 	return true;
 }
 
-static void say_unreached(struct remote *from, const struct remote_bar *bar, u64 address, int err,
-			  const struct netlink_ext_ack *why)
+static void reach_say_unreached(struct remote *from, const struct remote_bar *bar, u64 address,
+				int err, const struct netlink_ext_ack *why)
 {
 	pr_warn_ratelimited("pcilend: %x does not reach BAR %u of %x by DMA, at %#llx, where its user has it (error %d): %s\n",
 			    from->pub.id, bar->bar, bar->to->pub.id, address, err, why->_msg);
@@ -687,15 +694,15 @@ int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 addr
 	scoped_guard(spinlock_irqsave, &reach_lock)
 		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
 					       bar->phys, bar->size, address);
-	err = err ? refuse_mapping(&why, err) : reach_mapped(from, bar, address, &why);
+	err = err ? reach_refuse_mapping(&why, err) : reach_mapped(from, bar, address, &why);
 	if (!err) {
 		remote_event(from, PCILEND_EVENT_FUNCTION);
 		return 0;
 	}
-	unreach_mapped(from, bar, address);
+	reach_unreach_mapped(from, bar, address);
 	if (!remote_held_lease(from))
 		return 0;
-	say_unreached(from, bar, address, err, &why);
+	reach_say_unreached(from, bar, address, err, &why);
 	return err;
 }
 
@@ -703,7 +710,7 @@ int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 addr
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address)
 {
 	guard(mutex)(&from->reaching);
-	if (unreach_mapped(from, bar, address))
+	if (reach_unreach_mapped(from, bar, address))
 		remote_event(from, PCILEND_EVENT_FUNCTION);
 }
 
@@ -726,7 +733,7 @@ static bool reach_doubtful(struct remote *from, struct remote *to,
 	if (err == -EHOSTUNREACH || err == -ETIMEDOUT || err == -ENETDOWN)
 		return false;
 	if (err && err != -ESTALE)
-		say_unreached(from, &bar, reach->address, err, &why);
+		reach_say_unreached(from, &bar, reach->address, err, &why);
 	return true;
 }
 
@@ -756,7 +763,7 @@ void remote_reach_work(struct work_struct *work)
 	/* The user unmaps nothing meanwhile. */
 	mutex_lock(&r->reaching);
 	if (reach)
-		done = reach_all_doubtful(r, reach, find_doubtful(r->pub.id, reach));
+		done = reach_all_doubtful(r, reach, reach_find_doubtful(r->pub.id, reach));
 	mutex_unlock(&r->reaching);
 	kfree(reach);
 	remote_event(r, PCILEND_EVENT_FUNCTION);

@@ -10,7 +10,7 @@
 #include "borrower/borrower.h"
 #include "pcilend/path.h"
 
-static struct remote_path *find(struct remote *r, struct pcilend_link *link)
+static struct remote_path *remote_path_find(struct remote *r, struct pcilend_link *link)
 {
 	int i;
 
@@ -23,7 +23,7 @@ static struct remote_path *find(struct remote *r, struct pcilend_link *link)
 }
 
 /* An entry that no lease and no offer needs. */
-static struct remote_path *unused(struct remote *r)
+static struct remote_path *remote_path_unused(struct remote *r)
 {
 	int i;
 
@@ -34,9 +34,9 @@ static struct remote_path *unused(struct remote *r)
 	return NULL;
 }
 
-static bool works(struct remote *r, struct pcilend_link *link)
+static bool remote_path_works(struct remote *r, struct pcilend_link *link)
 {
-	struct remote_path *path = find(r, link);
+	struct remote_path *path = remote_path_find(r, link);
 
 	return path && path->offered && !READ_ONCE(link->going) && pcilend_link_is_up(link, NULL);
 }
@@ -44,11 +44,11 @@ static bool works(struct remote *r, struct pcilend_link *link)
 /* The function is offered over @link. Return: is that new? */
 bool remote_path_seen(struct remote *r, struct pcilend_link *link)
 {
-	struct remote_path *path = find(r, link);
+	struct remote_path *path = remote_path_find(r, link);
 	bool fresh;
 
 	if (!path) {
-		path = unused(r);
+		path = remote_path_unused(r);
 		if (!path)
 			return false;
 		pcilend_link_put(path->link);
@@ -64,7 +64,7 @@ bool remote_path_seen(struct remote *r, struct pcilend_link *link)
 /* The SYNC over @link in which it was last seen; *offered: is it offered over that at all? */
 u32 remote_path_generation(struct remote *r, struct pcilend_link *link, bool *offered)
 {
-	struct remote_path *path = find(r, link);
+	struct remote_path *path = remote_path_find(r, link);
 
 	*offered = path && path->offered;
 	return path ? path->generation : 0;
@@ -73,7 +73,7 @@ u32 remote_path_generation(struct remote *r, struct pcilend_link *link, bool *of
 /* The function is no longer offered over @link. Return: is it over any other? */
 bool remote_path_gone(struct remote *r, struct pcilend_link *link)
 {
-	struct remote_path *path = find(r, link);
+	struct remote_path *path = remote_path_find(r, link);
 	int i;
 
 	if (path)
@@ -91,7 +91,7 @@ bool remote_listens_to(struct remote *r, struct pcilend_link *link)
 	lockdep_assert_held(&r->lock);
 	if (r->link == link)
 		return true;
-	if (works(r, r->link))
+	if (remote_path_works(r, r->link))
 		return false;
 	if (r->state == REMOTE_IDLE)
 		remote_set_link(r, link);
@@ -161,12 +161,12 @@ struct pcilend_link *remote_link_of_set(struct remote *r)
 	return link;
 }
 
-static u32 address(struct pcilend_link *link)
+static u32 remote_path_address(struct pcilend_link *link)
 {
 	return pci_domain_nr(link->pdev->bus) << 16 | pci_dev_id(link->pdev);
 }
 
-static u64 free_aperture(struct pcilend_link *link)
+static u64 remote_path_free_aperture(struct pcilend_link *link)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	u64 free;
@@ -192,18 +192,19 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter)
 	for (i = 0; i < PCILEND_PATHS; i++) {
 		struct pcilend_link *link = r->path[i].link;
 
-		if (!link || !works(r, link) || (adapter && strcmp(adapter, pci_name(link->pdev))))
+		if (!link || !remote_path_works(r, link) ||
+		    (adapter && strcmp(adapter, pci_name(link->pdev))))
 			continue;
 		path[i].usable = true;
 		path[i].leases = atomic_read(&link->leases);
-		path[i].free = free_aperture(link);
-		path[i].address = address(link);
+		path[i].free = remote_path_free_aperture(link);
+		path[i].address = remote_path_address(link);
 	}
 	best = pcilend_path_choose(path, PCILEND_PATHS);
 	return best < 0 ? NULL : r->path[best].link;
 }
 
-static bool is_available(struct remote *r)
+static bool remote_path_is_available(struct remote *r)
 {
 	int i;
 
@@ -214,7 +215,7 @@ static bool is_available(struct remote *r)
 	for (i = 0; i < PCILEND_PATHS; i++) {
 		struct pcilend_link *link = r->path[i].link;
 
-		if (link && works(r, link))
+		if (link && remote_path_works(r, link))
 			return true;
 	}
 	return false;
@@ -225,7 +226,7 @@ bool pcilend_is_available(struct pcilend_remote *remote)
 	struct remote *r = to_remote(remote);
 
 	guard(mutex)(&r->lock);
-	return is_available(r);
+	return remote_path_is_available(r);
 }
 EXPORT_SYMBOL_GPL(pcilend_is_available);
 
@@ -244,14 +245,15 @@ struct pcilend_remote *pcilend_next_available(const struct pcilend_kind *kind, u
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
 		guard(mutex)(&r->lock);
-		if (r->pub.id > id && is_available(r) && pcilend_kind_has(kind, &r->pub.info))
+		if (r->pub.id > id && remote_path_is_available(r) &&
+		    pcilend_kind_has(kind, &r->pub.info))
 			return &r->pub;
 	}
 	return NULL;
 }
 EXPORT_SYMBOL_GPL(pcilend_next_available);
 
-static int by_name(const void *a, const void *b)
+static int remote_path_by_name(const void *a, const void *b)
 {
 	return strcmp(a, b);
 }
@@ -265,11 +267,11 @@ void remote_report_paths(struct remote *r, struct pcilend_report *report)
 	for (i = 0; i < PCILEND_PATHS; i++) {
 		struct pcilend_link *link = r->path[i].link;
 
-		if (link && works(r, link))
+		if (link && remote_path_works(r, link))
 			strscpy(report->path[count++], pci_name(link->pdev),
 				sizeof(report->path[0]));
 	}
-	sort(report->path, count, sizeof(report->path[0]), by_name, NULL);
+	sort(report->path, count, sizeof(report->path[0]), remote_path_by_name, NULL);
 	if (r->state != REMOTE_IDLE)
 		strscpy(report->adapter, pci_name(r->link->pdev), sizeof(report->adapter));
 }

@@ -3,7 +3,7 @@
 
 #include "borrower/borrower.h"
 
-static const char *why_refused(int error)
+static const char *reserve_why_refused(int error)
 {
 	switch (error) {
 	case 0:
@@ -46,5 +46,5 @@ int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
 		err = pcilend_channel_request(link, PCILEND_MSG_RESERVE, msg, NULL);
 	pcilend_link_put(link);
 	pcilend_remote_put(remote);
-	return pcilend_refuse(extack, err, why_refused(err));
+	return pcilend_refuse(extack, err, reserve_why_refused(err));
 }

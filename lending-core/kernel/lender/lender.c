@@ -15,7 +15,7 @@ static DEFINE_MUTEX(functions_lock);
 static DEFINE_MUTEX(numbers_lock);
 static struct pcilend_lease_numbers numbers;	/* numbers_lock */
 
-static void function_release(struct kref *ref)
+static void lender_function_release(struct kref *ref)
 {
 	struct pcilend_function *fn = container_of(ref, struct pcilend_function, ref);
 
@@ -28,7 +28,7 @@ static void function_release(struct kref *ref)
 void pcilend_function_put(struct pcilend_function *fn)
 {
 	if (fn)
-		kref_put(&fn->ref, function_release);
+		kref_put(&fn->ref, lender_function_release);
 }
 
 /* The function with that id, with a reference, or NULL. */
@@ -96,7 +96,7 @@ struct pcilend_function *pcilend_function_next(struct pcilend_function *previous
 }
 
 /* What everybody who sees the function is told. */
-static void fill_info(struct pcilend_function *fn, struct pcilend_msg_function *info)
+static void lender_fill_info(struct pcilend_function *fn, struct pcilend_msg_function *info)
 {
 	lockdep_assert_held(&fn->lock);
 	*info = fn->info;
@@ -114,7 +114,7 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 
 	lockdep_assert_held(&fn->lock);
 	memset(report, 0, sizeof(*report));
-	fill_info(fn, &report->info);
+	lender_fill_info(fn, &report->info);
 	report->access = fn->access;
 	report->reserved_ms = pcilend_reservation_left(&fn->reservation, pcilend_now());
 	memcpy(report->reserved_uuid, fn->reservation.uuid, sizeof(report->reserved_uuid));
@@ -168,7 +168,7 @@ int pcilend_function_notify(struct pcilend_function *fn, struct pcilend_link *li
 {
 	struct pcilend_msg_function msg;
 
-	fill_info(fn, &msg);
+	lender_fill_info(fn, &msg);
 	if (fn->lease.number && pcilend_link_is_peer(link, fn->lease.node, fn->lease.boot))
 		msg.lease = cpu_to_le32(fn->lease.number);
 	return pcilend_channel_notify(link, PCILEND_MSG_FUNCTION, &msg);
@@ -182,8 +182,8 @@ int pcilend_function_withdraw(struct pcilend_function *fn, struct pcilend_link *
 }
 
 /* Tells listeners on this host, and all nodes that see the function, by @tell. */
-static void spread(struct pcilend_function *fn,
-		   int (*tell)(struct pcilend_function *fn, struct pcilend_link *link))
+static void lender_spread(struct pcilend_function *fn,
+			  int (*tell)(struct pcilend_function *fn, struct pcilend_link *link))
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	struct pcilend_link *link;
@@ -205,11 +205,12 @@ void pcilend_function_announce(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
 	fn->todo &= ~PCILEND_DO_ANNOUNCE;
-	spread(fn, pcilend_function_notify);
+	lender_spread(fn, pcilend_function_notify);
 }
 
 /* The lease that begins or ends when @event leads out of @from. */
-static void count_lease(enum pcilend_function_state from, enum pcilend_lease_event_type event)
+static void lender_count_lease(enum pcilend_function_state from,
+			       enum pcilend_lease_event_type event)
 {
 	if (event == PCILEND_LEASE_BORROW)
 		pcilend_count(PCILEND_COUNTER_A_GRANTED);
@@ -251,7 +252,7 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 	}
 	pcilend_group_note(fn);
 	if (from != fn->lease.state) {
-		count_lease(from, event->type);
+		lender_count_lease(from, event->type);
 		trace_pcilend_function_state(fn->id, pcilend_lease_event_name(event->type), from,
 					     fn->lease.state);
 		pcilend_changed();
@@ -259,7 +260,7 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 	return 0;
 }
 
-static void answer_returns(struct pcilend_function *fn)
+static void lender_answer_returns(struct pcilend_function *fn)
 {
 	int i;
 
@@ -276,7 +277,7 @@ static void answer_returns(struct pcilend_function *fn)
 	}
 }
 
-static void tell_lost(struct pcilend_function *fn, const struct pcilend_lease_result *result)
+static void lender_tell_lost(struct pcilend_function *fn, const struct pcilend_lease_result *result)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(fn->id),
@@ -344,13 +345,13 @@ void pcilend_function_settle(struct pcilend_function *fn)
 			}
 		}
 		if (todo & PCILEND_DO_LOST)
-			tell_lost(fn, &result);
+			lender_tell_lost(fn, &result);
 		if (todo & PCILEND_DO_ANSWER) {
-			answer_returns(fn);
+			lender_answer_returns(fn);
 			module_put(THIS_MODULE);
 		}
 		if (todo & PCILEND_DO_WITHDRAW)
-			spread(fn, pcilend_function_withdraw);
+			lender_spread(fn, pcilend_function_withdraw);
 		if (event.type)
 			WARN_ON(pcilend_function_apply(fn, &event, NULL));
 	}
@@ -391,7 +392,7 @@ void pcilend_function_queue_hand_back(struct pcilend_function *fn)
 		pcilend_function_put(fn);
 }
 
-static void settle_work(struct work_struct *work)
+static void lender_settle_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, settle);
 	bool release;
@@ -417,7 +418,7 @@ void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms)
  * The lease is kept alive by the peer's heartbeat, until its time to return the function is over;
  * looks again when either could be.
  */
-static void expiry_work(struct work_struct *work)
+static void lender_expiry_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, expiry.work);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
@@ -461,7 +462,7 @@ void pcilend_function_table_remove(struct pcilend_function *fn)
 }
 
 /* The function was unplugged; if our driver had it, driver_remove() has ended its lease. */
-static void gone_work(struct work_struct *work)
+static void lender_gone_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, gone);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_UNPLUGGED };
@@ -478,7 +479,7 @@ static void gone_work(struct work_struct *work)
 	pcilend_function_put(fn);
 }
 
-static int pci_notify(struct notifier_block *block, unsigned long action, void *data)
+static int lender_pci_notify(struct notifier_block *block, unsigned long action, void *data)
 {
 	struct pcilend_function *fn;
 
@@ -491,7 +492,7 @@ static int pci_notify(struct notifier_block *block, unsigned long action, void *
 	return NOTIFY_DONE;
 }
 
-static struct notifier_block pci_notifier = { .notifier_call = pci_notify };
+static struct notifier_block pci_notifier = { .notifier_call = lender_pci_notify };
 
 /* A function for the table; in state `local`. */
 struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
@@ -511,10 +512,10 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	INIT_LIST_HEAD(&fn->node);
 	INIT_LIST_HEAD(&fn->lent);
 	INIT_WORK(&fn->recover, pcilend_dma_recover_work);
-	INIT_WORK(&fn->settle, settle_work);
+	INIT_WORK(&fn->settle, lender_settle_work);
 	INIT_WORK(&fn->hand_back, pcilend_lender_hand_back_work);
-	INIT_WORK(&fn->gone, gone_work);
-	INIT_DELAYED_WORK(&fn->expiry, expiry_work);
+	INIT_WORK(&fn->gone, lender_gone_work);
+	INIT_DELAYED_WORK(&fn->expiry, lender_expiry_work);
 	pcilend_reserve_init(fn);
 	pcilend_intx_init(fn);
 	pcilend_relay_init(fn);
@@ -524,7 +525,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 }
 
 /* Where the id belongs in the table; NULL if another function has it. @id 0: lowest free one. */
-static struct list_head *find_place(u32 *id)
+static struct list_head *lender_find_place(u32 *id)
 {
 	u32 wanted = *id ?: pcilend_id(pcilend_node, 1);
 	struct pcilend_function *other;
@@ -557,7 +558,7 @@ int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
 	struct list_head *place;
 
 	mutex_lock(&functions_lock);
-	place = find_place(&id);
+	place = lender_find_place(&id);
 	if (!place) {
 		mutex_unlock(&functions_lock);
 		if (any)

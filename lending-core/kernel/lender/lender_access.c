@@ -35,7 +35,7 @@ void pcilend_device_open(struct pcilend_function *fn)
 	pcilend_intx_resume(fn);
 }
 
-static int find_interrupts(struct pcilend_function *fn, phys_addr_t *phys)
+static int lender_access_find_interrupts(struct pcilend_function *fn, phys_addr_t *phys)
 {
 	const struct pcilend_hello *hello = &fn->link->hello;
 
@@ -43,7 +43,7 @@ static int find_interrupts(struct pcilend_function *fn, phys_addr_t *phys)
 				     PCILEND_MSI_BYTES, phys);
 }
 
-static int map_interrupts(struct pcilend_function *fn, u64 alias)
+static int lender_access_map_interrupts(struct pcilend_function *fn, u64 alias)
 {
 	phys_addr_t interrupts;
 	int err;
@@ -52,14 +52,14 @@ static int map_interrupts(struct pcilend_function *fn, u64 alias)
 		return 0;
 	if (pcilend_group_reserves(fn, alias, PCILEND_MSI_BYTES))
 		return -ERANGE;
-	err = find_interrupts(fn, &interrupts) ?:
+	err = lender_access_find_interrupts(fn, &interrupts) ?:
 	      pcilend_group_map(fn, alias, interrupts, PCILEND_MSI_BYTES);
 	if (!err)
 		fn->alias = alias;
 	return err;
 }
 
-static u64 bus_address(struct pcilend_function *fn, phys_addr_t phys)
+static u64 lender_access_bus_address(struct pcilend_function *fn, phys_addr_t phys)
 {
 	struct resource res = { .start = phys, .end = phys, .flags = IORESOURCE_MEM };
 	struct pci_bus_region region;
@@ -69,7 +69,8 @@ static u64 bus_address(struct pcilend_function *fn, phys_addr_t phys)
 }
 
 /* Where a direct function reaches the borrower: in the windows themselves. */
-static int place_borrower(struct pcilend_function *fn, const struct pcilend_msg_borrow *in)
+static int lender_access_place_borrower(struct pcilend_function *fn,
+					const struct pcilend_msg_borrow *in)
 {
 	phys_addr_t dma, interrupts;
 	int err;
@@ -79,16 +80,16 @@ static int place_borrower(struct pcilend_function *fn, const struct pcilend_msg_
 				    &dma);
 	if (err)
 		return err;
-	fn->dma_address = bus_address(fn, dma);
+	fn->dma_address = lender_access_bus_address(fn, dma);
 	if (!in->interrupt_alias)
 		return 0;
-	err = find_interrupts(fn, &interrupts);
+	err = lender_access_find_interrupts(fn, &interrupts);
 	if (!err)
-		fn->interrupt_address = bus_address(fn, interrupts);
+		fn->interrupt_address = lender_access_bus_address(fn, interrupts);
 	return err;
 }
 
-static int export_bars(struct pcilend_function *fn)
+static int lender_access_export_bars(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
 	int i, err;
@@ -108,7 +109,7 @@ static int export_bars(struct pcilend_function *fn)
 }
 
 /* The function's BARs in the aperture, not the copy of its ROM, which is memory. */
-static void access_hide_exports(struct pcilend_function *fn, int count)
+static void lender_access_hide_exports(struct pcilend_function *fn, int count)
 {
 	int i;
 
@@ -132,7 +133,7 @@ void pcilend_device_hide(struct pcilend_function *fn)
 	fn->hidden = true;
 	pcilend_reach_hide(fn);
 	pcilend_expose_hide(fn);
-	access_hide_exports(fn, PCI_STD_NUM_BARS);
+	lender_access_hide_exports(fn, PCI_STD_NUM_BARS);
 	trace_pcilend_bars(fn->id, false);
 }
 
@@ -155,7 +156,7 @@ int pcilend_device_show(struct pcilend_function *fn)
 					    pci_resource_start(fn->pdev, i), fn->export[i].size,
 					    PCILEND_PROT_BAR) : 0;
 		if (err) {
-			access_hide_exports(fn, i);
+			lender_access_hide_exports(fn, i);
 			return err;
 		}
 	}
@@ -200,12 +201,14 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	err = pcilend_group_attach(fn);
 	if (err)
 		return err;
-	err = pcilend_function_is_direct(fn) ?
-	      place_borrower(fn, in) : map_interrupts(fn, le64_to_cpu(in->interrupt_alias));
-	return err ?: export_bars(fn);
+	err = pcilend_function_is_direct(fn)
+		      ? lender_access_place_borrower(fn, in)
+		      : lender_access_map_interrupts(fn, le64_to_cpu(in->interrupt_alias));
+	return err ?: lender_access_export_bars(fn);
 }
 
-static void withdraw_bars(struct pcilend_function *fn, const struct pcilend_lease_result *end)
+static void lender_access_withdraw_bars(struct pcilend_function *fn,
+					const struct pcilend_lease_result *end)
 {
 	bool any = false;
 	int i;
@@ -254,13 +257,13 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
-	withdraw_bars(fn, end);
+	lender_access_withdraw_bars(fn, end);
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
 	fn->link = NULL;
 }
 
-static bool overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
+static bool lender_access_overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
 {
 	return a < b + b_size && b < a + a_size;
 }
@@ -282,21 +285,21 @@ bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size)
 	if (address > last || size > last || address + size - 1 > last)
 		return false;
 	/* Here the function would reach the lender's interrupt controller. */
-	if (overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES) ||
+	if (lender_access_overlaps(address, size, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES) ||
 	    pcilend_group_reserves(fn, address, size))
 		return false;
-	if (fn->alias && overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
+	if (fn->alias && lender_access_overlaps(address, size, fn->alias, PCILEND_MSI_BYTES))
 		return false;
 	for (i = 0; i < PCILEND_MAPS; i++) {
 		if (fn->map[i].size &&
-		    overlaps(address, size, fn->map[i].start, fn->map[i].size))
+		    lender_access_overlaps(address, size, fn->map[i].start, fn->map[i].size))
 			return false;
 	}
 	return true;
 }
 
 /* How many 4 KiB pages of the range fit in no 2 MiB page. */
-static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
+static u64 lender_access_small_pages(u64 address, phys_addr_t phys, u64 size)
 {
 	u64 first = round_up(address, SZ_2M), end = round_down(address + size, SZ_2M);
 
@@ -306,7 +309,7 @@ static u64 small_pages(u64 address, phys_addr_t phys, u64 size)
 }
 
 /* Pages of page tables: for its small pages, and at both of its ends three levels above these. */
-static u32 access_table_pages(u64 small)
+static u32 lender_access_table_pages(u64 small)
 {
 	return small / (PCILEND_PAGE / sizeof(u64)) + 2 * 3;
 }
@@ -338,8 +341,8 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 	/* Nothing is gained by reaching the windows twice; page tables are this host's memory. */
 	for (i = 0; i < fn->link->aperture.windows; i++)
 		limit += fn->link->aperture.window[i].size;
-	small = small_pages(address, phys, size);
-	tables = access_table_pages(small);
+	small = lender_access_small_pages(address, phys, size);
+	tables = lender_access_table_pages(small);
 	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES ||
 	    pcilend_function_tables(fn->lease.node) + tables > PCILEND_NODE_TABLES)
 		return -ENOSPC;
@@ -406,7 +409,7 @@ int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data
 	return 0;
 }
 
-static int access_read(struct pci_dev *pdev, u32 offset, u32 length, u32 *value)
+static int lender_access_read(struct pci_dev *pdev, u32 offset, u32 length, u32 *value)
 {
 	u16 word = 0;
 	u8 byte = 0;
@@ -427,7 +430,7 @@ static int access_read(struct pci_dev *pdev, u32 offset, u32 length, u32 *value)
 	return pcibios_err_to_errno(err);
 }
 
-static int access_write(struct pci_dev *pdev, u32 offset, u32 length, u32 value)
+static int lender_access_write(struct pci_dev *pdev, u32 offset, u32 length, u32 value)
 {
 	switch (length) {
 	case 1:
@@ -460,10 +463,10 @@ int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u
 		value |= (u32)data[i] << (8 * i);
 	/* To read some vendors' registers has an effect. */
 	if (bits != all) {
-		err = access_read(pdev, offset, length, &old);
+		err = lender_access_read(pdev, offset, length, &old);
 		if (err)
 			return err;
 		value = pcilend_vconfig_hardware_value(fn->config, offset, length, old, value);
 	}
-	return access_write(pdev, offset, length, value);
+	return lender_access_write(pdev, offset, length, value);
 }

@@ -12,7 +12,7 @@
 static DEFINE_MUTEX(admin_add_lock);	/* one function is added at a time */
 
 /* The PCI function with that address, with a reference; or ERR_PTR(). */
-static struct pci_dev *parse_bdf(const char *bdf, struct netlink_ext_ack *extack)
+static struct pci_dev *lender_admin_parse_bdf(const char *bdf, struct netlink_ext_ack *extack)
 {
 	unsigned int domain, bus, slot, function;
 	struct pci_dev *pdev;
@@ -32,9 +32,10 @@ static struct pci_dev *parse_bdf(const char *bdf, struct netlink_ext_ack *extack
 }
 
 /* The added function with that address, with a reference; or ERR_PTR(). */
-static struct pcilend_function *find_bdf(const char *bdf, struct netlink_ext_ack *extack)
+static struct pcilend_function *lender_admin_find_bdf(const char *bdf,
+						      struct netlink_ext_ack *extack)
 {
-	struct pci_dev *pdev = parse_bdf(bdf, extack);
+	struct pci_dev *pdev = lender_admin_parse_bdf(bdf, extack);
 	struct pcilend_function *fn;
 
 	if (IS_ERR(pdev))
@@ -49,7 +50,7 @@ static struct pcilend_function *find_bdf(const char *bdf, struct netlink_ext_ack
 }
 
 /* It may have been removed since it was found. */
-static int still_added(struct pcilend_function *fn, struct netlink_ext_ack *extack)
+static int lender_admin_still_added(struct pcilend_function *fn, struct netlink_ext_ack *extack)
 {
 	lockdep_assert_held(&fn->lock);
 	if (fn->lease.state != PCILEND_FUNCTION_LOCAL)
@@ -58,7 +59,7 @@ static int still_added(struct pcilend_function *fn, struct netlink_ext_ack *exta
 }
 
 /* What can never be lent, whatever is done to it. */
-static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
+static int lender_admin_check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 {
 	if (!pcilend_node) {
 		NL_SET_ERR_MSG(extack, "this host has no node id: load pcilend with node=1..65535");
@@ -87,7 +88,7 @@ static int check_kind(struct pci_dev *pdev, struct netlink_ext_ack *extack)
  */
 int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack)
 {
-	struct pci_dev *pdev = parse_bdf(bdf, extack);
+	struct pci_dev *pdev = lender_admin_parse_bdf(bdf, extack);
 	struct pcilend_function *fn;
 	bool direct = false;
 	int err;
@@ -101,13 +102,13 @@ int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack)
 		mutex_unlock(&fn->lock);
 		pcilend_function_put(fn);
 	}
-	err = check_kind(pdev, extack) ?: pcilend_device_check(pdev, direct, extack);
+	err = lender_admin_check_kind(pdev, extack) ?: pcilend_device_check(pdev, direct, extack);
 	pci_dev_put(pdev);
 	return err;
 }
 
-static int set_label(struct pcilend_function *fn, const char *label,
-		     struct netlink_ext_ack *extack)
+static int lender_admin_set_label(struct pcilend_function *fn, const char *label,
+				  struct netlink_ext_ack *extack)
 {
 	u8 text[PCILEND_LABEL_BYTES] = { };
 
@@ -120,8 +121,8 @@ static int set_label(struct pcilend_function *fn, const char *label,
 }
 
 /* Does not tell anybody. @nodes: NULL: all connected ones. */
-static int set_access(struct pcilend_function *fn, const struct nlattr *nodes,
-		      struct netlink_ext_ack *extack)
+static int lender_admin_set_access(struct pcilend_function *fn, const struct nlattr *nodes,
+				   struct netlink_ext_ack *extack)
 {
 	const char *why = NULL;
 	int err;
@@ -138,8 +139,8 @@ static int set_access(struct pcilend_function *fn, const struct nlattr *nodes,
 }
 
 /* Into the table, as @with says, unless that is refused. The function is not seen before. */
-static int add(struct pcilend_function *fn, const struct pcilend_add *with,
-	       struct netlink_ext_ack *extack)
+static int lender_admin_add(struct pcilend_function *fn, const struct pcilend_add *with,
+			    struct netlink_ext_ack *extack)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_ADD };
 	int err;
@@ -150,7 +151,8 @@ static int add(struct pcilend_function *fn, const struct pcilend_add *with,
 					  pcilend_id(pcilend_node, 1),
 					  pcilend_id(pcilend_node, U16_MAX));
 	mutex_lock(&fn->lock);
-	err = set_label(fn, with->label ?: "", extack) ?: set_access(fn, with->nodes, extack) ?:
+	err = lender_admin_set_label(fn, with->label ?: "", extack) ?:
+	      lender_admin_set_access(fn, with->nodes, extack) ?:
 	      pcilend_group_join(fn, extack);
 	if (!err) {
 		err = pcilend_function_table_add(fn, with->id, extack);
@@ -172,14 +174,14 @@ static int add(struct pcilend_function *fn, const struct pcilend_add *with,
 int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		       struct netlink_ext_ack *extack, struct pcilend_report *report)
 {
-	struct pci_dev *pdev = parse_bdf(bdf, extack);
+	struct pci_dev *pdev = lender_admin_parse_bdf(bdf, extack);
 	struct pcilend_function *fn;
 	int err;
 
 	if (IS_ERR(pdev))
 		return PTR_ERR(pdev);
 	mutex_lock(&admin_add_lock);
-	err = check_kind(pdev, extack);
+	err = lender_admin_check_kind(pdev, extack);
 	if (err)
 		goto out;
 	fn = pcilend_function_of(pdev);
@@ -193,7 +195,7 @@ int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		err = -ENOMEM;
 		goto out;
 	}
-	err = add(fn, with, extack);
+	err = lender_admin_add(fn, with, extack);
 	if (err) {
 		pcilend_function_put(fn);
 		goto out;
@@ -210,13 +212,13 @@ out:
 /* Whose function it is, for people. */
 int pcilend_lender_label(const char *bdf, const char *label, struct netlink_ext_ack *extack)
 {
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	int err;
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->lock);
-	err = still_added(fn, extack) ?: set_label(fn, label, extack);
+	err = lender_admin_still_added(fn, extack) ?: lender_admin_set_label(fn, label, extack);
 	if (!err) {
 		pcilend_changed();
 		pcilend_function_announce(fn);
@@ -227,7 +229,8 @@ int pcilend_lender_label(const char *bdf, const char *label, struct netlink_ext_
 }
 
 /* Those who see the function no more are told that it is gone; the others, what it is. */
-static void tell_access(struct pcilend_function *fn, const struct pcilend_access *former)
+static void lender_admin_tell_access(struct pcilend_function *fn,
+				     const struct pcilend_access *former)
 {
 	struct pcilend_link *link;
 	u16 node;
@@ -242,14 +245,14 @@ static void tell_access(struct pcilend_function *fn, const struct pcilend_access
 	pcilend_function_announce(fn);
 }
 
-static int allow(struct pcilend_function *fn, const struct nlattr *nodes,
-		 struct pcilend_access *former, struct netlink_ext_ack *extack)
+static int lender_admin_allow(struct pcilend_function *fn, const struct nlattr *nodes,
+			      struct pcilend_access *former, struct netlink_ext_ack *extack)
 {
 	int err;
 
 	lockdep_assert_held(&fn->lock);
 	*former = fn->access;
-	err = set_access(fn, nodes, extack);
+	err = lender_admin_set_access(fn, nodes, extack);
 	if (err)
 		return err;
 	if (fn->lease.node && !pcilend_access_allows(&fn->access, fn->lease.node)) {
@@ -257,7 +260,7 @@ static int allow(struct pcilend_function *fn, const struct nlattr *nodes,
 		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first",
 					  fn->lease.node);
 	}
-	tell_access(fn, former);
+	lender_admin_tell_access(fn, former);
 	return 0;
 }
 
@@ -276,11 +279,11 @@ int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
 
 	if (!former)
 		return -ENOMEM;
-	fn = find_bdf(bdf, extack);
+	fn = lender_admin_find_bdf(bdf, extack);
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->lock);
-	err = still_added(fn, extack) ?: allow(fn, nodes, former, extack);
+	err = lender_admin_still_added(fn, extack) ?: lender_admin_allow(fn, nodes, former, extack);
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
 	return err;
@@ -289,7 +292,7 @@ int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
 /* Id of the added function with that address, 0 if there is none. */
 u32 pcilend_lender_id(const char *bdf)
 {
-	struct pcilend_function *fn = find_bdf(bdf, NULL);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, NULL);
 	u32 id;
 
 	if (IS_ERR(fn))
@@ -299,7 +302,7 @@ u32 pcilend_lender_id(const char *bdf)
 	return id;
 }
 
-static int remove_function(struct pcilend_function *fn, const char **why)
+static int lender_admin_remove_function(struct pcilend_function *fn, const char **why)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_REMOVE };
 	int err;
@@ -324,14 +327,14 @@ static int remove_function(struct pcilend_function *fn, const char **why)
 
 int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
 {
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	const char *why = NULL;
 	int err;
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : remove_function(fn, &why);
+	err = list_empty(&fn->node) ? -ENODEV : lender_admin_remove_function(fn, &why);
 	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
@@ -341,7 +344,7 @@ int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
  * A driver that manages DMA of its group by itself, as that of VFIO, lets go of a function when its
  * user does, and that may be never.
  */
-static int admin_check_unused(struct pcilend_function *fn, struct netlink_ext_ack *extack)
+static int lender_admin_check_unused(struct pcilend_function *fn, struct netlink_ext_ack *extack)
 {
 	struct device *dev = &fn->pdev->dev;
 	char name[32] = "";
@@ -357,7 +360,8 @@ static int admin_check_unused(struct pcilend_function *fn, struct netlink_ext_ac
 }
 
 /* Our driver shall have the function, with or without an IOMMU. */
-static int take(struct pcilend_function *fn, bool direct, struct netlink_ext_ack *extack)
+static int lender_admin_take(struct pcilend_function *fn, bool direct,
+			     struct netlink_ext_ack *extack)
 {
 	int err;
 
@@ -379,8 +383,9 @@ static int take(struct pcilend_function *fn, bool direct, struct netlink_ext_ack
 	return err;
 }
 
-static int make_available(struct pcilend_function *fn, bool direct,
-			  struct netlink_ext_ack *extack, struct pcilend_report *report)
+static int lender_admin_make_available(struct pcilend_function *fn, bool direct,
+				       struct netlink_ext_ack *extack,
+				       struct pcilend_report *report)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_AVAILABLE };
 	const char *why = NULL;
@@ -392,8 +397,9 @@ static int make_available(struct pcilend_function *fn, bool direct,
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, direct, extack) ?: admin_check_unused(fn, extack) ?:
-	      take(fn, direct, extack);
+	err = pcilend_device_check(fn->pdev, direct, extack) ?:
+	      lender_admin_check_unused(fn, extack) ?:
+	      lender_admin_take(fn, direct, extack);
 	if (err)
 		return err;
 
@@ -421,13 +427,14 @@ static int make_available(struct pcilend_function *fn, bool direct,
 int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
 			     struct pcilend_report *report)
 {
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	int err;
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : make_available(fn, direct, extack, report);
+	err = list_empty(&fn->node) ? -ENODEV
+				    : lender_admin_make_available(fn, direct, extack, report);
 	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return err;
@@ -437,7 +444,7 @@ int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ac
  * Gives the function back to its own driver, if the state machine has asked for that, and unless
  * others of its set are lent: then the last of them does.
  */
-static void admin_hand_back(struct pcilend_function *fn)
+static void lender_admin_hand_back(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->admin);
 	if (!pcilend_function_take_release(fn))
@@ -455,7 +462,7 @@ void pcilend_lender_hand_back_work(struct work_struct *work)
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, hand_back);
 
 	mutex_lock(&fn->admin);
-	admin_hand_back(fn);
+	lender_admin_hand_back(fn);
 	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 }
@@ -464,8 +471,8 @@ void pcilend_lender_hand_back_work(struct work_struct *work)
  * One step of the function's state machine, and all that follows from it. -EUCLEAN if it ends in
  * quarantine.
  */
-static int apply_now(struct pcilend_function *fn, struct pcilend_lease_event *event,
-		     const char **why)
+static int lender_admin_apply_now(struct pcilend_function *fn, struct pcilend_lease_event *event,
+				  const char **why)
 {
 	int err;
 
@@ -482,11 +489,11 @@ static int apply_now(struct pcilend_function *fn, struct pcilend_lease_event *ev
 	if (!err && fn->link)
 		pcilend_function_queue_expiry(fn, 0);
 	pcilend_device_unlock(fn);
-	admin_hand_back(fn);
+	lender_admin_hand_back(fn);
 	return err;
 }
 
-static int make_unavailable(struct pcilend_function *fn, bool force, const char **why)
+static int lender_admin_make_unavailable(struct pcilend_function *fn, bool force, const char **why)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
 
@@ -497,7 +504,7 @@ static int make_unavailable(struct pcilend_function *fn, bool force, const char 
 		      fn->lease.state == PCILEND_FUNCTION_RESETTING))
 		event.type = PCILEND_LEASE_REVOKE;
 	mutex_unlock(&fn->lock);
-	return apply_now(fn, &event, why);
+	return lender_admin_apply_now(fn, &event, why);
 }
 
 /*
@@ -509,7 +516,7 @@ static int make_unavailable(struct pcilend_function *fn, bool force, const char 
  */
 int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack)
 {
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	const char *why = NULL;
 	u32 borrower;
 	int err;
@@ -517,7 +524,7 @@ int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_a
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : make_unavailable(fn, force, &why);
+	err = list_empty(&fn->node) ? -ENODEV : lender_admin_make_unavailable(fn, force, &why);
 	mutex_unlock(&fn->admin);
 	mutex_lock(&fn->lock);
 	borrower = fn->lease.node;
@@ -541,14 +548,14 @@ int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack 
 		.grace_ms = grace_ms,
 		.now = pcilend_now(),
 	};
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	const char *why = NULL;
 	int err;
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : apply_now(fn, &event, &why);
+	err = list_empty(&fn->node) ? -ENODEV : lender_admin_apply_now(fn, &event, &why);
 	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
@@ -563,14 +570,14 @@ int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *e
 				      struct pcilend_report *report)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_RELEASE_QUARANTINE };
-	struct pcilend_function *fn = find_bdf(bdf, extack);
+	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	const char *why = NULL;
 	int err;
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
-	err = apply_now(fn, &event, &why);
+	err = lender_admin_apply_now(fn, &event, &why);
 	mutex_lock(&fn->lock);
 	pcilend_function_report(fn, report);
 	mutex_unlock(&fn->lock);
@@ -587,8 +594,8 @@ void pcilend_lender_take_back(void)
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
 		flush_work(&fn->hand_back);
 		mutex_lock(&fn->admin);
-		make_unavailable(fn, false, NULL);
-		remove_function(fn, NULL);
+		lender_admin_make_unavailable(fn, false, NULL);
+		lender_admin_remove_function(fn, NULL);
 		mutex_unlock(&fn->admin);
 	}
 }
@@ -602,7 +609,8 @@ void pcilend_lender_take_back(void)
 int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report,
 			  struct netlink_ext_ack *extack)
 {
-	struct pcilend_function *fn = bdf ? find_bdf(bdf, extack) : pcilend_function_find(id);
+	struct pcilend_function *fn = bdf ? lender_admin_find_bdf(bdf, extack)
+					  : pcilend_function_find(id);
 
 	if (IS_ERR_OR_NULL(fn))
 		return fn ? PTR_ERR(fn) : -ENOENT;

@@ -18,9 +18,9 @@
 
 static struct pci_driver pcilend_driver;
 
-static bool answers(struct pci_dev *pdev);
+static bool lender_device_answers(struct pci_dev *pdev);
 
-static bool has_direct_region(struct pci_dev *pdev)
+static bool lender_device_has_direct_region(struct pci_dev *pdev)
 {
 	struct iommu_resv_region *region;
 	LIST_HEAD(regions);
@@ -33,7 +33,7 @@ static bool has_direct_region(struct pci_dev *pdev)
 	return direct;
 }
 
-static bool has_memory_bar(struct pci_dev *pdev)
+static bool lender_device_has_memory_bar(struct pci_dev *pdev)
 {
 	int i;
 
@@ -45,7 +45,7 @@ static bool has_memory_bar(struct pci_dev *pdev)
 }
 
 /* What keeps a borrower, by the function, from this host's memory and interrupts. */
-static int check_isolation(struct pci_dev *pdev, struct netlink_ext_ack *extack)
+static int lender_device_check_isolation(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 {
 	struct iommu_group *group;
 	int err;
@@ -61,7 +61,7 @@ static int check_isolation(struct pci_dev *pdev, struct netlink_ext_ack *extack)
 		err = -EPERM;
 	}
 	iommu_group_put(group);
-	if (!err && has_direct_region(pdev)) {
+	if (!err && lender_device_has_direct_region(pdev)) {
 		NL_SET_ERR_MSG(extack, "the firmware reserves memory that it must reach (RMRR): disable that use in the firmware setup, or lend another one");
 		err = -EPERM;
 	}
@@ -79,14 +79,15 @@ int pcilend_device_check(struct pci_dev *pdev, bool direct, struct netlink_ext_a
 {
 	int err;
 
-	err = direct ? pcilend_group_check_direct(pdev, extack) : check_isolation(pdev, extack);
+	err = direct ? pcilend_group_check_direct(pdev, extack)
+		     : lender_device_check_isolation(pdev, extack);
 	if (err)
 		return err;
 	if (!pdev->reset_methods[0]) {
 		NL_SET_ERR_MSG(extack, "it has no way to be reset (see its reset_method in sysfs), so the next borrower would get it as the last one left it: put it into a slot of its own, whose bus can be reset");
 		return -EOPNOTSUPP;
 	}
-	if (!has_memory_bar(pdev)) {
+	if (!lender_device_has_memory_bar(pdev)) {
 		NL_SET_ERR_MSG(extack, "all its registers are behind I/O BARs, and only memory can be reached through an NTB: lend one with a memory BAR");
 		return -EOPNOTSUPP;
 	}
@@ -161,7 +162,7 @@ void pcilend_device_describe(struct pci_dev *pdev, struct pcilend_msg_function *
  * Exporting works by whole pages, so the rest of the page of a smaller BAR must be nobody's. One
  * that starts in the middle of a page can't be exported.
  */
-static bool guard_page(struct pcilend_function *fn, int bar)
+static bool lender_device_guard_page(struct pcilend_function *fn, int bar)
 {
 	struct resource *res = &fn->pdev->resource[bar];
 	struct resource *guard;
@@ -185,7 +186,7 @@ static bool guard_page(struct pcilend_function *fn, int bar)
 	return true;
 }
 
-static void drop_guards(struct pcilend_function *fn)
+static void lender_device_drop_guards(struct pcilend_function *fn)
 {
 	int i;
 
@@ -217,7 +218,7 @@ void pcilend_device_bars(struct pcilend_function *fn, bool has_rom,
 }
 
 /* What a borrower makes of the function, so that both sides agree on what is its to write. */
-static int take_snapshot(struct pcilend_function *fn)
+static int lender_device_take_snapshot(struct pcilend_function *fn)
 {
 	u8 *raw __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
 	struct pcilend_vconfig_bar bar[PCILEND_BARS];
@@ -238,7 +239,7 @@ static int take_snapshot(struct pcilend_function *fn)
  * something. They are mapped from the start: a reset must not fail for want of memory. Virtual
  * functions may be off until their physical function's driver wants them.
  */
-static bool map_registers(struct pcilend_function *fn)
+static bool lender_device_map_registers(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
 
@@ -249,14 +250,14 @@ static bool map_registers(struct pcilend_function *fn)
 	return fn->registers;
 }
 
-static void unmap_registers(struct pcilend_function *fn)
+static void lender_device_unmap_registers(struct pcilend_function *fn)
 {
 	if (fn->registers)
 		iounmap(fn->registers);
 	fn->registers = NULL;
 }
 
-static const char *bind(struct pcilend_function *fn)
+static const char *lender_device_bind(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
 	const char *why;
@@ -278,7 +279,7 @@ static const char *bind(struct pcilend_function *fn)
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
 		if (!(pci_resource_flags(pdev, i) & IORESOURCE_MEM) || !pci_resource_len(pdev, i))
 			continue;
-		if (!guard_page(fn, i)) {
+		if (!lender_device_guard_page(fn, i)) {
 			why = "a BAR shares its page: boot with pci=resource_alignment=12@ADDRESS";
 			goto err_guards;
 		}
@@ -288,7 +289,7 @@ static const char *bind(struct pcilend_function *fn)
 	if (pci_save_state(pdev))
 		goto err_rom;
 	fn->state = pci_store_saved_state(pdev);
-	if (!fn->state || take_snapshot(fn) || !map_registers(fn))
+	if (!fn->state || lender_device_take_snapshot(fn) || !lender_device_map_registers(fn))
 		goto err_state;
 	fn->held = true;
 	if (pci_ats_supported(pdev) && !pcilend_function_is_direct(fn))
@@ -303,7 +304,7 @@ err_state:
 err_rom:
 	pcilend_rom_drop(fn);
 err_guards:
-	drop_guards(fn);
+	lender_device_drop_guards(fn);
 	pci_release_regions(pdev);
 err_disable:
 	pci_disable_device(pdev);
@@ -312,24 +313,24 @@ err_owner:
 	return why;
 }
 
-static void unbind(struct pcilend_function *fn)
+static void lender_device_unbind(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
 	fn->held = false;
-	unmap_registers(fn);
+	lender_device_unmap_registers(fn);
 	kvfree(fn->config);
 	fn->config = NULL;
 	kfree(fn->state);
 	fn->state = NULL;
 	pcilend_rom_drop(fn);
-	drop_guards(fn);
+	lender_device_drop_guards(fn);
 	pci_release_regions(fn->pdev);
 	pci_disable_device(fn->pdev);
 	pcilend_group_unhold(fn);
 	fn->info.flags &= ~PCILEND_FUNCTION_DIRECT;
 }
 
-static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+static int lender_device_driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct pcilend_function *fn = pcilend_function_of(pdev);
 
@@ -340,7 +341,7 @@ static int driver_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return -ENODEV;
 	}
 	mutex_lock(&fn->lock);
-	fn->bind_error = bind(fn);
+	fn->bind_error = lender_device_bind(fn);
 	mutex_unlock(&fn->lock);
 	if (fn->bind_error) {
 		pcilend_function_put(fn);
@@ -383,7 +384,7 @@ void pcilend_device_unlock(struct pcilend_function *fn)
  * The device lock is held, so the bridge's can be had only if nobody else has it: without it a
  * reset of the bus goes on as those of pci_try_reset_function() do.
  */
-static void driver_remove(struct pci_dev *pdev)
+static void lender_device_driver_remove(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_UNAVAILABLE };
@@ -411,7 +412,7 @@ static void driver_remove(struct pci_dev *pdev)
 		pcilend_function_settle(fn);
 	}
 	fn->todo &= ~PCILEND_DO_RELEASE;
-	unbind(fn);
+	lender_device_unbind(fn);
 	mutex_unlock(&fn->lock);
 	pci_cfg_access_unlock(pdev);
 	if (bridge)
@@ -425,7 +426,7 @@ static void driver_remove(struct pci_dev *pdev)
  * BARs, until pcilend_dma_recover_work() has reset it once more and its borrower is told. The
  * device lock is held, fn->lock is not.
  */
-static void driver_stop(struct pcilend_function *fn)
+static void lender_device_driver_stop(struct pcilend_function *fn)
 {
 	mutex_lock(&fn->lock);
 	pcilend_intx_pause(fn);
@@ -438,14 +439,15 @@ static void driver_stop(struct pcilend_function *fn)
 }
 
 /* An error that cost some transaction, but not the function, is its driver's to find. */
-static pci_ers_result_t driver_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+static pci_ers_result_t lender_device_driver_error_detected(struct pci_dev *pdev,
+							    pci_channel_state_t state)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 
 	if (state == pci_channel_io_normal)
 		return PCI_ERS_RESULT_CAN_RECOVER;
-	driver_stop(fn);
+	lender_device_driver_stop(fn);
 	if (state == pci_channel_io_frozen)
 		return PCI_ERS_RESULT_NEED_RESET;
 	mutex_lock(&fn->lock);
@@ -457,17 +459,17 @@ static pci_ers_result_t driver_error_detected(struct pci_dev *pdev, pci_channel_
 }
 
 /* Also after an error that cost us nothing, if another driver wants a reset. */
-static pci_ers_result_t driver_slot_reset(struct pci_dev *pdev)
+static pci_ers_result_t lender_device_driver_slot_reset(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 	bool well;
 
-	driver_stop(fn);
+	lender_device_driver_stop(fn);
 	mutex_lock(&fn->lock);
 	pci_load_saved_state(pdev, fn->state);
 	pci_restore_state(pdev);
 	pci_clear_master(pdev);
-	well = answers(pdev);
+	well = lender_device_answers(pdev);
 	if (fn->link)
 		pcilend_dma_queue_recover(fn);
 	mutex_unlock(&fn->lock);
@@ -475,16 +477,16 @@ static pci_ers_result_t driver_slot_reset(struct pci_dev *pdev)
 }
 
 /* Not of our own resets, which hold fn->lock. */
-static void driver_reset_prepare(struct pci_dev *pdev)
+static void lender_device_driver_reset_prepare(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 
 	device_lock_assert(&pdev->dev);
 	if (!fn->own_reset)
-		driver_stop(fn);
+		lender_device_driver_stop(fn);
 }
 
-static void driver_reset_done(struct pci_dev *pdev)
+static void lender_device_driver_reset_done(struct pci_dev *pdev)
 {
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 
@@ -498,14 +500,14 @@ static void driver_reset_done(struct pci_dev *pdev)
 }
 
 static const struct pci_error_handlers driver_errors = {
-	.error_detected = driver_error_detected,
-	.slot_reset = driver_slot_reset,
-	.reset_prepare = driver_reset_prepare,
-	.reset_done = driver_reset_done,
+	.error_detected = lender_device_driver_error_detected,
+	.slot_reset = lender_device_driver_slot_reset,
+	.reset_prepare = lender_device_driver_reset_prepare,
+	.reset_done = lender_device_driver_reset_done,
 };
 
 /* Sleep is refused before, see sleep.c; what is lent would lose its state without being told. */
-static int driver_suspend(struct device *dev)
+static int lender_device_driver_suspend(struct device *dev)
 {
 	struct pcilend_function *fn = dev_get_drvdata(dev);
 	bool lent;
@@ -516,7 +518,7 @@ static int driver_suspend(struct device *dev)
 	return lent ? -EBUSY : 0;
 }
 
-static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, driver_suspend, NULL);
+static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, lender_device_driver_suspend, NULL);
 
 /*
  * No id table: bound by driver_override only. DMA is owned through the IOMMU group's owner, not
@@ -524,8 +526,8 @@ static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, driver_suspend, NULL);
  */
 static struct pci_driver pcilend_driver = {
 	.name = "pcilend",
-	.probe = driver_probe,
-	.remove = driver_remove,
+	.probe = lender_device_driver_probe,
+	.remove = lender_device_driver_remove,
 	.err_handler = &driver_errors,
 	.driver.pm = pm_sleep_ptr(&driver_pm_ops),
 	.driver_managed_dma = true,
@@ -542,7 +544,7 @@ void pcilend_device_unregister(void)
 }
 
 /* Clears our override, or puts back the one that was there before us. */
-static void restore_override(struct pcilend_function *fn)
+static void lender_device_restore_override(struct pcilend_function *fn)
 {
 	device_set_driver_override(&fn->pdev->dev, fn->former_override ?: "");
 	kfree(fn->former_override);
@@ -555,7 +557,7 @@ void pcilend_device_forget(struct pcilend_function *fn)
 	char *override __free(kfree) = pcilend_driver_override(fn->pdev);
 
 	if (!fn->held && override && !strcmp(override, pcilend_driver.name))
-		restore_override(fn);
+		lender_device_restore_override(fn);
 }
 
 /*
@@ -587,7 +589,7 @@ int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *ext
 
 	pcilend_refuse(extack, 0, fn->bind_error ?:
 		       "pcilend's driver did not bind to it: see the kernel log");
-	restore_override(fn);
+	lender_device_restore_override(fn);
 	if (device_attach(&pdev->dev) < 0)
 		pci_warn(pdev, "its own driver does not take it back\n");
 	return err < 0 ? err : -EBUSY;
@@ -598,13 +600,13 @@ void pcilend_device_release(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
 
-	restore_override(fn);
+	lender_device_restore_override(fn);
 	device_release_driver(&pdev->dev);
 	if (device_attach(&pdev->dev) < 0)
 		pci_warn(pdev, "its own driver does not take it back\n");
 }
 
-static bool answers(struct pci_dev *pdev)
+static bool lender_device_answers(struct pci_dev *pdev)
 {
 	u32 first, second;
 
@@ -615,7 +617,7 @@ static bool answers(struct pci_dev *pdev)
 	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
 }
 
-static const char *nvme_health(const void __iomem *registers)
+static const char *lender_device_nvme_health(const void __iomem *registers)
 {
 	unsigned long deadline = jiffies;
 	enum pcilend_health health;
@@ -636,7 +638,7 @@ static const char *nvme_health(const void __iomem *registers)
 	return health == PCILEND_HEALTH_READY ? NULL : why;
 }
 
-static const char *class_health(struct pcilend_function *fn)
+static const char *lender_device_class_health(struct pcilend_function *fn)
 {
 	struct pci_dev *pdev = fn->pdev;
 	const char *why;
@@ -646,7 +648,7 @@ static const char *class_health(struct pcilend_function *fn)
 		return NULL;
 	pci_read_config_word(pdev, PCI_COMMAND, &command);
 	pci_write_config_word(pdev, PCI_COMMAND, command | PCI_COMMAND_MEMORY);
-	why = nvme_health(fn->registers);
+	why = lender_device_nvme_health(fn->registers);
 	pci_write_config_word(pdev, PCI_COMMAND, command);
 	return why;
 }
@@ -684,9 +686,9 @@ const char *pcilend_device_reset(struct pcilend_function *fn)
 	pci_load_saved_state(pdev, fn->state);
 	pci_restore_state(pdev);
 	pci_clear_master(pdev);
-	if (!answers(pdev))
+	if (!lender_device_answers(pdev))
 		return "it does not answer after its reset: power the slot or the host off and on";
-	why = class_health(fn);
+	why = lender_device_class_health(fn);
 	if (!why && pcilend_device_show(fn))
 		why = "this host has no memory left to let its BARs be reached again";
 	return why;

@@ -158,13 +158,14 @@ void pcilend_dma_lost(struct pcilend_link *link)
 		lender_dma_step(fn, PCILEND_MASTERING_LOST);
 	list_for_each_entry(reached, &lender_link(link)->reached, over) {
 		WRITE_ONCE(reached->lost, true);
-		if (lender_dma_step(reached->from, PCILEND_MASTERING_CUT) & PCILEND_MASTERING_RECOVER)
-			pcilend_dma_queue_recover(reached->from);
+		fn = reached->from;
+		if (lender_dma_step(fn, PCILEND_MASTERING_CUT) & PCILEND_MASTERING_RECOVER)
+			pcilend_dma_queue_recover(fn);
 	}
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
-static void tell_reset(struct pcilend_function *fn)
+static void lender_dma_tell_reset(struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease msg = {
 		.id = cpu_to_le32(fn->id),
@@ -192,12 +193,12 @@ void pcilend_dma_resume(struct pcilend_link *link)
 		if (todo & PCILEND_MASTERING_RECOVER)
 			pcilend_dma_queue_recover(fn);
 		if (todo & PCILEND_MASTERING_TELL)
-			tell_reset(fn);
+			lender_dma_tell_reset(fn);
 		mutex_unlock(&fn->lock);
 	}
 }
 
-static void recover(struct pcilend_function *fn)
+static void lender_dma_recover(struct pcilend_function *fn)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
 	struct pcilend_report report;
@@ -220,14 +221,15 @@ static void recover(struct pcilend_function *fn)
 		   "a link was lost during DMA over it");
 	fn->foreign_reset = false;
 	if (todo & PCILEND_MASTERING_TELL)
-		tell_reset(fn);
+		lender_dma_tell_reset(fn);
 	pcilend_function_report(fn, &report);
 	pcilend_event_function(PCILEND_EVENT_WAS_RESET, &report);
 }
 
 void pcilend_dma_recover_work(struct work_struct *work)
 {
-	struct pcilend_function *fn = container_of(work, struct pcilend_function, recover);
+	struct pcilend_function *fn = container_of(work, struct pcilend_function,
+						   lender_dma_recover);
 
 	pcilend_device_lock(fn);
 	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
@@ -237,7 +239,7 @@ void pcilend_dma_recover_work(struct work_struct *work)
 	pcilend_reach_drop_lost(fn);
 	/* A link that is lost again is waited for again. */
 	if (lender_dma_happened(fn, PCILEND_MASTERING_RETRY) & PCILEND_MASTERING_RECOVER)
-		recover(fn);
+		lender_dma_recover(fn);
 out:
 	pcilend_device_unlock(fn);
 	pcilend_function_put(fn);

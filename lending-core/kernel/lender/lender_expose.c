@@ -31,7 +31,7 @@ static LIST_HEAD(exposures);
 static DEFINE_MUTEX(exposures_lock);
 
 /* Through which functions of @node reach this host, with a reference; or NULL. */
-static struct pcilend_link *link_towards(u32 node)
+static struct pcilend_link *lender_expose_link_towards(u32 node)
 {
 	struct pcilend_link *link;
 
@@ -42,7 +42,7 @@ static struct pcilend_link *link_towards(u32 node)
 	return link;
 }
 
-static struct exposure *find(u32 id, const struct pcilend_link *link)
+static struct exposure *lender_expose_find(u32 id, const struct pcilend_link *link)
 {
 	struct exposure *exposure;
 
@@ -54,7 +54,7 @@ static struct exposure *find(u32 id, const struct pcilend_link *link)
 	return NULL;
 }
 
-static void expose_hide_bars(struct exposure *exposure, int count)
+static void lender_expose_hide_bars(struct exposure *exposure, int count)
 {
 	int i;
 
@@ -66,19 +66,19 @@ static void expose_hide_bars(struct exposure *exposure, int count)
 	}
 }
 
-static void close_bars(struct exposure *exposure)
+static void lender_expose_close_bars(struct exposure *exposure)
 {
 	lockdep_assert_held(&exposures_lock);
 	if (exposure->closed)
 		return;
 	exposure->closed = true;
 	if (!exposure->hidden)
-		expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
+		lender_expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
 	queue_delayed_work(pcilend_wq, &lender_link(exposure->link)->unexpose, 0);
 }
 
 /* The other lender has nothing of it mapped. */
-static void put_places(struct exposure *exposure)
+static void lender_expose_put_places(struct exposure *exposure)
 {
 	int i;
 
@@ -92,7 +92,7 @@ static void put_places(struct exposure *exposure)
 	kfree(exposure);
 }
 
-static int export_bars(struct exposure *exposure, const struct pcilend_function *fn)
+static int lender_expose_export_bars(struct exposure *exposure, const struct pcilend_function *fn)
 {
 	int i, err;
 
@@ -111,10 +111,10 @@ static int export_bars(struct exposure *exposure, const struct pcilend_function 
 }
 
 /* Makes the exposure if there is none. @holder has the lease, and the function is locked. */
-static int open_bars(struct pcilend_function *fn, struct pcilend_link *link,
-		     const struct pcilend_lease_event *holder)
+static int lender_expose_open_bars(struct pcilend_function *fn, struct pcilend_link *link,
+				   const struct pcilend_lease_event *holder)
 {
-	struct exposure *exposure = find(fn->id, link);
+	struct exposure *exposure = lender_expose_find(fn->id, link);
 	int i, err;
 
 	lockdep_assert_held(&lender_link(link)->telling);
@@ -133,7 +133,7 @@ static int open_bars(struct pcilend_function *fn, struct pcilend_link *link,
 	exposure->id = fn->id;
 	exposure->lease = holder->lease;
 	exposure->borrower = holder->node;
-	err = export_bars(exposure, fn);
+	err = lender_expose_export_bars(exposure, fn);
 	if (!err) {
 		list_add_tail(&exposure->node, &exposures);
 		return 0;
@@ -147,7 +147,8 @@ static int open_bars(struct pcilend_function *fn, struct pcilend_link *link,
 	return err;
 }
 
-static void place_bars(const struct exposure *exposure, struct pcilend_msg_exposed *msg)
+static void lender_expose_place_bars(const struct exposure *exposure,
+				     struct pcilend_msg_exposed *msg)
 {
 	int i;
 
@@ -164,7 +165,7 @@ static void place_bars(const struct exposure *exposure, struct pcilend_msg_expos
 	}
 }
 
-static void describe(const struct exposure *exposure, struct pcilend_msg_exposed *msg)
+static void lender_expose_describe(const struct exposure *exposure, struct pcilend_msg_exposed *msg)
 {
 	lockdep_assert_held(&exposures_lock);
 	*msg = (struct pcilend_msg_exposed) {
@@ -174,11 +175,11 @@ static void describe(const struct exposure *exposure, struct pcilend_msg_exposed
 		.on = cpu_to_le32(!exposure->closed),
 	};
 	if (!exposure->closed)
-		place_bars(exposure, msg);
+		lender_expose_place_bars(exposure, msg);
 }
 
 /* Return: 0 if the other lender has answered that it is so; -ENOSPC; or -EHOSTUNREACH. */
-static int tell(struct pcilend_link *link, const struct pcilend_msg_exposed *msg)
+static int lender_expose_tell(struct pcilend_link *link, const struct pcilend_msg_exposed *msg)
 {
 	int err;
 
@@ -188,7 +189,8 @@ static int tell(struct pcilend_link *link, const struct pcilend_msg_exposed *msg
 }
 
 /* The closed exposure to the peer of @link with the lowest id above @after; false: none. */
-static bool next_closed(struct pcilend_link *link, u32 after, struct pcilend_msg_exposed *msg)
+static bool lender_expose_next_closed(struct pcilend_link *link, u32 after,
+				      struct pcilend_msg_exposed *msg)
 {
 	struct exposure *exposure, *found = NULL;
 
@@ -199,46 +201,46 @@ static bool next_closed(struct pcilend_link *link, u32 after, struct pcilend_msg
 			found = exposure;
 	}
 	if (found)
-		describe(found, msg);
+		lender_expose_describe(found, msg);
 	mutex_unlock(&exposures_lock);
 	return found;
 }
 
 /* Tells the peer what is closed. Return: false if it has not heard all of it. */
-static bool tell_closed(struct pcilend_link *link)
+static bool lender_expose_tell_closed(struct pcilend_link *link)
 {
 	struct pcilend_msg_exposed msg;
 	u32 id = 0;
 
 	lockdep_assert_held(&lender_link(link)->telling);
-	while (next_closed(link, id, &msg)) {
+	while (lender_expose_next_closed(link, id, &msg)) {
 		id = le32_to_cpu(msg.id);
-		if (tell(link, &msg))
+		if (lender_expose_tell(link, &msg))
 			return false;
 		mutex_lock(&exposures_lock);
-		put_places(find(id, link));
+		lender_expose_put_places(lender_expose_find(id, link));
 		mutex_unlock(&exposures_lock);
 	}
 	return true;
 }
 
-static void unexpose_work(struct work_struct *work)
+static void lender_expose_unexpose_work(struct work_struct *work)
 {
 	struct lender_link *ours = container_of(work, struct lender_link, unexpose.work);
 	struct pcilend_link *link = ours->link;
 	bool heard;
 
 	mutex_lock(&ours->telling);
-	heard = tell_closed(link);
+	heard = lender_expose_tell_closed(link);
 	mutex_unlock(&ours->telling);
 	/* One that is down is told when it comes up. */
 	if (!heard && pcilend_link_is_up(link, NULL))
 		queue_delayed_work(pcilend_wq, &ours->unexpose, msecs_to_jiffies(TELL_AGAIN_MS));
 }
 
-static int open_and_describe(struct pcilend_function *fn, struct pcilend_link *link,
-			     const struct pcilend_lease_event *holder, u32 node,
-			     struct pcilend_msg_exposed *msg)
+static int lender_expose_open_and_describe(struct pcilend_function *fn, struct pcilend_link *link,
+					   const struct pcilend_lease_event *holder, u32 node,
+					   struct pcilend_msg_exposed *msg)
 {
 	int err;
 
@@ -248,9 +250,9 @@ static int open_and_describe(struct pcilend_function *fn, struct pcilend_link *l
 		err = -ECONNREFUSED;
 	if (!err) {
 		mutex_lock(&exposures_lock);
-		err = open_bars(fn, link, holder);
+		err = lender_expose_open_bars(fn, link, holder);
 		if (!err)
-			describe(find(fn->id, link), msg);
+			lender_expose_describe(lender_expose_find(fn->id, link), msg);
 		mutex_unlock(&exposures_lock);
 	}
 	mutex_unlock(&fn->lock);
@@ -258,14 +260,14 @@ static int open_and_describe(struct pcilend_function *fn, struct pcilend_link *l
 }
 
 /* Return: 0, or -ESTALE if it was closed meanwhile. On @err it is closed. */
-static int settle(struct pcilend_function *fn, struct pcilend_link *link, int err)
+static int lender_expose_settle(struct pcilend_function *fn, struct pcilend_link *link, int err)
 {
 	struct exposure *exposure;
 
 	mutex_lock(&exposures_lock);
-	exposure = find(fn->id, link);
+	exposure = lender_expose_find(fn->id, link);
 	if (err)
-		close_bars(exposure);
+		lender_expose_close_bars(exposure);
 	else if (exposure->closed)
 		err = -ESTALE;
 	mutex_unlock(&exposures_lock);
@@ -286,7 +288,7 @@ static int settle(struct pcilend_function *fn, struct pcilend_link *link, int er
 int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event *holder,
 		   u32 node)
 {
-	struct pcilend_link *link = link_towards(node);
+	struct pcilend_link *link = lender_expose_link_towards(node);
 	struct pcilend_msg_exposed msg;
 	int err = -EHOSTUNREACH;
 
@@ -294,23 +296,23 @@ int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event
 		return err;
 	mutex_lock(&lender_link(link)->telling);
 	/* Whoever ends the session takes the lock afterwards. */
-	if (pcilend_link_reaches(link, node) && tell_closed(link))
-		err = open_and_describe(fn, link, holder, node, &msg);
+	if (pcilend_link_reaches(link, node) && lender_expose_tell_closed(link))
+		err = lender_expose_open_and_describe(fn, link, holder, node, &msg);
 	if (!err)
-		err = settle(fn, link, tell(link, &msg));
+		err = lender_expose_settle(fn, link, lender_expose_tell(link, &msg));
 	mutex_unlock(&lender_link(link)->telling);
 	pcilend_link_put(link);
 	return err;
 }
 
-static void close_all(struct pcilend_function *fn, u32 node)
+static void lender_expose_close_all(struct pcilend_function *fn, u32 node)
 {
 	struct exposure *exposure;
 
 	mutex_lock(&exposures_lock);
 	list_for_each_entry(exposure, &exposures, node) {
 		if (exposure->id == fn->id && (!node || exposure->link->peer_node == node))
-			close_bars(exposure);
+			lender_expose_close_bars(exposure);
 	}
 	mutex_unlock(&exposures_lock);
 }
@@ -319,14 +321,14 @@ static void close_all(struct pcilend_function *fn, u32 node)
 void pcilend_unexpose(struct pcilend_function *fn, u32 node)
 {
 	lockdep_assert_held(&fn->lock);
-	close_all(fn, node);
+	lender_expose_close_all(fn, node);
 }
 
 /* The function's lease is over. */
 void pcilend_expose_fence(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
-	close_all(fn, 0);
+	lender_expose_close_all(fn, 0);
 }
 
 /* Nobody reaches the function's BARs for now. */
@@ -339,13 +341,13 @@ void pcilend_expose_hide(struct pcilend_function *fn)
 	list_for_each_entry(exposure, &exposures, node) {
 		if (exposure->id != fn->id || exposure->closed || exposure->hidden)
 			continue;
-		expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
+		lender_expose_hide_bars(exposure, ARRAY_SIZE(exposure->bar));
 		exposure->hidden = true;
 	}
 	mutex_unlock(&exposures_lock);
 }
 
-static int expose_show_bars(struct exposure *exposure, const struct pcilend_function *fn)
+static int lender_expose_show_bars(struct exposure *exposure, const struct pcilend_function *fn)
 {
 	int i, err;
 
@@ -357,7 +359,7 @@ static int expose_show_bars(struct exposure *exposure, const struct pcilend_func
 					    pci_resource_start(fn->pdev, i),
 					    exposure->bar[i].size, PCILEND_PROT_BAR);
 		if (err) {
-			expose_hide_bars(exposure, i);
+			lender_expose_hide_bars(exposure, i);
 			return err;
 		}
 	}
@@ -374,8 +376,8 @@ void pcilend_expose_show(struct pcilend_function *fn)
 	mutex_lock(&exposures_lock);
 	list_for_each_entry(exposure, &exposures, node) {
 		if (exposure->id == fn->id && !exposure->closed && exposure->hidden &&
-		    expose_show_bars(exposure, fn))
-			close_bars(exposure);
+		    lender_expose_show_bars(exposure, fn))
+			lender_expose_close_bars(exposure);
 	}
 	mutex_unlock(&exposures_lock);
 }
@@ -396,8 +398,8 @@ void pcilend_expose_peer_dead(struct pcilend_link *link)
 	list_for_each_entry_safe(exposure, next, &exposures, node) {
 		if (exposure->link != link)
 			continue;
-		close_bars(exposure);
-		put_places(exposure);
+		lender_expose_close_bars(exposure);
+		lender_expose_put_places(exposure);
 	}
 	mutex_unlock(&exposures_lock);
 	mutex_unlock(&lender_link(link)->telling);
@@ -406,7 +408,7 @@ void pcilend_expose_peer_dead(struct pcilend_link *link)
 void pcilend_expose_link_init(struct lender_link *link)
 {
 	mutex_init(&link->telling);
-	INIT_DELAYED_WORK(&link->unexpose, unexpose_work);
+	INIT_DELAYED_WORK(&link->unexpose, lender_expose_unexpose_work);
 }
 
 /* The adapter is going, and nothing is exposed over it any more. */

@@ -54,7 +54,7 @@ struct siblings {
 	struct pci_dev *pdev[PCILEND_SET_MAX - 1];
 };
 
-static bool is_function(struct device *dev)
+static bool lender_group_is_function(struct device *dev)
 {
 	struct pci_dev *pdev;
 
@@ -66,11 +66,11 @@ static bool is_function(struct device *dev)
 	return pdev->hdr_type == PCI_HEADER_TYPE_NORMAL;
 }
 
-static int note_sibling(struct device *dev, void *data)
+static int lender_group_note_sibling(struct device *dev, void *data)
 {
 	struct siblings *found = data;
 
-	if (!is_function(dev) || to_pci_dev(dev) == found->self)
+	if (!lender_group_is_function(dev) || to_pci_dev(dev) == found->self)
 		return 0;
 	if (found->count < ARRAY_SIZE(found->pdev))
 		found->pdev[found->count] = pci_dev_get(to_pci_dev(dev));
@@ -78,14 +78,15 @@ static int note_sibling(struct device *dev, void *data)
 	return 0;
 }
 
-static void get_siblings(struct iommu_group *iommu, struct pci_dev *self, struct siblings *found)
+static void lender_group_get_siblings(struct iommu_group *iommu, struct pci_dev *self,
+				      struct siblings *found)
 {
 	memset(found, 0, sizeof(*found));
 	found->self = self;
-	iommu_group_for_each_dev(iommu, found, note_sibling);
+	iommu_group_for_each_dev(iommu, found, lender_group_note_sibling);
 }
 
-static void put_siblings(struct siblings *found)
+static void lender_group_put_siblings(struct siblings *found)
 {
 	u32 i;
 
@@ -93,24 +94,24 @@ static void put_siblings(struct siblings *found)
 		pci_dev_put(found->pdev[i]);
 }
 
-static bool is_identity(struct pci_dev *pdev)
+static bool lender_group_is_identity(struct pci_dev *pdev)
 {
 	struct iommu_domain *domain = iommu_get_domain_for_dev(&pdev->dev);
 
 	return domain && domain->type == IOMMU_DOMAIN_IDENTITY;
 }
 
-static int count_function(struct device *dev, void *data)
+static int lender_group_count_function(struct device *dev, void *data)
 {
-	*(u32 *)data += is_function(dev);
+	*(u32 *)data += lender_group_is_function(dev);
 	return 0;
 }
 
-static u32 functions_in(struct pcilend_group *group)
+static u32 lender_group_functions_in(struct pcilend_group *group)
 {
 	u32 count = 0;
 
-	iommu_group_for_each_dev(group->iommu, &count, count_function);
+	iommu_group_for_each_dev(group->iommu, &count, lender_group_count_function);
 	return count;
 }
 
@@ -169,7 +170,7 @@ void pcilend_group_put(struct pcilend_group *group)
 }
 
 /* Index of the function among the members; it is one of them. */
-static u32 index_of(struct pcilend_function *fn)
+static u32 lender_group_index_of(struct pcilend_function *fn)
 {
 	struct pcilend_group *group = fn->group;
 	u32 i = 0;
@@ -208,7 +209,7 @@ void pcilend_group_leave(struct pcilend_function *fn)
 	if (!group)
 		return;
 	mutex_lock(&group->lock);
-	i = index_of(fn);
+	i = lender_group_index_of(fn);
 	if (i < group->members) {
 		group->members--;
 		group->function[i] = group->function[group->members];
@@ -217,7 +218,7 @@ void pcilend_group_leave(struct pcilend_function *fn)
 	mutex_unlock(&group->lock);
 }
 
-static int take_owner(struct pcilend_group *group)
+static int lender_group_take_owner(struct pcilend_group *group)
 {
 	int err;
 
@@ -229,10 +230,11 @@ static int take_owner(struct pcilend_group *group)
 	return err;
 }
 
-static void drop_owner(struct pcilend_group *group)
+static void lender_group_drop_owner(struct pcilend_group *group)
 {
 	lockdep_assert_held(&group->lock);
-	if (!group->owned || group->lent || (group->held && group->held >= functions_in(group)))
+	if (!group->owned || group->lent ||
+	    (group->held && group->held >= lender_group_functions_in(group)))
 		return;
 	iommu_group_release_dma_owner(group->iommu);
 	group->owned = false;
@@ -254,8 +256,8 @@ int pcilend_group_hold(struct pcilend_function *fn)
 		return -ENODEV;
 	mutex_lock(&group->lock);
 	group->held++;
-	if (group->held >= functions_in(group))
-		err = take_owner(group);
+	if (group->held >= lender_group_functions_in(group))
+		err = lender_group_take_owner(group);
 	if (err)
 		group->held--;
 	mutex_unlock(&group->lock);
@@ -271,7 +273,7 @@ void pcilend_group_unhold(struct pcilend_function *fn)
 		return;
 	mutex_lock(&group->lock);
 	group->held--;
-	drop_owner(group);
+	lender_group_drop_owner(group);
 	mutex_unlock(&group->lock);
 }
 
@@ -286,7 +288,7 @@ void pcilend_group_note(struct pcilend_function *fn)
 	if (!group)
 		return;
 	mutex_lock(&group->lock);
-	self = index_of(fn);
+	self = lender_group_index_of(fn);
 	if (self == group->members)
 		goto out;
 	member = &group->member[self];
@@ -320,8 +322,8 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 	if (pcilend_function_is_direct(fn))
 		return 0;
 	mutex_lock(&group->lock);
-	self = index_of(fn);
-	if (self < group->members && functions_in(group) <= group->members)
+	self = lender_group_index_of(fn);
+	if (self < group->members && lender_group_functions_in(group) <= group->members)
 		err = pcilend_set_admits(group->member, group->members, self, wish, &other);
 	if (!err) {
 		group->member[self].state = PCILEND_FUNCTION_BORROWED;
@@ -357,13 +359,13 @@ bool pcilend_group_keeps(struct pcilend_function *fn)
 	if (!group)
 		return false;
 	mutex_lock(&group->lock);
-	lent = pcilend_set_lent(group->member, group->members, index_of(fn));
+	lent = pcilend_set_lent(group->member, group->members, lender_group_index_of(fn));
 	mutex_unlock(&group->lock);
 	return lent;
 }
 
-static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned long iova,
-		       int flags, void *token)
+static int lender_group_count_fault(struct iommu_domain *domain, struct device *dev,
+				    unsigned long iova, int flags, void *token)
 {
 	struct pcilend_group *group = token;
 
@@ -372,7 +374,7 @@ static int count_fault(struct iommu_domain *domain, struct device *dev, unsigned
 	return -EFAULT;	/* not handled: the IOMMU driver logs it */
 }
 
-static void free_domain(struct pcilend_group *group)
+static void lender_group_free_domain(struct pcilend_group *group)
 {
 	struct iommu_resv_region *region, *next;
 
@@ -387,7 +389,7 @@ static void free_domain(struct pcilend_group *group)
 	group->mappings = (struct pcilend_mappings){ };
 }
 
-static int make_domain(struct pcilend_group *group, struct pci_dev *pdev)
+static int lender_group_make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 {
 	/* Each maps its interrupts, too. */
 	u32 capacity = (PCILEND_MAPS + 1 + PCILEND_REACHES) * group->members;
@@ -402,13 +404,13 @@ static int make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 	group->mappings.entry = kvcalloc(capacity, sizeof(*group->mappings.entry), GFP_KERNEL);
 	group->mappings.capacity = capacity;
 	atomic64_set(&group->faults, 0);
-	iommu_set_fault_handler(domain, count_fault, group);
+	iommu_set_fault_handler(domain, lender_group_count_fault, group);
 	err = group->mappings.entry ? 0 : -ENOMEM;
 	/* Those of all its functions, merged. */
 	err = err ?: iommu_get_group_resv_regions(group->iommu, &group->reserved) ?:
 	      iommu_attach_group(domain, group->iommu);
 	if (err)
-		free_domain(group);
+		lender_group_free_domain(group);
 	return err;
 }
 
@@ -420,26 +422,26 @@ int pcilend_group_attach(struct pcilend_function *fn)
 
 	lockdep_assert_held(&fn->lock);
 	if (pcilend_function_is_direct(fn)) {
-		if (!group || is_identity(fn->pdev))
+		if (!group || lender_group_is_identity(fn->pdev))
 			return 0;
 		pci_warn(fn->pdev, "was made available without an IOMMU, and its IOMMU group's type is not identity any more: make it unavailable and available again\n");
 		return -EIO;
 	}
 	mutex_lock(&group->lock);
-	err = take_owner(group);
+	err = lender_group_take_owner(group);
 	if (!err && !group->domain)
-		err = make_domain(group, fn->pdev);
+		err = lender_group_make_domain(group, fn->pdev);
 	if (!err) {
 		group->lent++;
 		fn->attached = true;
 	} else {
-		drop_owner(group);
+		lender_group_drop_owner(group);
 	}
 	mutex_unlock(&group->lock);
 	return err;
 }
 
-static void unmap_range(struct pcilend_group *group, u64 address, u64 size)
+static void lender_group_unmap_range(struct pcilend_group *group, u64 address, u64 size)
 {
 	u64 done, chunk;
 
@@ -451,7 +453,8 @@ static void unmap_range(struct pcilend_group *group, u64 address, u64 size)
 	}
 }
 
-static int map_range(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size)
+static int lender_group_map_range(struct pcilend_group *group, u64 address, phys_addr_t phys,
+				  u64 size)
 {
 	u64 done, chunk;
 	int err;
@@ -462,7 +465,7 @@ static int map_range(struct pcilend_group *group, u64 address, phys_addr_t phys,
 		err = iommu_map(group->domain, address + done, phys + done, chunk,
 				IOMMU_READ | IOMMU_WRITE | IOMMU_MMIO, GFP_KERNEL);
 		if (err) {
-			unmap_range(group, address, done);
+			lender_group_unmap_range(group, address, done);
 			return err;
 		}
 		cond_resched();
@@ -471,21 +474,21 @@ static int map_range(struct pcilend_group *group, u64 address, phys_addr_t phys,
 }
 
 /* Ranges are mapped as a whole, or hidden as a whole by pcilend_group_hide(). */
-static bool group_shows(struct pcilend_group *group, u64 address)
+static bool lender_group_shows(struct pcilend_group *group, u64 address)
 {
 	lockdep_assert_held(&group->lock);
 	return iommu_iova_to_phys(group->domain, address);
 }
 
-static void drop_mapping(struct pcilend_group *group, u64 address, u64 size)
+static void lender_group_drop_mapping(struct pcilend_group *group, u64 address, u64 size)
 {
 	int ret;
 
 	lockdep_assert_held(&group->lock);
 	ret = pcilend_mappings_drop(&group->mappings, address, size);
 	WARN_ON(ret < 0);
-	if (ret > 0 && group_shows(group, address))
-		unmap_range(group, address, size);
+	if (ret > 0 && lender_group_shows(group, address))
+		lender_group_unmap_range(group, address, size);
 }
 
 /*
@@ -504,14 +507,14 @@ void pcilend_group_detach(struct pcilend_function *fn)
 	if (--group->lent) {
 		for (i = 0; i < PCILEND_MAPS; i++) {
 			if (fn->map[i].size)
-				drop_mapping(group, fn->map[i].start, fn->map[i].size);
+				lender_group_drop_mapping(group, fn->map[i].start, fn->map[i].size);
 		}
 		if (fn->alias)
-			drop_mapping(group, fn->alias, PCILEND_MSI_BYTES);
+			lender_group_drop_mapping(group, fn->alias, PCILEND_MSI_BYTES);
 	} else {
 		iommu_detach_group(group->domain, group->iommu);
-		free_domain(group);
-		drop_owner(group);
+		lender_group_free_domain(group);
+		lender_group_drop_owner(group);
 	}
 	fn->attached = false;
 	mutex_unlock(&group->lock);
@@ -561,7 +564,7 @@ int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys
 	mutex_lock(&group->lock);
 	ret = pcilend_mappings_add(&group->mappings, address, size, phys);
 	if (ret > 0) {
-		ret = map_range(group, address, phys, size);
+		ret = lender_group_map_range(group, address, phys, size);
 		if (ret)
 			pcilend_mappings_drop(&group->mappings, address, size);
 	}
@@ -573,7 +576,7 @@ int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys
 void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size)
 {
 	mutex_lock(&group->lock);
-	drop_mapping(group, address, size);
+	lender_group_drop_mapping(group, address, size);
 	mutex_unlock(&group->lock);
 }
 
@@ -581,8 +584,8 @@ void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size)
 void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size)
 {
 	mutex_lock(&group->lock);
-	if (group_shows(group, address))
-		unmap_range(group, address, size);
+	if (lender_group_shows(group, address))
+		lender_group_unmap_range(group, address, size);
 	mutex_unlock(&group->lock);
 }
 
@@ -592,14 +595,14 @@ int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phy
 	int err = 0;
 
 	mutex_lock(&group->lock);
-	if (!group_shows(group, address))
-		err = map_range(group, address, phys, size);
+	if (!lender_group_shows(group, address))
+		err = lender_group_map_range(group, address, phys, size);
 	mutex_unlock(&group->lock);
 	return err;
 }
 
 /* As far as there is room: the others are named when these are added. */
-static void append_name(char *names, size_t bytes, struct pci_dev *pdev)
+static void lender_group_append_name(char *names, size_t bytes, struct pci_dev *pdev)
 {
 	bool bound = READ_ONCE(pdev->dev.driver);
 	size_t length = strlen(names);
@@ -625,12 +628,12 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 	int err = 0;
 	u32 i;
 
-	get_siblings(iommu, pdev, &found);
+	lender_group_get_siblings(iommu, pdev, &found);
 	for (i = 0; i < min_t(u32, found.count, ARRAY_SIZE(found.pdev)); i++) {
 		struct pcilend_function *other = pcilend_function_of(found.pdev[i]);
 
 		if (!other)
-			append_name(names, sizeof(names), found.pdev[i]);
+			lender_group_append_name(names, sizeof(names), found.pdev[i]);
 		pcilend_function_put(other);
 	}
 	if (found.count > ARRAY_SIZE(found.pdev))
@@ -638,7 +641,7 @@ int pcilend_group_check(struct pci_dev *pdev, struct iommu_group *iommu,
 	else if (*names)
 		err = pcilend_refuse_fmt(extack, -EXDEV, "IOMMU group %d is a set: add %s",
 					 iommu_group_id(iommu), names);
-	put_siblings(&found);
+	lender_group_put_siblings(&found);
 	return err;
 }
 
@@ -655,18 +658,18 @@ int pcilend_group_check_direct(struct pci_dev *pdev, struct netlink_ext_ack *ext
 
 	if (!iommu)
 		return 0;
-	get_siblings(iommu, pdev, &found);
-	if (!is_identity(pdev))
+	lender_group_get_siblings(iommu, pdev, &found);
+	if (!lender_group_is_identity(pdev))
 		err = pcilend_refuse(extack, -EPERM, "its IOMMU translates for it: lend it without --direct; or unbind its driver and write 'identity' to iommu_group/type of its directory in sysfs first");
 	else if (found.count)
 		err = pcilend_refuse(extack, -EXDEV, "its IOMMU group has other functions, which are lent as a set: lend them without --direct, or put the device into a slot with ACS");
-	put_siblings(&found);
+	lender_group_put_siblings(&found);
 	iommu_group_put(iommu);
 	return err;
 }
 
-static void report_sibling(struct pcilend_group *group, struct pci_dev *pdev,
-			   struct pcilend_report_member *out)
+static void lender_group_report_sibling(struct pcilend_group *group, struct pci_dev *pdev,
+					struct pcilend_report_member *out)
 {
 	u32 i;
 
@@ -687,7 +690,7 @@ u32 pcilend_group_set(struct pcilend_function *fn)
 {
 	struct pcilend_group *group = fn->group;
 
-	return group && functions_in(group) > 1 ? iommu_group_id(group->iommu) + 1 : 0;
+	return group && lender_group_functions_in(group) > 1 ? iommu_group_id(group->iommu) + 1 : 0;
 }
 
 /* Fills in group, members and faults. */
@@ -703,11 +706,11 @@ void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *re
 		return;
 	report->group = iommu_group_id(group->iommu);
 	report->faults = atomic64_read(&group->faults);
-	get_siblings(group->iommu, fn->pdev, &found);
+	lender_group_get_siblings(group->iommu, fn->pdev, &found);
 	report->members = min_t(u32, found.count, ARRAY_SIZE(report->member));
 	mutex_lock(&group->lock);
 	for (i = 0; i < report->members; i++)
-		report_sibling(group, found.pdev[i], &report->member[i]);
+		lender_group_report_sibling(group, found.pdev[i], &report->member[i]);
 	mutex_unlock(&group->lock);
-	put_siblings(&found);
+	lender_group_put_siblings(&found);
 }

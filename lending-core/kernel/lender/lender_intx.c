@@ -46,7 +46,7 @@ void pcilend_set_command(struct pcilend_function *fn, u16 clear, u16 set)
 }
 
 /* It is masked, and the borrower is to hear of it. */
-static void raise_locked(struct pcilend_intx *intx)
+static void lender_intx_raise_locked(struct pcilend_intx *intx)
 {
 	lockdep_assert_held(&intx->lock);
 	intx->open = false;
@@ -55,7 +55,7 @@ static void raise_locked(struct pcilend_intx *intx)
 }
 
 /* Others may share the line. A function that is masked is not looked at: it may be in reset. */
-static irqreturn_t intx_handler(int irq, void *data)
+static irqreturn_t lender_intx_handler(int irq, void *data)
 {
 	struct pcilend_function *fn = data;
 	struct pcilend_intx *intx = &fn->intx;
@@ -63,12 +63,12 @@ static irqreturn_t intx_handler(int irq, void *data)
 	guard(spinlock_irqsave)(&intx->lock);
 	if (!intx->open || !pci_check_and_mask_intx(fn->pdev))
 		return IRQ_NONE;
-	raise_locked(intx);
+	lender_intx_raise_locked(intx);
 	return IRQ_HANDLED;
 }
 
 /* Runs while the interrupt is requested only, so the link is the lease's. */
-static void tell_work(struct work_struct *work)
+static void lender_intx_tell_work(struct work_struct *work)
 {
 	struct pcilend_intx *intx = container_of(work, struct pcilend_intx, tell.work);
 	int err;
@@ -85,7 +85,7 @@ static void tell_work(struct work_struct *work)
 		pcilend_count(PCILEND_COUNTER_A_RELAYED);
 }
 
-static int intx_request(struct pcilend_function *fn)
+static int lender_intx_request(struct pcilend_function *fn)
 {
 	struct pcilend_intx *intx = &fn->intx;
 	struct pci_dev *pdev = fn->pdev;
@@ -107,7 +107,7 @@ static int intx_request(struct pcilend_function *fn)
 		intx->msg.id = cpu_to_le32(fn->id);
 		intx->msg.lease = cpu_to_le32(fn->lease.number);
 		intx->raised = false;
-		err = request_irq(pdev->irq, intx_handler, IRQF_SHARED, "pcilend", fn);
+		err = request_irq(pdev->irq, lender_intx_handler, IRQF_SHARED, "pcilend", fn);
 		if (err)
 			why = "who has its line does not share it: see /proc/interrupts";
 	}
@@ -124,7 +124,7 @@ static int intx_request(struct pcilend_function *fn)
 }
 
 /* No more interrupts, and no look at the function, until it is opened. */
-static void mask_locked(struct pcilend_function *fn)
+static void lender_intx_mask_locked(struct pcilend_function *fn)
 {
 	u16 command;
 
@@ -135,7 +135,7 @@ static void mask_locked(struct pcilend_function *fn)
 }
 
 /* What is asserted is told at once, without an interrupt. */
-static void open_locked(struct pcilend_function *fn)
+static void lender_intx_open_locked(struct pcilend_function *fn)
 {
 	struct pcilend_intx *intx = &fn->intx;
 
@@ -143,7 +143,7 @@ static void open_locked(struct pcilend_function *fn)
 	intx->raised = false;
 	intx->open = pci_check_and_unmask_intx(fn->pdev);
 	if (!intx->open)
-		raise_locked(intx);
+		lender_intx_raise_locked(intx);
 }
 
 /* Ends when the lease does. On return nothing of it is under way. */
@@ -160,7 +160,7 @@ void pcilend_intx_off(struct pcilend_function *fn)
 	scoped_guard(spinlock_irqsave, &intx->lock) {
 		intx->open = false;
 		if (present)
-			mask_locked(fn);
+			lender_intx_mask_locked(fn);
 	}
 	free_irq(intx->irq, fn);
 	cancel_delayed_work_sync(&intx->tell);
@@ -184,15 +184,15 @@ int pcilend_intx_set(struct pcilend_function *fn, enum pcilend_intx_state state)
 		pcilend_intx_off(fn);
 		return 0;
 	}
-	err = intx_request(fn);
+	err = lender_intx_request(fn);
 	if (err)
 		return err;
 	fn->intx.wanted = state;
 	guard(spinlock_irqsave)(&fn->intx.lock);
 	if (state == PCILEND_INTX_OPEN)
-		open_locked(fn);
+		lender_intx_open_locked(fn);
 	else
-		mask_locked(fn);
+		lender_intx_mask_locked(fn);
 	return 0;
 }
 
@@ -213,7 +213,7 @@ void pcilend_intx_resume(struct pcilend_function *fn)
 	guard(spinlock_irqsave)(&intx->lock);
 	/* If one was raised, the borrower will open it. */
 	if (intx->wanted == PCILEND_INTX_OPEN && !intx->raised)
-		open_locked(fn);
+		lender_intx_open_locked(fn);
 }
 
 /* The link is up again: what was raised may not have been told. */
@@ -241,7 +241,7 @@ void pcilend_intx_begin(struct pcilend_function *fn)
 void pcilend_intx_init(struct pcilend_function *fn)
 {
 	spin_lock_init(&fn->intx.lock);
-	INIT_DELAYED_WORK(&fn->intx.tell, tell_work);
+	INIT_DELAYED_WORK(&fn->intx.tell, lender_intx_tell_work);
 }
 
 void pcilend_intx_link_init(struct lender_link *link)

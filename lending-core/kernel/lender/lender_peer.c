@@ -29,7 +29,7 @@ bool pcilend_lender_grants(struct pcilend_function *fn, u32 node)
 	return pcilend_function_visible(fn, node) && !test_bit(node, peer_closing);
 }
 
-static void tell_connected(u32 node, bool on)
+static void lender_peer_tell_connected(u32 node, bool on)
 {
 	const struct pcilend_msg_connected msg = { .connected = cpu_to_le32(on) };
 	struct pcilend_link *link;
@@ -65,7 +65,7 @@ int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack
 		return err;
 	if (!test_and_set_bit(node, connected)) {
 		atomic_inc(&peer_changes);
-		tell_connected(node, true);
+		lender_peer_tell_connected(node, true);
 	} else if (!adapter) {
 		NL_SET_ERR_MSG(extack, "it is connected already: see 'pcilend link'");
 		return -EALREADY;
@@ -118,7 +118,7 @@ int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "it borrows functions of this host: see 'pcilend list', return them there first");
 		return -EBUSY;
 	}
-	tell_connected(node, false);
+	lender_peer_tell_connected(node, false);
 	pcilend_unpin(node);
 	return 0;
 }
@@ -160,7 +160,7 @@ int pcilend_lender_sync(struct pcilend_link *link)
 }
 
 /* The same boot of the peer is there (again): its leases go on. */
-static void lender_link_up(struct pcilend_link *link)
+static void lender_peer_lender_link_up(struct pcilend_link *link)
 {
 	struct pcilend_msg_connected msg;
 	u16 node;
@@ -200,7 +200,7 @@ static void lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 	pcilend_withdrawn_link_over(link);
 }
 
-static int lender_link_init(struct pcilend_link *link)
+static int lender_peer_lender_link_init(struct pcilend_link *link)
 {
 	struct lender_link *ours = kzalloc(sizeof(*ours), GFP_KERNEL);
 
@@ -215,17 +215,17 @@ static int lender_link_init(struct pcilend_link *link)
 	return 0;
 }
 
-static void lender_link_gone(struct pcilend_link *link)
+static void lender_peer_lender_link_gone(struct pcilend_link *link)
 {
 	pcilend_expose_link_gone(lender_link(link));
 	pcilend_withdrawn_link_over(link);
 }
 
 const struct pcilend_lender_ops pcilend_lender_link_ops = {
-	.init = lender_link_init,
-	.up = lender_link_up,
+	.init = lender_peer_lender_link_init,
+	.up = lender_peer_lender_link_up,
 	.lost = pcilend_dma_lost,
 	.request = pcilend_lender_request,
 	.peer_dead = lender_peer_dead,
-	.gone = lender_link_gone,
+	.gone = lender_peer_lender_link_gone,
 };

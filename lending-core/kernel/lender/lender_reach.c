@@ -25,7 +25,7 @@ static DEFINE_MUTEX(reaches_lock);
  * PCI_P2PDMA, such as Debian's 6.12, has no list of host bridges to ask; of CPUs that list has
  * AMD's from Zen on.
  */
-static bool routes_between(struct pci_dev *from, struct pci_dev *to)
+static bool lender_reach_routes_between(struct pci_dev *from, struct pci_dev *to)
 {
 #if defined(CONFIG_PCI_P2PDMA)
 	struct device *client = &from->dev;
@@ -39,14 +39,14 @@ static bool routes_between(struct pci_dev *from, struct pci_dev *to)
 }
 
 /* May DMA of @from go to @to, a function or an adapter? Return: 0 or -EOPNOTSUPP. */
-static int check_route(struct pcilend_function *from, struct pci_dev *to)
+static int lender_reach_check_route(struct pcilend_function *from, struct pci_dev *to)
 {
 	if (pcilend_function_is_direct(from)) {
 		dev_warn_ratelimited(&from->pdev->dev, "is not to reach %s by DMA: it is lent with --direct, and nothing can be mapped for it\n",
 				     pci_name(to));
 		return -EOPNOTSUPP;
 	}
-	if (!pcilend_p2p && !routes_between(from->pdev, to)) {
+	if (!pcilend_p2p && !lender_reach_routes_between(from->pdev, to)) {
 		dev_warn_ratelimited(&from->pdev->dev, "is not to reach %s by DMA: it is not known whether this host's root complex routes between them; if it does, load pcilend with p2p=1\n",
 				     pci_name(to));
 		return -EOPNOTSUPP;
@@ -54,7 +54,7 @@ static int check_route(struct pcilend_function *from, struct pci_dev *to)
 	return 0;
 }
 
-static struct pcilend_reached *find(const struct pcilend_reached *wanted)
+static struct pcilend_reached *lender_reach_find(const struct pcilend_reached *wanted)
 {
 	struct pcilend_reached *reached;
 
@@ -67,7 +67,7 @@ static struct pcilend_reached *find(const struct pcilend_reached *wanted)
 	return NULL;
 }
 
-static u32 count(struct pcilend_function *from)
+static u32 lender_reach_count(struct pcilend_function *from)
 {
 	struct pcilend_reached *reached;
 	u32 number = 0;
@@ -78,7 +78,7 @@ static u32 count(struct pcilend_function *from)
 	return number;
 }
 
-static void drop(struct pcilend_reached *reached)
+static void lender_reach_drop(struct pcilend_reached *reached)
 {
 	lockdep_assert_held(&reaches_lock);
 	pcilend_group_unmap(reached->from->group, reached->address, reached->size);
@@ -89,7 +89,7 @@ static void drop(struct pcilend_reached *reached)
 }
 
 /* Not what the borrower has asked for: it is told. */
-static void withdraw(struct pcilend_reached *reached)
+static void lender_reach_withdraw(struct pcilend_reached *reached)
 {
 	const struct pcilend_msg_unreached msg = {
 		.id = cpu_to_le32(reached->from->id),
@@ -99,7 +99,7 @@ static void withdraw(struct pcilend_reached *reached)
 
 	/* The source's fence, which ends the use of its link, drops its reaches first. */
 	pcilend_channel_notify(reached->from->link, PCILEND_MSG_UNREACHED, &msg);
-	drop(reached);
+	lender_reach_drop(reached);
 }
 
 /*
@@ -107,20 +107,20 @@ static void withdraw(struct pcilend_reached *reached)
  * range free; -ENOSPC; -EUSERS if something else is mapped there; -EHOSTUNREACH if the link to the
  * target's lender is lost.
  */
-static int add(const struct pcilend_reached *wanted)
+static int lender_reach_add(const struct pcilend_reached *wanted)
 {
 	struct pcilend_function *from = wanted->from;
 	struct pcilend_reached *reached;
 	int err;
 
 	lockdep_assert_held(&reaches_lock);
-	if (find(wanted))
+	if (lender_reach_find(wanted))
 		return 0;
 	/* Page tables are this host's memory: aligned so, large BARs are in large pages. */
 	if (!wanted->size || !IS_ALIGNED(wanted->address, roundup_pow_of_two(wanted->size)) ||
 	    !pcilend_device_may_map(from, wanted->address, wanted->size))
 		return -ERANGE;
-	if (count(from) >= PCILEND_REACHES)
+	if (lender_reach_count(from) >= PCILEND_REACHES)
 		return -ENOSPC;
 	reached = kmemdup(wanted, sizeof(*wanted), GFP_KERNEL);
 	if (!reached)
@@ -143,18 +143,18 @@ err_free:
 }
 
 /* Return: 0, or -ERANGE if there is none. */
-static int take_back(const struct pcilend_reached *wanted)
+static int lender_reach_take_back(const struct pcilend_reached *wanted)
 {
-	struct pcilend_reached *reached = find(wanted);
+	struct pcilend_reached *reached = lender_reach_find(wanted);
 
 	if (!reached)
 		return -ERANGE;
-	drop(reached);
+	lender_reach_drop(reached);
 	return 0;
 }
 
-static struct pcilend_reached describe(struct pcilend_function *from,
-				       const struct pcilend_msg_reach *msg)
+static struct pcilend_reached lender_reach_describe(struct pcilend_function *from,
+						    const struct pcilend_msg_reach *msg)
 {
 	return (struct pcilend_reached) {
 		.from = from,
@@ -168,14 +168,14 @@ static struct pcilend_reached describe(struct pcilend_function *from,
 /*
  * pcilend_reach_set - let DMA of @from reach a BAR of @to, or no longer
  *
- * Both are lent to the node that asks, and locked. Return: 0, also if it is so; as add(); -ERANGE
- * if there is nothing to end; -EOPNOTSUPP if this host may not carry it; -EAGAIN while @to is being
- * reset.
+ * Both are lent to the node that asks, and locked. Return: 0, also if it is so; as
+ * lender_reach_add(); -ERANGE if there is nothing to end; -EOPNOTSUPP if this host may not carry
+ * it; -EAGAIN while @to is being reset.
  */
 int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to,
 		      const struct pcilend_msg_reach *msg)
 {
-	struct pcilend_reached wanted = describe(from, msg);
+	struct pcilend_reached wanted = lender_reach_describe(from, msg);
 	int err;
 
 	lockdep_assert_held(&from->lock);
@@ -185,16 +185,16 @@ int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to
 		return -EAGAIN;
 	wanted.phys = pci_resource_start(to->pdev, wanted.bar);
 	wanted.size = to->export[wanted.bar].size;
-	err = msg->on ? check_route(from, to->pdev) : 0;
+	err = msg->on ? lender_reach_check_route(from, to->pdev) : 0;
 	if (err)
 		return err;
 	mutex_lock(&reaches_lock);
-	err = msg->on ? add(&wanted) : take_back(&wanted);
+	err = msg->on ? lender_reach_add(&wanted) : lender_reach_take_back(&wanted);
 	mutex_unlock(&reaches_lock);
 	return err;
 }
 
-static struct pcilend_exposed *find_exposed(u32 id)
+static struct pcilend_exposed *lender_reach_find_exposed(u32 id)
 {
 	struct pcilend_exposed *exposed;
 
@@ -206,9 +206,9 @@ static struct pcilend_exposed *find_exposed(u32 id)
 	return NULL;
 }
 
-static int add_exposed(struct pcilend_reached *wanted, u32 borrower, u32 target_lease)
+static int lender_reach_add_exposed(struct pcilend_reached *wanted, u32 borrower, u32 target_lease)
 {
-	struct pcilend_exposed *exposed = find_exposed(wanted->to);
+	struct pcilend_exposed *exposed = lender_reach_find_exposed(wanted->to);
 	const struct pcilend_msg_placement *bar;
 	int err;
 
@@ -217,11 +217,11 @@ static int add_exposed(struct pcilend_reached *wanted, u32 borrower, u32 target_
 	bar = &exposed->bar[wanted->bar];
 	wanted->exposed = exposed;
 	wanted->size = le64_to_cpu(bar->size);
-	err = wanted->size ? check_route(wanted->from, exposed->link->pdev) : -ERANGE;
+	err = wanted->size ? lender_reach_check_route(wanted->from, exposed->link->pdev) : -ERANGE;
 	return err ?: pcilend_aperture_peer(exposed->link, le32_to_cpu(bar->window),
 					    le64_to_cpu(bar->offset), wanted->size,
 					    &wanted->phys) ?:
-	       add(wanted);
+	       lender_reach_add(wanted);
 }
 
 /*
@@ -234,39 +234,40 @@ static int add_exposed(struct pcilend_reached *wanted, u32 borrower, u32 target_
 int pcilend_reach_set_exposed(struct pcilend_function *from, u32 borrower,
 			      const struct pcilend_msg_reach *msg)
 {
-	struct pcilend_reached wanted = describe(from, msg);
+	struct pcilend_reached wanted = lender_reach_describe(from, msg);
 	int err;
 
 	lockdep_assert_held(&from->lock);
 	mutex_lock(&reaches_lock);
-	err = msg->on ? add_exposed(&wanted, borrower, le32_to_cpu(msg->target_lease)) :
-			take_back(&wanted);
+	err = msg->on ? lender_reach_add_exposed(&wanted, borrower, le32_to_cpu(msg->target_lease))
+		      : lender_reach_take_back(&wanted);
 	mutex_unlock(&reaches_lock);
 	return err;
 }
 
-static void forget(struct pcilend_exposed *exposed)
+static void lender_reach_forget(struct pcilend_exposed *exposed)
 {
 	struct pcilend_reached *reached, *next;
 
 	lockdep_assert_held(&reaches_lock);
 	list_for_each_entry_safe(reached, next, &reaches, node) {
 		if (reached->exposed == exposed)
-			withdraw(reached);
+			lender_reach_withdraw(reached);
 	}
 	list_del(&exposed->node);
 	kfree(exposed);
 }
 
-static bool is_same(const struct pcilend_exposed *exposed, const struct pcilend_link *link,
-		    const struct pcilend_msg_exposed *msg)
+static bool lender_reach_is_same(const struct pcilend_exposed *exposed,
+				 const struct pcilend_link *link,
+				 const struct pcilend_msg_exposed *msg)
 {
 	return exposed->link == link && exposed->lease == le32_to_cpu(msg->lease) &&
 	       exposed->borrower == le32_to_cpu(msg->borrower) &&
 	       !memcmp(exposed->bar, msg->bar, sizeof(msg->bar));
 }
 
-static int learn(struct pcilend_link *link, const struct pcilend_msg_exposed *msg)
+static int lender_reach_learn(struct pcilend_link *link, const struct pcilend_msg_exposed *msg)
 {
 	struct pcilend_exposed *exposed;
 	u32 number = 0;
@@ -303,14 +304,15 @@ int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_ex
 	int err = 0;
 
 	mutex_lock(&reaches_lock);
-	exposed = find_exposed(le32_to_cpu(msg->id));
+	exposed = lender_reach_find_exposed(le32_to_cpu(msg->id));
 	/* What ends over one link may have been told anew over another. */
-	if (exposed && (msg->on ? !is_same(exposed, link, msg) : exposed->link == link)) {
-		forget(exposed);
+	if (exposed &&
+	    (msg->on ? !lender_reach_is_same(exposed, link, msg) : exposed->link == link)) {
+		lender_reach_forget(exposed);
 		exposed = NULL;
 	}
 	if (msg->on && !exposed)
-		err = learn(link, msg);
+		err = lender_reach_learn(link, msg);
 	mutex_unlock(&reaches_lock);
 	return err;
 }
@@ -323,7 +325,7 @@ void pcilend_reach_peer_dead(struct pcilend_link *link)
 	mutex_lock(&reaches_lock);
 	list_for_each_entry_safe(exposed, next, &exposed_to_us, node) {
 		if (exposed->link == link)
-			forget(exposed);
+			lender_reach_forget(exposed);
 	}
 	mutex_unlock(&reaches_lock);
 }
@@ -337,7 +339,7 @@ void pcilend_reach_drop_lost(struct pcilend_function *fn)
 	mutex_lock(&reaches_lock);
 	list_for_each_entry_safe(reached, next, &reaches, node) {
 		if (reached->from == fn && READ_ONCE(reached->lost))
-			withdraw(reached);
+			lender_reach_withdraw(reached);
 	}
 	mutex_unlock(&reaches_lock);
 }
@@ -366,7 +368,7 @@ void pcilend_reach_show(struct pcilend_function *fn)
 		if (reached->to == fn->id &&
 		    pcilend_group_show(reached->from->group, reached->address, reached->phys,
 				       reached->size))
-			withdraw(reached);
+			lender_reach_withdraw(reached);
 	}
 	mutex_unlock(&reaches_lock);
 }
@@ -380,7 +382,7 @@ void pcilend_reach_fence(struct pcilend_function *fn)
 	mutex_lock(&reaches_lock);
 	list_for_each_entry_safe(reached, next, &reaches, node) {
 		if (reached->from == fn || reached->to == fn->id)
-			drop(reached);
+			lender_reach_drop(reached);
 	}
 	mutex_unlock(&reaches_lock);
 }

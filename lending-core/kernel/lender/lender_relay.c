@@ -22,7 +22,7 @@
 
 #define RETRY_MS 100
 
-static irqreturn_t relay_handler(int irq, void *data)
+static irqreturn_t lender_relay_handler(int irq, void *data)
 {
 	struct pcilend_relay_vector *vector = data;
 	struct pcilend_relay *relay = vector->relay;
@@ -33,7 +33,7 @@ static irqreturn_t relay_handler(int irq, void *data)
 }
 
 /* Runs during the lease only, so the link is the lease's. */
-static void tell_work(struct work_struct *work)
+static void lender_relay_tell_work(struct work_struct *work)
 {
 	struct pcilend_relay *relay = container_of(work, struct pcilend_relay, tell.work);
 	struct pcilend_msg_msi_raised msg = {
@@ -63,7 +63,7 @@ static void tell_work(struct work_struct *work)
 }
 
 /* Without interrupt remapping to move an interrupt changes its message, which the borrower has. */
-static int relay_set_affinity(struct irq_data *data, const struct cpumask *mask, bool force)
+static int lender_relay_set_affinity(struct irq_data *data, const struct cpumask *mask, bool force)
 {
 	if (!(data->domain->parent->flags & IRQ_DOMAIN_FLAG_ISOLATED_MSI))
 		return -EINVAL;
@@ -74,12 +74,13 @@ static int relay_set_affinity(struct irq_data *data, const struct cpumask *mask,
 static struct irq_chip relay_chip = {
 	.name = "pcilend-relay",
 	.irq_ack = irq_chip_ack_parent,
-	.irq_set_affinity = relay_set_affinity,
+	.irq_set_affinity = lender_relay_set_affinity,
 	.irq_retrigger = irq_chip_retrigger_hierarchy,
 	.flags = IRQCHIP_SKIP_SET_WAKE | IRQCHIP_AFFINITY_PRE_STARTUP,
 };
 
-static int relay_alloc(struct irq_domain *domain, unsigned int virq, unsigned int count, void *arg)
+static int lender_relay_alloc(struct irq_domain *domain, unsigned int virq, unsigned int count,
+			      void *arg)
 {
 	msi_alloc_info_t *info = arg;
 	unsigned int i;
@@ -95,11 +96,11 @@ static int relay_alloc(struct irq_domain *domain, unsigned int virq, unsigned in
 }
 
 static const struct irq_domain_ops relay_domain_ops = {
-	.alloc = relay_alloc,
+	.alloc = lender_relay_alloc,
 	.free = irq_domain_free_irqs_common,
 };
 
-static int open_domain(struct pcilend_function *fn)
+static int lender_relay_open_domain(struct pcilend_function *fn)
 {
 	struct irq_domain *parent = dev_get_msi_domain(&fn->pdev->dev);
 	struct pcilend_relay *relay = &fn->relay;
@@ -127,14 +128,14 @@ static int open_domain(struct pcilend_function *fn)
  * goes last: with it Intel's interrupt remapping gives all entries of the block to others
  * (intel_irq_remapping_free()), which deactivating one of the rest would write to.
  */
-static void relay_dispose(unsigned int irq, u32 count)
+static void lender_relay_dispose(unsigned int irq, u32 count)
 {
 	while (count--)
 		irq_dispose_mapping(irq + count);
 }
 
 /* Ends each allocation that has one of these vectors. */
-static void drop(struct pcilend_relay *relay, u32 first, u32 count)
+static void lender_relay_drop(struct pcilend_relay *relay, u32 first, u32 count)
 {
 	u32 at, i;
 
@@ -145,12 +146,12 @@ static void drop(struct pcilend_relay *relay, u32 first, u32 count)
 			continue;
 		for (i = 0; i < vector->count; i++)
 			free_irq(vector->irq + i, vector + i);
-		relay_dispose(vector->irq, vector->count);
+		lender_relay_dispose(vector->irq, vector->count);
 		vector->count = 0;
 	}
 }
 
-static int take(struct pcilend_function *fn, u32 first, u32 count)
+static int lender_relay_take(struct pcilend_function *fn, u32 first, u32 count)
 {
 	struct pcilend_relay_vector *vector = &fn->relay.vector[first];
 	struct msi_desc desc = {
@@ -169,7 +170,7 @@ static int take(struct pcilend_function *fn, u32 first, u32 count)
 	if (irq < 0)
 		return -ENOSPC;
 	for (i = 0; i < count; i++) {
-		if (request_irq(irq + i, relay_handler, IRQF_NO_THREAD, "pcilend-relay",
+		if (request_irq(irq + i, lender_relay_handler, IRQF_NO_THREAD, "pcilend-relay",
 				vector + i))
 			goto err_irqs;
 	}
@@ -180,12 +181,12 @@ static int take(struct pcilend_function *fn, u32 first, u32 count)
 err_irqs:
 	while (i--)
 		free_irq(irq + i, vector + i);
-	relay_dispose(irq, count);
+	lender_relay_dispose(irq, count);
 	return -ENOSPC;
 }
 
 /* Several at once are those of MSI. */
-static bool has_vectors(struct pci_dev *pdev, u32 first, u32 count)
+static bool lender_relay_has_vectors(struct pci_dev *pdev, u32 first, u32 count)
 {
 	int end = first + count;
 
@@ -210,22 +211,22 @@ int pcilend_relay_set(struct pcilend_function *fn, const struct pcilend_msg_msi 
 	int err;
 
 	lockdep_assert_held(&fn->lock);
-	if (!has_vectors(fn->pdev, first, count))
+	if (!lender_relay_has_vectors(fn->pdev, first, count))
 		return -ERANGE;
 	out->id = in->id;
 	out->lease = in->lease;
 	if (!in->on || relay->vector[first].count != count)
-		drop(relay, first, count);
+		lender_relay_drop(relay, first, count);
 	if (!in->on)
 		return 0;
 	if (!relay->vector[first].count) {
-		err = open_domain(fn) ?: take(fn, first, count);
+		err = lender_relay_open_domain(fn) ?: lender_relay_take(fn, first, count);
 		if (err)
 			return err;
 	}
 	parent = irq_get_irq_data(relay->vector[first].irq)->parent_data;
 	if (!parent->chip->irq_compose_msi_msg) {
-		drop(relay, first, count);
+		lender_relay_drop(relay, first, count);
 		return -EIO;
 	}
 	parent->chip->irq_compose_msi_msg(parent, &msg);
@@ -263,7 +264,7 @@ void pcilend_relay_end(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	if (!relay->domain)
 		return;
-	drop(relay, 0, PCILEND_RELAY_VECTORS);
+	lender_relay_drop(relay, 0, PCILEND_RELAY_VECTORS);
 	cancel_delayed_work_sync(&relay->tell);
 	atomic64_set(&relay->raised, 0);
 	fwnode = relay->domain->fwnode;
@@ -280,5 +281,5 @@ void pcilend_relay_init(struct pcilend_function *fn)
 
 	for (i = 0; i < PCILEND_RELAY_VECTORS; i++)
 		relay->vector[i].relay = relay;
-	INIT_DELAYED_WORK(&relay->tell, tell_work);
+	INIT_DELAYED_WORK(&relay->tell, lender_relay_tell_work);
 }

@@ -16,25 +16,26 @@ struct exchange {
 	const void *payload;
 };
 
-static void answer(const struct exchange *ex, int error, const void *payload)
+static void lender_request_answer(const struct exchange *ex, int error, const void *payload)
 {
 	pcilend_channel_reply(ex->link, ex->msg, error, payload);
 }
 
-static void audit(const struct exchange *ex, const char *action, u32 function, u32 target,
-		  int error)
+static void lender_request_audit(const struct exchange *ex, const char *action, u32 function,
+				 u32 target, int error)
 {
 	pcilend_audit_peer(&ex->link->audit, ex->msg->peer, action, function, target, error);
 }
 
 /* Does the sender hold this lease? The function's lock is held. */
-static int check_lease(const struct exchange *ex, struct pcilend_function *fn, __le32 lease)
+static int lender_request_check_lease(const struct exchange *ex, struct pcilend_function *fn,
+				      __le32 lease)
 {
 	return pcilend_lease_check(&fn->lease, ex->msg->peer, ex->msg->boot, le32_to_cpu(lease),
 				   NULL);
 }
 
-static void place_bars(struct pcilend_function *fn, struct pcilend_msg_borrowed *out)
+static void lender_request_place_bars(struct pcilend_function *fn, struct pcilend_msg_borrowed *out)
 {
 	int i;
 
@@ -53,8 +54,8 @@ static void place_bars(struct pcilend_function *fn, struct pcilend_msg_borrowed 
 }
 
 /* The lease is granted; anything that fails from here on ends it again. */
-static int lend(const struct exchange *ex, struct pcilend_function *fn,
-		struct pcilend_msg_borrowed *out)
+static int lender_request_lend(const struct exchange *ex, struct pcilend_function *fn,
+			       struct pcilend_msg_borrowed *out)
 {
 	const struct pcilend_msg_borrow *in = ex->payload;
 	struct pcilend_lease_event undo = {
@@ -82,13 +83,13 @@ static int lend(const struct exchange *ex, struct pcilend_function *fn,
 	out->interrupt_address = cpu_to_le64(fn->interrupt_address);
 	if (!pcilend_function_is_direct(fn))
 		out->last_address = cpu_to_le64(pcilend_device_last_address(fn));
-	place_bars(fn, out);
+	lender_request_place_bars(fn, out);
 	return 0;
 }
 
 /* Everything that may be in the way of a lease; it counts as granted afterwards. */
-static int grant(const struct exchange *ex, struct pcilend_function *fn,
-		 struct pcilend_lease_event *event)
+static int lender_request_grant(const struct exchange *ex, struct pcilend_function *fn,
+				struct pcilend_lease_event *event)
 {
 	const struct pcilend_msg_borrow *in = ex->payload;
 	struct pcilend_set_holder holder = {
@@ -121,7 +122,7 @@ static int grant(const struct exchange *ex, struct pcilend_function *fn,
 	return err;
 }
 
-static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_borrow(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_borrow *in = ex->payload;
 	struct pcilend_msg_borrowed out = { };
@@ -137,26 +138,26 @@ static void handle_borrow(const struct exchange *ex, struct pcilend_function *fn
 
 	/* Given back when the lease is settled: see pcilend_function_settle(). */
 	if (!try_module_get(THIS_MODULE)) {
-		answer(ex, -EAGAIN, NULL);
+		lender_request_answer(ex, -EAGAIN, NULL);
 		return;
 	}
 	mutex_lock(&fn->lock);
-	err = grant(ex, fn, &event);
+	err = lender_request_grant(ex, fn, &event);
 	if (err) {
 		module_put(THIS_MODULE);
 	} else {
 		pcilend_reservation_used(&fn->reservation);
-		err = lend(ex, fn, &out);
+		err = lender_request_lend(ex, fn, &out);
 	}
-	audit(ex, "borrow", fn->id, 0, err);
+	lender_request_audit(ex, "borrow", fn->id, 0, err);
 	if (!err)
 		pcilend_function_announce(fn);
-	answer(ex, err, &out);
+	lender_request_answer(ex, err, &out);
 	mutex_unlock(&fn->lock);
 }
 
 /* Nobody at the borrower uses BARs of that lease any more, which may have ended long ago. */
-static void take_returned(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_take_returned(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
 
@@ -168,7 +169,7 @@ static void take_returned(const struct exchange *ex, struct pcilend_function *fn
 	pcilend_withdrawn_returned(ex->msg->peer, le32_to_cpu(in->id), le32_to_cpu(in->lease));
 }
 
-static void handle_return(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_return(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
 	const struct pcilend_msg_header *header = pcilend_message_header(ex->msg);
@@ -187,10 +188,10 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 	if (fn->lease.node == ex->msg->peer)
 		event.boot = fn->lease.boot;
 	again = fn->lease.state != PCILEND_FUNCTION_BORROWED;
-	take_returned(ex, fn);
+	lender_request_take_returned(ex, fn);
 	err = pcilend_function_apply(fn, &event, NULL);
 	if (err || !again)
-		audit(ex, "return", fn->id, 0, err);
+		lender_request_audit(ex, "return", fn->id, 0, err);
 	for (i = 0; !err && i < PCILEND_RETURNS && !waiting; i++) {
 		if (!fn->returns[i].link)
 			waiting = &fn->returns[i];
@@ -207,10 +208,10 @@ static void handle_return(const struct exchange *ex, struct pcilend_function *fn
 		pcilend_function_queue_settle(fn);
 	mutex_unlock(&fn->lock);
 	if (err)
-		answer(ex, err, NULL);
+		lender_request_answer(ex, err, NULL);
 }
 
-static void handle_reserve(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_reserve(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_reserve *in = ex->payload;
 	struct pcilend_reserve wish = {
@@ -227,12 +228,12 @@ static void handle_reserve(const struct exchange *ex, struct pcilend_function *f
 			   fn->lease.node == ex->msg->peer;
 	if (pcilend_function_visible(fn, ex->msg->peer))
 		err = pcilend_function_reserve(fn, &wish, &why);
-	audit(ex, "reserve", fn->id, wish.node, err);
+	lender_request_audit(ex, "reserve", fn->id, wish.node, err);
 	mutex_unlock(&fn->lock);
-	answer(ex, err, NULL);
+	lender_request_answer(ex, err, NULL);
 }
 
-static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_lease *in = ex->payload;
 	const char *why = NULL;
@@ -240,14 +241,14 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 
 	/* Whoever asks has the lease before the locks below, which others may hold for long. */
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, in->lease);
+	err = lender_request_check_lease(ex, fn, in->lease);
 	mutex_unlock(&fn->lock);
 	if (err) {
-		answer(ex, err, NULL);
+		lender_request_answer(ex, err, NULL);
 		return;
 	}
 	pcilend_device_lock(fn);
-	err = check_lease(ex, fn, in->lease);
+	err = lender_request_check_lease(ex, fn, in->lease);
 	if (!err) {
 		pcilend_device_bus_master(fn, false);
 		why = pcilend_device_reset(fn);
@@ -261,10 +262,10 @@ static void handle_reset(const struct exchange *ex, struct pcilend_function *fn)
 		pcilend_dma_was_reset(fn);
 	}
 	pcilend_device_unlock(fn);
-	answer(ex, err, NULL);
+	lender_request_answer(ex, err, NULL);
 }
 
-static int do_map(const struct exchange *ex, struct pcilend_function *fn)
+static int lender_request_do_map(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_map *in = ex->payload;
 	u64 size = le64_to_cpu(in->size);
@@ -281,7 +282,7 @@ static int do_map(const struct exchange *ex, struct pcilend_function *fn)
 	return err;
 }
 
-static int do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
+static int lender_request_do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_bus_master *in = ex->payload;
 
@@ -291,7 +292,8 @@ static int do_bus_master(const struct exchange *ex, struct pcilend_function *fn)
 }
 
 /* Requests that only need the lease, and have no payload in their answer. */
-static void handle_simple(const struct exchange *ex, struct pcilend_function *fn, u16 type)
+static void lender_request_handle_simple(const struct exchange *ex, struct pcilend_function *fn,
+					 u16 type)
 {
 	/* All of these begin with function id and lease. */
 	const struct pcilend_msg_lease *named = ex->payload;
@@ -301,19 +303,19 @@ static void handle_simple(const struct exchange *ex, struct pcilend_function *fn
 	int err;
 
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, named->lease);
+	err = lender_request_check_lease(ex, fn, named->lease);
 	if (err)
 		goto out;
 	switch (type) {
 	case PCILEND_MSG_MAP:
-		err = do_map(ex, fn);
+		err = lender_request_do_map(ex, fn);
 		break;
 	case PCILEND_MSG_UNMAP:
 		err = pcilend_device_unmap(fn, le64_to_cpu(map->device_address),
 					   le64_to_cpu(map->size));
 		break;
 	case PCILEND_MSG_BUS_MASTER:
-		err = do_bus_master(ex, fn);
+		err = lender_request_do_bus_master(ex, fn);
 		break;
 	case PCILEND_MSG_INTX:
 		err = pcilend_intx_set(fn, le32_to_cpu(intx->state));
@@ -327,11 +329,11 @@ static void handle_simple(const struct exchange *ex, struct pcilend_function *fn
 	}
 out:
 	mutex_unlock(&fn->lock);
-	answer(ex, err, NULL);
+	lender_request_answer(ex, err, NULL);
 }
 
 /* Both at once: that with the lower id first. */
-static void lock_both(struct pcilend_function *a, struct pcilend_function *b)
+static void lender_request_lock_both(struct pcilend_function *a, struct pcilend_function *b)
 {
 	if (a->id > b->id)
 		swap(a, b);
@@ -340,23 +342,24 @@ static void lock_both(struct pcilend_function *a, struct pcilend_function *b)
 }
 
 /* Does the sender hold that lease on the target? It may go over another link, with its boot id. */
-static int check_target(const struct exchange *ex, struct pcilend_function *target, u32 lease)
+static int lender_request_check_target(const struct exchange *ex, struct pcilend_function *target,
+				       u32 lease)
 {
 	lockdep_assert_held(&target->lock);
 	return pcilend_lease_check(&target->lease, ex->msg->peer, target->lease.boot, lease, NULL);
 }
 
-static int do_reach(const struct exchange *ex, struct pcilend_function *fn,
-		    struct pcilend_function *target)
+static int lender_request_do_reach(const struct exchange *ex, struct pcilend_function *fn,
+				   struct pcilend_function *target)
 {
 	const struct pcilend_msg_reach *in = ex->payload;
 
-	return check_lease(ex, fn, in->lease) ?:
-	       check_target(ex, target, le32_to_cpu(in->target_lease)) ?:
+	return lender_request_check_lease(ex, fn, in->lease) ?:
+	       lender_request_check_target(ex, target, le32_to_cpu(in->target_lease)) ?:
 	       pcilend_reach_set(fn, target, in);
 }
 
-static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32 id)
+static int lender_request_reach_own(const struct exchange *ex, struct pcilend_function *fn, u32 id)
 {
 	struct pcilend_function *target = pcilend_function_find(id);
 	int err;
@@ -364,8 +367,8 @@ static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32
 	if (!target)
 		return -ESTALE;
 	/* Never itself: pcilend_wire_check() has looked. */
-	lock_both(fn, target);
-	err = do_reach(ex, fn, target);
+	lender_request_lock_both(fn, target);
+	err = lender_request_do_reach(ex, fn, target);
 	mutex_unlock(&target->lock);
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(target);
@@ -373,31 +376,31 @@ static int reach_own(const struct exchange *ex, struct pcilend_function *fn, u32
 }
 
 /* The target is one of another lender, which knows who holds it. */
-static int reach_exposed(const struct exchange *ex, struct pcilend_function *fn)
+static int lender_request_reach_exposed(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_reach *in = ex->payload;
 	int err;
 
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, in->lease) ?:
+	err = lender_request_check_lease(ex, fn, in->lease) ?:
 	      pcilend_reach_set_exposed(fn, ex->msg->peer, in);
 	mutex_unlock(&fn->lock);
 	return err;
 }
 
-static void handle_reach(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_reach(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_reach *in = ex->payload;
 	u32 target = le32_to_cpu(in->target);
 	int err;
 
-	err = pcilend_id_node(target) == pcilend_node ? reach_own(ex, fn, target) :
-							reach_exposed(ex, fn);
-	audit(ex, in->on ? "reach" : "unreach", fn->id, target, err);
-	answer(ex, err, NULL);
+	err = pcilend_id_node(target) == pcilend_node ? lender_request_reach_own(ex, fn, target) :
+							lender_request_reach_exposed(ex, fn);
+	lender_request_audit(ex, in->on ? "reach" : "unreach", fn->id, target, err);
+	lender_request_answer(ex, err, NULL);
 }
 
-static void handle_expose(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_expose(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_expose *in = ex->payload;
 	const struct pcilend_lease_event holder = {
@@ -409,7 +412,7 @@ static void handle_expose(const struct exchange *ex, struct pcilend_function *fn
 	int err;
 
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, in->lease);
+	err = lender_request_check_lease(ex, fn, in->lease);
 	if (!err && (node == pcilend_node || node == ex->msg->peer))
 		err = -EINVAL;
 	if (!err && !in->on)
@@ -418,49 +421,50 @@ static void handle_expose(const struct exchange *ex, struct pcilend_function *fn
 	/* Waits for the other lender, and looks at the lease again. */
 	if (!err && in->on)
 		err = pcilend_expose(fn, &holder, node);
-	audit(ex, in->on ? "expose" : "unexpose", fn->id, node, err);
-	answer(ex, err, NULL);
+	lender_request_audit(ex, in->on ? "expose" : "unexpose", fn->id, node, err);
+	lender_request_answer(ex, err, NULL);
 }
 
 /* Another lender speaks of a function of its own. */
-static void handle_exposed(const struct exchange *ex)
+static void lender_request_handle_exposed(const struct exchange *ex)
 {
 	const struct pcilend_msg_exposed *in = ex->payload;
 	u32 borrower = le32_to_cpu(in->borrower);
 
 	if (pcilend_id_node(le32_to_cpu(in->id)) != ex->msg->peer || borrower == pcilend_node ||
 	    borrower == ex->msg->peer)
-		answer(ex, -EINVAL, NULL);
+		lender_request_answer(ex, -EINVAL, NULL);
 	else
-		answer(ex, pcilend_reach_exposed(ex->link, in), NULL);
+		lender_request_answer(ex, pcilend_reach_exposed(ex->link, in), NULL);
 }
 
-static void handle_config_read(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_config_read(const struct exchange *ex,
+					      struct pcilend_function *fn)
 {
 	struct pcilend_msg_config out = *(const struct pcilend_msg_config *)ex->payload;
 	int err;
 
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, out.lease) ?:
+	err = lender_request_check_lease(ex, fn, out.lease) ?:
 	      pcilend_device_config_read(fn, le16_to_cpu(out.offset), out.data,
 					 le16_to_cpu(out.length));
 	mutex_unlock(&fn->lock);
-	answer(ex, err, &out);
+	lender_request_answer(ex, err, &out);
 }
 
-static void handle_msi(const struct exchange *ex, struct pcilend_function *fn)
+static void lender_request_handle_msi(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_msi *in = ex->payload;
 	struct pcilend_msg_msi_message out = { };
 	int err;
 
 	mutex_lock(&fn->lock);
-	err = check_lease(ex, fn, in->lease) ?: pcilend_relay_set(fn, in, &out);
+	err = lender_request_check_lease(ex, fn, in->lease) ?: pcilend_relay_set(fn, in, &out);
 	if (err == -ENOSPC && pcilend_link_may_log(ex->link))
 		pci_warn(fn->pdev, "no more interrupts of this host for node %u: its driver gets along with fewer\n",
 			 ex->msg->peer);
 	mutex_unlock(&fn->lock);
-	answer(ex, err, &out);
+	lender_request_answer(ex, err, &out);
 }
 
 /*
@@ -468,14 +472,14 @@ static void handle_msi(const struct exchange *ex, struct pcilend_function *fn)
  * that name one are answered with -ESTALE where there is none, or no function; and the others with
  * -ENODEV by their handlers where the sender may not see the function.
  */
-static int request_refuse_unknown(const struct exchange *ex, u16 type, u32 named)
+static int lender_request_refuse_unknown(const struct exchange *ex, u16 type, u32 named)
 {
 	int err = type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ? -ENODEV : -ESTALE;
 
 	if (err == -ENODEV || type == PCILEND_MSG_EXPOSE)
-		audit(ex, pcilend_msg_name(type), named, 0, err);
+		lender_request_audit(ex, pcilend_msg_name(type), named, 0, err);
 	if (type == PCILEND_MSG_RETURN)
-		take_returned(ex, NULL);
+		lender_request_take_returned(ex, NULL);
 	return err;
 }
 
@@ -492,47 +496,47 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 	u32 named;
 
 	if (type == PCILEND_MSG_SYNC) {
-		answer(&ex, pcilend_lender_sync(link), NULL);
+		lender_request_answer(&ex, pcilend_lender_sync(link), NULL);
 		return;
 	}
 	if (type == PCILEND_MSG_EXPOSED) {
-		handle_exposed(&ex);
+		lender_request_handle_exposed(&ex);
 		return;
 	}
 	/* All others begin with a function's id. */
 	named = le32_to_cpu(((const struct pcilend_msg_id *)ex.payload)->id);
 	fn = pcilend_function_find(named);
 	if (!fn) {
-		answer(&ex, request_refuse_unknown(&ex, type, named), NULL);
+		lender_request_answer(&ex, lender_request_refuse_unknown(&ex, type, named), NULL);
 		return;
 	}
 	switch (type) {
 	case PCILEND_MSG_BORROW:
-		handle_borrow(&ex, fn);
+		lender_request_handle_borrow(&ex, fn);
 		break;
 	case PCILEND_MSG_RETURN:
-		handle_return(&ex, fn);
+		lender_request_handle_return(&ex, fn);
 		break;
 	case PCILEND_MSG_RESET:
-		handle_reset(&ex, fn);
+		lender_request_handle_reset(&ex, fn);
 		break;
 	case PCILEND_MSG_RESERVE:
-		handle_reserve(&ex, fn);
+		lender_request_handle_reserve(&ex, fn);
 		break;
 	case PCILEND_MSG_CONFIG_READ:
-		handle_config_read(&ex, fn);
+		lender_request_handle_config_read(&ex, fn);
 		break;
 	case PCILEND_MSG_REACH:
-		handle_reach(&ex, fn);
+		lender_request_handle_reach(&ex, fn);
 		break;
 	case PCILEND_MSG_MSI:
-		handle_msi(&ex, fn);
+		lender_request_handle_msi(&ex, fn);
 		break;
 	case PCILEND_MSG_EXPOSE:
-		handle_expose(&ex, fn);
+		lender_request_handle_expose(&ex, fn);
 		break;
 	default:
-		handle_simple(&ex, fn, type);
+		lender_request_handle_simple(&ex, fn, type);
 	}
 	pcilend_function_put(fn);
 }

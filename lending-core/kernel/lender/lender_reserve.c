@@ -6,7 +6,7 @@
 
 #include "lender/lender.h"
 
-static void unreserve_work(struct work_struct *work)
+static void lender_reserve_unreserve_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, unreserve.work);
 
@@ -22,7 +22,7 @@ static void unreserve_work(struct work_struct *work)
 
 void pcilend_reserve_init(struct pcilend_function *fn)
 {
-	INIT_DELAYED_WORK(&fn->unreserve, unreserve_work);
+	INIT_DELAYED_WORK(&fn->unreserve, lender_reserve_unreserve_work);
 }
 
 /* The function is no longer lent; its state is `local`. */

@@ -29,7 +29,7 @@ u64 pcilend_rom_size(struct pci_dev *pdev)
 }
 
 /* Reads it into @copy, with the ROM enabled for so long. Return: NULL, or what is in the way. */
-static const char *read_rom(struct pci_dev *pdev, u8 *copy, u64 size)
+static const char *lender_rom_read_rom(struct pci_dev *pdev, u8 *copy, u64 size)
 {
 	struct resource *res = &pdev->resource[PCI_ROM_RESOURCE];
 	void __iomem *io;
@@ -71,7 +71,7 @@ void pcilend_rom_take(struct pcilend_function *fn)
 	/* Whole pages, which are nobody else's: all of them are exported. */
 	fn->rom = alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
 	if (fn->rom)
-		why = read_rom(fn->pdev, fn->rom, size);
+		why = lender_rom_read_rom(fn->pdev, fn->rom, size);
 	if (!why)
 		return;
 	pci_info(fn->pdev, "borrowers see no expansion ROM (%llu KiB): %s\n", size / SZ_1K, why);

@@ -28,7 +28,7 @@ struct pcilend_withdrawn *pcilend_withdrawn_alloc(void)
 	return kzalloc(sizeof(struct pcilend_withdrawn), GFP_KERNEL);
 }
 
-static void withdrawn_release(struct pcilend_withdrawn *withdrawn)
+static void lender_withdrawn_release(struct pcilend_withdrawn *withdrawn)
 {
 	int i;
 
@@ -68,7 +68,7 @@ void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease)
 		    withdrawn->lease != lease)
 			continue;
 		list_del(&withdrawn->node);
-		withdrawn_release(withdrawn);
+		lender_withdrawn_release(withdrawn);
 	}
 }
 
@@ -82,6 +82,6 @@ void pcilend_withdrawn_link_over(struct pcilend_link *link)
 		if (withdrawn->link != link)
 			continue;
 		list_del(&withdrawn->node);
-		withdrawn_release(withdrawn);
+		lender_withdrawn_release(withdrawn);
 	}
 }

@@ -30,7 +30,7 @@ int pcilend_aperture_init(struct pcilend_link *link)
 	return 0;
 }
 
-static int note_end(struct resource *memory, void *data)
+static int aperture_note_end(struct resource *memory, void *data)
 {
 	u64 *end = data;
 
@@ -38,17 +38,17 @@ static int note_end(struct resource *memory, void *data)
 	return 0;
 }
 
-static u64 memory_end(void)
+static u64 aperture_memory_end(void)
 {
 	u64 end = 0;
 
 	walk_iomem_res_desc(IORES_DESC_NONE, IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, 0, U64_MAX,
-			    &end, note_end);
+			    &end, aperture_note_end);
 	return end;
 }
 
 /* The lowest BAR above 4 GiB that could be lent; 0: there is none. */
-static u64 lowest_bar(void)
+static u64 aperture_lowest_bar(void)
 {
 	struct pci_dev *pdev = NULL;
 	u64 lowest = 0;
@@ -70,7 +70,7 @@ static u64 lowest_bar(void)
 	return lowest;
 }
 
-static int plan(struct pcilend_link *link, char *why, size_t bytes)
+static int aperture_plan(struct pcilend_link *link, char *why, size_t bytes)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	struct pcilend_layout_host *self __free(kfree) = kzalloc(sizeof(*self), GFP_KERNEL);
@@ -98,8 +98,8 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 	self->relay = pcilend_relay_msi;
 	/* Reserved ranges end the usable space as the page tables' own limit does. */
 	if (ap->direct) {
-		self->memory_end = memory_end();
-		self->bars = lowest_bar();
+		self->memory_end = aperture_memory_end();
+		self->bars = aperture_lowest_bar();
 	} else if (ap->domain->geometry.aperture_end != U64_MAX) {
 		self->iova_end = ap->domain->geometry.aperture_end + 1;
 	}
@@ -107,7 +107,7 @@ static int plan(struct pcilend_link *link, char *why, size_t bytes)
 	return pcilend_layout_plan(self, peer, &ap->layout, why, bytes);
 }
 
-static int set_translations(struct pcilend_link *link)
+static int aperture_set_translations(struct pcilend_link *link)
 {
 	const struct pcilend_layout *layout = &link->aperture.layout;
 	unsigned int i;
@@ -141,7 +141,7 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 	int err;
 
 	if (!ap->open) {
-		err = plan(link, why, bytes);
+		err = aperture_plan(link, why, bytes);
 		if (err)
 			return err;
 		if (!layout->interrupts.size)
@@ -168,7 +168,7 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes)
 		}
 	}
 
-	err = set_translations(link);
+	err = aperture_set_translations(link);
 	if (err) {
 		snprintf(why, bytes,
 			 "the NTB driver %s refuses the memory window translations (error %d): see the kernel log",

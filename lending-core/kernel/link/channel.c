@@ -16,7 +16,7 @@
 #define RETRY_MS 2
 
 /* Messages we put into the peer's ring that it has not taken yet. */
-static u32 ring_used(struct pcilend_link *link)
+static u32 channel_ring_used(struct pcilend_link *link)
 {
 	struct pcilend_channel *ch = &link->channel;
 
@@ -26,7 +26,7 @@ static u32 ring_used(struct pcilend_link *link)
 	return min_t(u32, ch->tx_head - pcilend_area_read(&link->area->tail), PCILEND_RING_SLOTS);
 }
 
-static void put_into_ring(struct pcilend_link *link, u8 *slot)
+static void channel_put_into_ring(struct pcilend_link *link, u8 *slot)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_wire_area __iomem *peer = ch->peer;
@@ -44,7 +44,7 @@ static void put_into_ring(struct pcilend_link *link, u8 *slot)
 				 le32_to_cpu(header->request), ch->tx_head - 1);
 }
 
-static void drop_tx_queue(struct pcilend_channel *ch)
+static void channel_drop_tx_queue(struct pcilend_channel *ch)
 {
 	struct pcilend_message *msg, *next;
 
@@ -58,20 +58,20 @@ static void drop_tx_queue(struct pcilend_channel *ch)
 	wake_up_all(&ch->tx_room);
 }
 
-static void tx_work(struct work_struct *work)
+static void channel_tx_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.tx_work.work);
 	struct pcilend_channel *ch = &link->channel;
 	bool sent = false, stuck = false;
 
 	mutex_lock(&ch->tx_lock);
-	while (ch->tx_open && ch->tx_queued && ring_used(link) < PCILEND_RING_SLOTS) {
+	while (ch->tx_open && ch->tx_queued && channel_ring_used(link) < PCILEND_RING_SLOTS) {
 		struct pcilend_message *msg = list_first_entry(&ch->tx_queue,
 							       struct pcilend_message, node);
 
 		list_del(&msg->node);
 		ch->tx_queued--;
-		put_into_ring(link, msg->slot);
+		channel_put_into_ring(link, msg->slot);
 		kfree(msg);
 		sent = true;
 	}
@@ -83,7 +83,7 @@ static void tx_work(struct work_struct *work)
 		if (!ch->tx_stuck)
 			ch->tx_stuck = pcilend_now();
 		if (pcilend_now() - ch->tx_stuck > PCILEND_REQUEST_MS) {
-			drop_tx_queue(ch);
+			channel_drop_tx_queue(ch);
 			stuck = true;
 		} else {
 			queue_delayed_work(pcilend_channel_wq, &ch->tx_work,
@@ -102,7 +102,7 @@ static void tx_work(struct work_struct *work)
  * Sends @slot, or queues it behind others that wait for room. Return: 0; -ENETDOWN if there is no
  * channel; -ENOBUFS if the peer takes nothing any more: the link starts over then.
  */
-static int transmit(struct pcilend_link *link, u8 *slot)
+static int channel_transmit(struct pcilend_link *link, u8 *slot)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_message *msg;
@@ -111,8 +111,8 @@ static int transmit(struct pcilend_link *link, u8 *slot)
 	mutex_lock(&ch->tx_lock);
 	if (!ch->tx_open) {
 		err = -ENETDOWN;
-	} else if (!ch->tx_queued && ring_used(link) < PCILEND_RING_SLOTS) {
-		put_into_ring(link, slot);
+	} else if (!ch->tx_queued && channel_ring_used(link) < PCILEND_RING_SLOTS) {
+		channel_put_into_ring(link, slot);
 		pcilend_link_kick_peer(link);
 	} else if (ch->tx_queued >= QUEUE_MAX) {
 		err = -ENOBUFS;
@@ -146,7 +146,7 @@ int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 s
 	body = pcilend_wire_begin(slot, type, answer, status, request, 0, link->boot);
 	if (payload)
 		memcpy(body, payload, length);
-	return transmit(link, slot);
+	return channel_transmit(link, slot);
 }
 
 /*
@@ -189,7 +189,7 @@ void pcilend_channel_reply(struct pcilend_link *link, const struct pcilend_messa
 			       payload);
 }
 
-static u32 request_number(struct pcilend_channel *ch)
+static u32 channel_request_number(struct pcilend_channel *ch)
 {
 	lockdep_assert_held(&ch->lock);
 	if (!++ch->next_request)
@@ -222,7 +222,7 @@ int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void 
 
 	init_completion(&waiter.done);
 	spin_lock(&ch->lock);
-	waiter.request = request_number(ch);
+	waiter.request = channel_request_number(ch);
 	list_add_tail(&waiter.node, &ch->waiters);
 	spin_unlock(&ch->lock);
 
@@ -265,7 +265,7 @@ int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const voi
 	u32 request;
 
 	spin_lock(&ch->lock);
-	request = request_number(ch);
+	request = channel_request_number(ch);
 	spin_unlock(&ch->lock);
 	return pcilend_channel_send(link, type, false, PCILEND_STATUS_OK, request, payload);
 }
@@ -279,7 +279,7 @@ void pcilend_channel_wait_room(struct pcilend_link *link)
 			   msecs_to_jiffies(PCILEND_REQUEST_MS));
 }
 
-static void fail_waiters(struct pcilend_channel *ch, int error)
+static void channel_fail_waiters(struct pcilend_channel *ch, int error)
 {
 	struct pcilend_waiter *waiter, *next;
 
@@ -378,10 +378,10 @@ void pcilend_channel_suspend(struct pcilend_link *link)
 
 	mutex_lock(&ch->tx_lock);
 	ch->tx_open = false;
-	drop_tx_queue(ch);
+	channel_drop_tx_queue(ch);
 	mutex_unlock(&ch->tx_lock);
 	spin_lock(&ch->lock);
-	fail_waiters(ch, -ENETDOWN);
+	channel_fail_waiters(ch, -ENETDOWN);
 	spin_unlock(&ch->lock);
 }
 
@@ -433,7 +433,7 @@ void pcilend_channel_init(struct pcilend_link *link)
 	mutex_init(&ch->rx_lock);
 	mutex_init(&ch->tx_lock);
 	spin_lock_init(&ch->lock);
-	INIT_DELAYED_WORK(&ch->tx_work, tx_work);
+	INIT_DELAYED_WORK(&ch->tx_work, channel_tx_work);
 	INIT_LIST_HEAD(&ch->tx_queue);
 	INIT_LIST_HEAD(&ch->waiters);
 	init_waitqueue_head(&ch->tx_room);

@@ -12,7 +12,7 @@
 
 #define INCOMING_MAX 64		/* requests or notices waiting to be handled */
 
-static void take_answer(struct pcilend_link *link, const u8 *slot)
+static void receive_take_answer(struct pcilend_link *link, const u8 *slot)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 	struct pcilend_channel *ch = &link->channel;
@@ -46,7 +46,7 @@ static void take_answer(struct pcilend_link *link, const u8 *slot)
 }
 
 /* Return: false if the queue is full. */
-static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
+static bool receive_enqueue(struct pcilend_link *link, struct pcilend_queue *queue, const u8 *slot)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_message *msg = kmalloc(sizeof(*msg), PCILEND_MESSAGE_GFP);
@@ -75,7 +75,7 @@ static bool enqueue(struct pcilend_link *link, struct pcilend_queue *queue, cons
  * The oldest notice; ones of earlier sessions are dropped. NULL: there is none, or they must wait
  * until the link is trusted, and up: what they are a reason for is asked for over it.
  */
-static struct pcilend_message *next_notice(struct pcilend_link *link)
+static struct pcilend_message *receive_next_notice(struct pcilend_link *link)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_queue *queue = &ch->notices;
@@ -100,8 +100,8 @@ static struct pcilend_message *next_notice(struct pcilend_link *link)
 	}
 }
 
-static struct pcilend_message *next_about(struct pcilend_channel *ch,
-					  const struct pcilend_message *done)
+static struct pcilend_message *receive_next_about(struct pcilend_channel *ch,
+						  const struct pcilend_message *done)
 {
 	struct pcilend_message *msg;
 
@@ -114,7 +114,8 @@ static struct pcilend_message *next_about(struct pcilend_channel *ch,
 }
 
 /* What the two need to know of one another is handled here; all else is for one of the roles. */
-static void channel_route_request(struct pcilend_link *link, const struct pcilend_message *msg)
+static void receive_channel_route_request(struct pcilend_link *link,
+					  const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 
@@ -137,7 +138,7 @@ static void channel_route_request(struct pcilend_link *link, const struct pcilen
 	}
 }
 
-static void request_work(struct work_struct *work)
+static void receive_request_work(struct work_struct *work)
 {
 	struct pcilend_message *msg = container_of(work, struct pcilend_message, work);
 	struct pcilend_link *link = msg->link;
@@ -149,10 +150,10 @@ static void request_work(struct work_struct *work)
 	current_session = msg->session == ch->session;
 	spin_unlock(&ch->lock);
 	if (current_session)
-		channel_route_request(link, msg);
+		receive_channel_route_request(link, msg);
 
 	spin_lock(&ch->lock);
-	next = next_about(ch, msg);
+	next = receive_next_about(ch, msg);
 	list_del(&msg->node);
 	ch->request_count--;
 	if (next)
@@ -165,7 +166,7 @@ static void request_work(struct work_struct *work)
 }
 
 /* Return: false if there are too many. */
-static bool take_request(struct pcilend_link *link, const u8 *slot)
+static bool receive_take_request(struct pcilend_link *link, const u8 *slot)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
@@ -184,13 +185,13 @@ static bool take_request(struct pcilend_link *link, const u8 *slot)
 	else
 		msg->subject = le32_to_cpu(about->id);
 	msg->link = pcilend_link_get(link);
-	INIT_WORK(&msg->work, request_work);
+	INIT_WORK(&msg->work, receive_request_work);
 
 	spin_lock(&ch->lock);
 	msg->session = ch->session;
 	room = ch->request_count < INCOMING_MAX;
 	if (room) {
-		bool first = !next_about(ch, msg);
+		bool first = !receive_next_about(ch, msg);
 
 		list_add_tail(&msg->node, &ch->requests);
 		ch->request_count++;
@@ -216,7 +217,7 @@ void pcilend_channel_drain_requests(struct pcilend_link *link)
 	spin_unlock(&ch->lock);
 }
 
-static void notice_work(struct work_struct *work)
+static void receive_notice_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.notices.work);
 	struct pcilend_channel *ch = &link->channel;
@@ -224,7 +225,7 @@ static void notice_work(struct work_struct *work)
 	struct pcilend_message *msg;
 	bool lost;
 
-	while (left && (msg = next_notice(link))) {
+	while (left && (msg = receive_next_notice(link))) {
 		pcilend_link_borrower->notice(link, msg);
 		kfree(msg);
 		left--;
@@ -269,7 +270,7 @@ void pcilend_channel_bad(struct pcilend_link *link, u32 sequence, const char *wh
 			 why);
 }
 
-static void refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)
+static void receive_refuse(struct pcilend_link *link, const u8 *slot, u32 sequence, const char *why)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 	u16 type = le16_to_cpu(header->type);
@@ -301,7 +302,7 @@ void pcilend_channel_settle(struct pcilend_link *link)
 }
 
 /* Is the slot empty because the link was down when it was written? Who waits for it was told. */
-static bool was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
+static bool receive_was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 
@@ -312,18 +313,18 @@ static bool was_lost(struct pcilend_link *link, const u8 *slot, u32 sequence)
 	return !pcilend_link_carries(link) || (s32)(link->channel.rx_doubt - sequence) > 0;
 }
 
-static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
+static void receive_take_message(struct pcilend_link *link, const u8 *slot, u32 sequence)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 	struct pcilend_channel *ch = &link->channel;
 	const char *why = NULL;
 
 	if (pcilend_wire_check(slot, link->peer_boot, sequence, &why)) {
-		if (was_lost(link, slot, sequence))
+		if (receive_was_lost(link, slot, sequence))
 			trace_pcilend_message_refused(link->peer_node, sequence,
 						      "lost with the link");
 		else
-			refuse(link, slot, sequence, why);
+			receive_refuse(link, slot, sequence, why);
 		return;
 	}
 	atomic64_inc(&ch->rx_messages);
@@ -332,13 +333,13 @@ static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence
 				 le32_to_cpu(header->request), sequence);
 
 	if (le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) {
-		take_answer(link, slot);
+		receive_take_answer(link, slot);
 	} else if (header->request) {
-		if (!take_request(link, slot))
+		if (!receive_take_request(link, slot))
 			pcilend_channel_send(link, le16_to_cpu(header->type), true,
 					     PCILEND_STATUS_OVERLOAD, le32_to_cpu(header->request),
 					     NULL);
-	} else if (!enqueue(link, &ch->notices, slot)) {
+	} else if (!receive_enqueue(link, &ch->notices, slot)) {
 		spin_lock(&ch->lock);
 		ch->notices_lost = true;
 		spin_unlock(&ch->lock);
@@ -346,7 +347,7 @@ static void take_message(struct pcilend_link *link, const u8 *slot, u32 sequence
 	}
 }
 
-static void rx_work(struct work_struct *work)
+static void receive_rx_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.rx_work);
 	struct pcilend_channel *ch = &link->channel;
@@ -364,7 +365,8 @@ static void rx_work(struct work_struct *work)
 		goto out;
 	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
 		memset(slot, 0, sizeof(slot));
-		refuse(link, slot, head, "the ring's head is more than a ring ahead of its tail");
+		receive_refuse(link, slot, head,
+			       "the ring's head is more than a ring ahead of its tail");
 		ch->rx_tail = head;
 		ch->rx_budget--;
 	}
@@ -376,7 +378,7 @@ static void rx_work(struct work_struct *work)
 
 		ch->rx_budget--;
 		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
-		take_message(link, slot, sequence);
+		receive_take_message(link, slot, sequence);
 	}
 	pcilend_link_heard(link, ch->rx_tail - first);
 
@@ -401,7 +403,7 @@ void pcilend_channel_look(struct pcilend_link *link)
 	queue_work(pcilend_channel_wq, &link->channel.rx_work);
 }
 
-static void queue_init(struct pcilend_queue *queue, work_func_t function)
+static void receive_queue_init(struct pcilend_queue *queue, work_func_t function)
 {
 	INIT_LIST_HEAD(&queue->list);
 	INIT_WORK(&queue->work, function);
@@ -409,8 +411,8 @@ static void queue_init(struct pcilend_queue *queue, work_func_t function)
 
 void pcilend_channel_receive_init(struct pcilend_link *link)
 {
-	INIT_WORK(&link->channel.rx_work, rx_work);
+	INIT_WORK(&link->channel.rx_work, receive_rx_work);
 	INIT_LIST_HEAD(&link->channel.requests);
 	init_waitqueue_head(&link->channel.requests_done);
-	queue_init(&link->channel.notices, notice_work);
+	receive_queue_init(&link->channel.notices, receive_notice_work);
 }

@@ -35,13 +35,13 @@ struct greeting {
 	u32 spad[PCILEND_SPADS];
 };
 
-static u64 greeting_boot(const struct greeting *peer)
+static u64 handshake_greeting_boot(const struct greeting *peer)
 {
 	return (u64)peer->spad[PCILEND_SPAD_BOOT_HIGH] << 32 | peer->spad[PCILEND_SPAD_BOOT_LOW];
 }
 
 /* Reads until two passes agree, so that no half-written greeting is taken. */
-static bool read_greeting(struct pcilend_link *link, struct greeting *peer)
+static bool handshake_read_greeting(struct pcilend_link *link, struct greeting *peer)
 {
 	struct greeting again;
 	int try, i;
@@ -58,24 +58,24 @@ static bool read_greeting(struct pcilend_link *link, struct greeting *peer)
 	return false;
 }
 
-static void write_spad(struct pcilend_link *link, enum pcilend_spad spad, u32 value)
+static void handshake_write_spad(struct pcilend_link *link, enum pcilend_spad spad, u32 value)
 {
 	ntb_peer_spad_write(link->ntb, NTB_DEF_PEER_IDX, spad, value);
 }
 
 /* Shows our scratchpads. The values stay the same, so only the first time hides them meanwhile. */
-static void publish(struct pcilend_link *link)
+static void handshake_publish(struct pcilend_link *link)
 {
 	if (!link->published)
-		write_spad(link, PCILEND_SPAD_MAGIC, 0);
-	write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(link->boot));
-	write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(link->boot));
-	write_spad(link, PCILEND_SPAD_NODE, pcilend_node);
-	write_spad(link, PCILEND_SPAD_AREA_PAGE,
-		   link->aperture.layout.dma_window << PCILEND_AREA_WINDOW_SHIFT |
-		   link->area_dma / PCILEND_PAGE);
-	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
-	write_spad(link, PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
+		handshake_write_spad(link, PCILEND_SPAD_MAGIC, 0);
+	handshake_write_spad(link, PCILEND_SPAD_BOOT_LOW, lower_32_bits(link->boot));
+	handshake_write_spad(link, PCILEND_SPAD_BOOT_HIGH, upper_32_bits(link->boot));
+	handshake_write_spad(link, PCILEND_SPAD_NODE, pcilend_node);
+	handshake_write_spad(link, PCILEND_SPAD_AREA_PAGE,
+			     link->aperture.layout.dma_window << PCILEND_AREA_WINDOW_SHIFT |
+			     link->area_dma / PCILEND_PAGE);
+	handshake_write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
+	handshake_write_spad(link, PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
 	link->published = true;
 	link->published_at = pcilend_now();
 	/* A refresh rings no doorbell: a peer that is up takes no interrupt for it. */
@@ -83,7 +83,7 @@ static void publish(struct pcilend_link *link)
 		pcilend_link_kick_peer(link);
 }
 
-static void note_heartbeat(struct pcilend_link *link)
+static void handshake_note_heartbeat(struct pcilend_link *link)
 {
 	u64 writer = le64_to_cpu(READ_ONCE(link->area->writer_boot));
 	u64 value = le64_to_cpu(READ_ONCE(link->area->heartbeat));
@@ -141,7 +141,7 @@ void pcilend_link_follow_trail(struct pcilend_link *link)
 }
 
 /* The link is about to carry: what counts from now on. */
-static void start_trail(struct pcilend_link *link)
+static void handshake_start_trail(struct pcilend_link *link)
 {
 	spin_lock(&link->state_lock);
 	pcilend_trail_start(&link->trail, le64_to_cpu(READ_ONCE(link->area->heartbeat)),
@@ -149,7 +149,7 @@ static void start_trail(struct pcilend_link *link)
 	spin_unlock(&link->state_lock);
 }
 
-static void tick_work(struct work_struct *work)
+static void handshake_tick_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, tick.work);
 	bool fell_silent = false;
@@ -157,7 +157,7 @@ static void tick_work(struct work_struct *work)
 	pcilend_channel_beat(link);
 	pcilend_link_listen(link);
 	pcilend_channel_look(link);
-	note_heartbeat(link);
+	handshake_note_heartbeat(link);
 	pcilend_link_follow_trail(link);
 
 	spin_lock(&link->state_lock);
@@ -175,7 +175,7 @@ static void tick_work(struct work_struct *work)
 }
 
 /* Everything that was lent to, or borrowed from, this boot of the peer is over when it returns. */
-static void end_session(struct pcilend_link *link)
+static void handshake_end_session(struct pcilend_link *link)
 {
 	u16 node = link->peer_node;
 	u64 boot = link->peer_boot;
@@ -200,7 +200,7 @@ static void end_session(struct pcilend_link *link)
 	link->denied_by = 0;
 }
 
-static int start_session(struct pcilend_link *link, const struct greeting *peer)
+static int handshake_start_session(struct pcilend_link *link, const struct greeting *peer)
 {
 	u32 area = peer->spad[PCILEND_SPAD_AREA_PAGE];
 	u64 page = area & (BIT(PCILEND_AREA_WINDOW_SHIFT) - 1);
@@ -210,7 +210,7 @@ static int start_session(struct pcilend_link *link, const struct greeting *peer)
 	pcilend_hello_reset(link);
 	spin_lock(&link->state_lock);
 	link->peer_node = peer->spad[PCILEND_SPAD_NODE];
-	link->peer_boot = greeting_boot(peer);
+	link->peer_boot = handshake_greeting_boot(peer);
 	link->alive = false;
 	link->silent = false;
 	pcilend_heartbeat_start(&link->beat, link->peer_boot,
@@ -229,13 +229,14 @@ static int start_session(struct pcilend_link *link, const struct greeting *peer)
 		return err;
 	}
 	pcilend_channel_beat(link);
-	write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
+	handshake_write_spad(link, PCILEND_SPAD_SEEN_LOW, lower_32_bits(link->peer_boot));
 	pcilend_link_kick_peer(link);
 	return 0;
 }
 
 /* Why this peer can't be talked to; false if it can. */
-static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *why, size_t bytes)
+static bool handshake_unfit(struct pcilend_link *link, const struct greeting *peer, char *why,
+			    size_t bytes)
 {
 	u32 version = peer->spad[PCILEND_SPAD_MAGIC] - PCILEND_WIRE_MAGIC;
 	u32 node = peer->spad[PCILEND_SPAD_NODE];
@@ -246,7 +247,7 @@ static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *
 			 version, PCILEND_WIRE_VERSION);
 		return true;
 	}
-	if (!node || node > PCILEND_NODE_MAX || !greeting_boot(peer)) {
+	if (!node || node > PCILEND_NODE_MAX || !handshake_greeting_boot(peer)) {
 		snprintf(why, bytes,
 			 "the peer shows node id %u: load pcilend there with node=1..65535", node);
 		return true;
@@ -261,12 +262,12 @@ static bool unfit(struct pcilend_link *link, const struct greeting *peer, char *
 }
 
 /* Nobody there: scratchpads as after power-on, of a removed module, or of other software. */
-static bool nobody(const struct greeting *peer)
+static bool handshake_nobody(const struct greeting *peer)
 {
 	return peer->spad[PCILEND_SPAD_MAGIC] - PCILEND_WIRE_MAGIC - 1 > 0xff;
 }
 
-static void go_down(struct pcilend_link *link)
+static void handshake_go_down(struct pcilend_link *link)
 {
 	if (link->state == PCILEND_LINK_DOWN)
 		return;
@@ -279,7 +280,7 @@ static void go_down(struct pcilend_link *link)
 	pcilend_link_borrower->down(link);
 }
 
-static void go_handshake(struct pcilend_link *link, const char *reason)
+static void handshake_go_back(struct pcilend_link *link, const char *reason)
 {
 	if (link->state != PCILEND_LINK_HANDSHAKE) {
 		link->poll_since = pcilend_now();
@@ -290,12 +291,12 @@ static void go_handshake(struct pcilend_link *link, const char *reason)
 	pcilend_link_set_state(link, PCILEND_LINK_HANDSHAKE, reason);
 }
 
-static void go_up(struct pcilend_link *link)
+static void handshake_go_up(struct pcilend_link *link)
 {
 	pcilend_link_drop_former_area(link);
 	pcilend_channel_settle(link);
 	if (!pcilend_link_carries(link))
-		start_trail(link);
+		handshake_start_trail(link);
 	pcilend_link_met(link);
 	pcilend_link_set_state(link, PCILEND_LINK_UP, "");
 	pcilend_channel_go_on(link);
@@ -304,7 +305,7 @@ static void go_up(struct pcilend_link *link)
 }
 
 /* The NTB's link is up and we were down. Return: false if that's as far as it goes. */
-static bool come_up(struct pcilend_link *link)
+static bool handshake_come_up(struct pcilend_link *link)
 {
 	char why[PCILEND_REASON_BYTES] = "";
 	int err;
@@ -326,17 +327,17 @@ static bool come_up(struct pcilend_link *link)
 		return false;
 	}
 	WRITE_ONCE(link->event_at, pcilend_now());
-	go_handshake(link, "");
+	handshake_go_back(link, "");
 	if (link->peer_boot) {
 		pcilend_channel_resume(link);
 		pcilend_channel_beat(link);
 	}
-	publish(link);
+	handshake_publish(link);
 	return true;
 }
 
 /* Takes and clears what the tick or the channel ask for. */
-static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
+static void handshake_take_flags(struct pcilend_link *link, bool *restart, bool *silent)
 {
 	spin_lock(&link->state_lock);
 	*restart = link->restart;
@@ -349,7 +350,7 @@ static void take_flags(struct pcilend_link *link, bool *restart, bool *silent)
  * The plan does not fit what the peer has said: with that, and as if we had just been loaded. Not
  * before nothing of the plan is in use any more.
  */
-static void start_over(struct pcilend_link *link, char *why, size_t bytes)
+static void handshake_start_over(struct pcilend_link *link, char *why, size_t bytes)
 {
 	char problem[PCILEND_REASON_BYTES];
 
@@ -357,43 +358,43 @@ static void start_over(struct pcilend_link *link, char *why, size_t bytes)
 		strscpy(problem, why, sizeof(problem));
 		snprintf(why, bytes, "waits until guests let go of what they had over it, as %s",
 			 problem);
-		go_handshake(link, why);
+		handshake_go_back(link, why);
 		return;
 	}
 	if (pcilend_link_may_log(link))
 		pci_info(link->pdev, "pcilend: the aperture is planned anew: %s\n", why);
-	go_handshake(link, "");
-	end_session(link);
+	handshake_go_back(link, "");
+	handshake_end_session(link);
 	link->boot = pcilend_new_boot();
 	link->area->boot = cpu_to_le64(link->boot);
 	link->published = false;
 }
 
 /* Has the driver told all of how the link came up? */
-static bool is_settled(struct pcilend_link *link)
+static bool handshake_is_settled(struct pcilend_link *link)
 {
 	return pcilend_link_carries(link) ||
 	       pcilend_now() - READ_ONCE(link->event_at) >= SETTLE_MS;
 }
 
 /* Do the two know and suit each other? 0, or when to look again. */
-static unsigned int exchange_hello(struct pcilend_link *link)
+static unsigned int handshake_exchange_hello(struct pcilend_link *link)
 {
 	char why[PCILEND_REASON_BYTES];
 	int err;
 
 	pcilend_hello_say(link);
 	err = pcilend_hello_judge(link, why, sizeof(why));
-	if (!err && !is_settled(link))
+	if (!err && !handshake_is_settled(link))
 		err = -EAGAIN;
 	if (!err)
 		err = pcilend_link_earn_trust(link, why, sizeof(why));
 	if (!err)
 		return 0;
 	if (err == -ERANGE)
-		start_over(link, why, sizeof(why));
+		handshake_start_over(link, why, sizeof(why));
 	else if (err == -EAGAIN)
-		go_handshake(link, why);
+		handshake_go_back(link, why);
 	else
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 	return err == -ERANGE || err == -EAGAIN ? QUICK_MS : SLOW_MS;
@@ -403,7 +404,7 @@ static unsigned int exchange_hello(struct pcilend_link *link)
  * A pin keeps the peer out: all that goes over this link ends. Its session stays, as the peer does
  * not know that, and as it may be pinned to this adapter, too.
  */
-static void expel(struct pcilend_link *link)
+static void handshake_expel(struct pcilend_link *link)
 {
 	bool trusted;
 
@@ -413,93 +414,94 @@ static void expel(struct pcilend_link *link)
 	spin_unlock(&link->state_lock);
 	if (!trusted)
 		return;
-	go_handshake(link, "");
+	handshake_go_back(link, "");
 	pcilend_link_lender->peer_dead(link, link->peer_node, link->peer_boot);
 	pcilend_link_borrower->silent(link);
 }
 
-static unsigned int meet_peer(struct pcilend_link *link)
+static unsigned int handshake_meet_peer(struct pcilend_link *link)
 {
 	char why[PCILEND_REASON_BYTES];
 	unsigned int wait;
 	struct greeting peer;
 	bool ready;
 
-	if (!read_greeting(link, &peer))
+	if (!handshake_read_greeting(link, &peer))
 		return QUICK_MS;
-	if (nobody(&peer)) {
-		go_handshake(link, "");
+	if (handshake_nobody(&peer)) {
+		handshake_go_back(link, "");
 		return QUICK_MS;
 	}
-	if (unfit(link, &peer, why, sizeof(why))) {
+	if (handshake_unfit(link, &peer, why, sizeof(why))) {
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 		return SLOW_MS;
 	}
 	if (pcilend_link_is_misplaced(link, peer.spad[PCILEND_SPAD_NODE], why, sizeof(why))) {
-		expel(link);
+		handshake_expel(link);
 		pcilend_link_set_state(link, PCILEND_LINK_REFUSED, why);
 		return SLOW_MS;
 	}
-	if (link->peer_boot != greeting_boot(&peer)) {
-		go_handshake(link, "");
-		end_session(link);
-		if (start_session(link, &peer))
+	if (link->peer_boot != handshake_greeting_boot(&peer)) {
+		handshake_go_back(link, "");
+		handshake_end_session(link);
+		if (handshake_start_session(link, &peer))
 			return QUICK_MS;
 	}
 	if (link->state == PCILEND_LINK_UP) {
 		if (pcilend_now() - link->published_at >= REFRESH_MS)
-			publish(link);
+			handshake_publish(link);
 		return SLOW_MS;
 	}
 
-	note_heartbeat(link);
+	handshake_note_heartbeat(link);
 	spin_lock(&link->state_lock);
 	ready = link->alive && peer.spad[PCILEND_SPAD_SEEN_LOW] == lower_32_bits(link->boot);
 	spin_unlock(&link->state_lock);
 	if (!ready) {
 		if (link->state == PCILEND_LINK_REFUSED)
-			go_handshake(link, "");
+			handshake_go_back(link, "");
 		if (pcilend_now() - link->published_at >= SLOW_MS)
-			publish(link);
+			handshake_publish(link);
 		return QUICK_MS;
 	}
-	wait = exchange_hello(link);
+	wait = handshake_exchange_hello(link);
 	if (wait)
 		return wait;
-	go_up(link);
+	handshake_go_up(link);
 	return SLOW_MS;
 }
 
-static unsigned int step(struct pcilend_link *link)
+static unsigned int handshake_step(struct pcilend_link *link)
 {
 	bool restart, silent;
 
-	take_flags(link, &restart, &silent);
+	handshake_take_flags(link, &restart, &silent);
 	if ((silent || !pcilend_link_is_trusted(link)) && link->state == PCILEND_LINK_UP)
-		go_handshake(link, "the peer's heartbeat stopped: see whether that host is alive");
+		handshake_go_back(link,
+				  "the peer's heartbeat stopped: see whether that host is alive");
 	else if (restart && link->state == PCILEND_LINK_UP)
-		go_handshake(link, "the peer takes no messages");
+		handshake_go_back(link, "the peer takes no messages");
 	if (silent)
 		pcilend_link_borrower->silent(link);
 
 	/* However short it was: what was under way is gone. */
 	if (pcilend_link_take_lost(link))
-		go_down(link);
+		handshake_go_down(link);
 	if (!ntb_link_is_up(link->ntb, NULL, NULL)) {
-		go_down(link);
+		handshake_go_down(link);
 		return SLOW_MS;
 	}
 	if (link->state == PCILEND_LINK_DOWN || !link->aperture.open) {
-		if (!come_up(link))
+		if (!handshake_come_up(link))
 			return SLOW_MS;
 	}
-	return meet_peer(link);
+	return handshake_meet_peer(link);
 }
 
 static void handshake_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, work.work);
-	unsigned int wait = step(link);
+	unsigned int wait = handshake_step(link);
 
 	if (wait == QUICK_MS && pcilend_now() - link->poll_since > QUICK_FOR_MS)
 		wait = SLOW_MS;
@@ -524,7 +526,7 @@ void pcilend_link_restart(struct pcilend_link *link)
 void pcilend_handshake_init(struct pcilend_link *link)
 {
 	INIT_DELAYED_WORK(&link->work, handshake_work);
-	INIT_DELAYED_WORK(&link->tick, tick_work);
+	INIT_DELAYED_WORK(&link->tick, handshake_tick_work);
 }
 
 void pcilend_handshake_start(struct pcilend_link *link)
@@ -548,10 +550,10 @@ void pcilend_handshake_stop(struct pcilend_link *link)
 	if (link->state == PCILEND_LINK_UP)
 		pcilend_channel_notify(link, PCILEND_MSG_CONNECTED, &goodbye);
 	if (link->published) {
-		write_spad(link, PCILEND_SPAD_MAGIC, 0);
+		handshake_write_spad(link, PCILEND_SPAD_MAGIC, 0);
 		pcilend_link_kick_peer(link);
 	}
 	disable_delayed_work_sync(&link->tick);
 	pcilend_link_set_state(link, PCILEND_LINK_DOWN, "");
-	end_session(link);
+	handshake_end_session(link);
 }

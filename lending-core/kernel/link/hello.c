@@ -9,7 +9,7 @@
 
 #define REPEAT_MS 1000
 
-static void fill(struct pcilend_link *link, struct pcilend_msg_hello *msg)
+static void hello_fill(struct pcilend_link *link, struct pcilend_msg_hello *msg)
 {
 	const struct pcilend_aperture *ap = &link->aperture;
 	const struct pcilend_layout *layout = &ap->layout;
@@ -41,7 +41,7 @@ void pcilend_hello_say(struct pcilend_link *link)
 	if (READ_ONCE(link->hello.taken) || now - link->hello.said < REPEAT_MS)
 		return;
 	link->hello.said = now;
-	fill(link, &msg);
+	hello_fill(link, &msg);
 	pcilend_channel_request_async(link, PCILEND_MSG_HELLO, &msg);
 }
 

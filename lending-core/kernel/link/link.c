@@ -212,7 +212,7 @@ void pcilend_link_kick_peer(struct pcilend_link *link)
 	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 }
 
-static void set_kicks(struct pcilend_link *link, int kicks)
+static void link_set_kicks(struct pcilend_link *link, int kicks)
 {
 	lockdep_assert_held(&link->kick_lock);
 	if (kicks < 0 && link->kicks_left >= 0)
@@ -232,7 +232,7 @@ void pcilend_link_listen(struct pcilend_link *link)
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->kick_lock, flags);
-	set_kicks(link, PCILEND_KICKS_PER_BEAT);
+	link_set_kicks(link, PCILEND_KICKS_PER_BEAT);
 	spin_unlock_irqrestore(&link->kick_lock, flags);
 }
 
@@ -242,16 +242,16 @@ void pcilend_link_heard(struct pcilend_link *link, u32 messages)
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->kick_lock, flags);
-	set_kicks(link, link->kicks_left + messages);
+	link_set_kicks(link, link->kicks_left + messages);
 	spin_unlock_irqrestore(&link->kick_lock, flags);
 }
 
-static void count_kick(struct pcilend_link *link)
+static void link_count_kick(struct pcilend_link *link)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->kick_lock, flags);
-	set_kicks(link, link->kicks_left - 1);
+	link_set_kicks(link, link->kicks_left - 1);
 	spin_unlock_irqrestore(&link->kick_lock, flags);
 }
 
@@ -262,14 +262,14 @@ static void link_event(void *context)
 	pcilend_handshake_event(context);
 }
 
-static void db_event(void *context, int vector)
+static void link_db_event(void *context, int vector)
 {
 	struct pcilend_link *link = context;
 
 	if (!(ntb_db_vector_mask(link->ntb, vector) & BIT_ULL(PCILEND_DOORBELL_KICK)))
 		return;
 	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
-	count_kick(link);
+	link_count_kick(link);
 	pcilend_channel_look(link);
 	if (READ_ONCE(link->state) != PCILEND_LINK_UP)
 		pcilend_handshake_event(link);
@@ -277,11 +277,11 @@ static void db_event(void *context, int vector)
 
 static const struct ntb_ctx_ops link_ops = {
 	.link_event = link_event,
-	.db_event = db_event,
+	.db_event = link_db_event,
 };
 
 /* The peer reaches the interrupt range; remapping limits it to interrupts of the NTB itself. */
-static bool interrupts_are_safe(struct pcilend_link *link)
+static bool link_interrupts_are_safe(struct pcilend_link *link)
 {
 	struct iommu_group *group = iommu_group_get(&link->pdev->dev);
 	bool safe = group && iommu_group_has_isolated_msi(group);
@@ -318,7 +318,7 @@ bool pcilend_link_is_isolated(struct pcilend_link *link)
 }
 
 /* Memory that its firmware always reaches is in its domain, and the peer would reach it, too. */
-static bool has_direct_regions(struct pcilend_link *link)
+static bool link_has_direct_regions(struct pcilend_link *link)
 {
 	struct iommu_resv_region *region;
 	LIST_HEAD(regions);
@@ -332,7 +332,7 @@ static bool has_direct_regions(struct pcilend_link *link)
 }
 
 /* What is missing for good, with its cure; NULL if nothing is. */
-static const char *missing(struct pcilend_link *link)
+static const char *link_missing(struct pcilend_link *link)
 {
 	const struct pcilend_aperture *ap = &link->aperture;
 
@@ -342,11 +342,11 @@ static const char *missing(struct pcilend_link *link)
 		return "no IOMMU before the NTB: boot with intel_iommu=on, or load with direct=1";
 	if (ap->direct && !pcilend_direct)
 		return "its IOMMU passes addresses through: drop iommu=pt, or load with direct=1";
-	if (!ap->direct && !interrupts_are_safe(link))
+	if (!ap->direct && !link_interrupts_are_safe(link))
 		return "interrupt remapping is off: enable it, or load with unsafe_interrupts=1";
 	if (!ap->direct && !pcilend_link_is_isolated(link))
 		return PCILEND_NOT_ISOLATED;
-	if (!ap->direct && has_direct_regions(link))
+	if (!ap->direct && link_has_direct_regions(link))
 		return "firmware reserves memory for the NTB (RMRR): use another slot";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
@@ -363,7 +363,7 @@ static const char *missing(struct pcilend_link *link)
  * The PCI hole: the lowest memory below 4 GiB that a PCI root bus routes to its devices. By way of
  * the devices, as root buses are walked only with a lock that who adds the adapter may hold.
  */
-static u64 lowest_hole(void)
+static u64 link_lowest_hole(void)
 {
 	struct pci_dev *pdev = NULL;
 	u64 hole = PCILEND_MSI_IOVA;
@@ -381,7 +381,7 @@ static u64 lowest_hole(void)
 	return hole;
 }
 
-static int area_alloc(struct pcilend_link *link, u64 limit)
+static int link_area_alloc(struct pcilend_link *link, u64 limit)
 {
 	struct device *dev = &link->pdev->dev;
 
@@ -413,7 +413,7 @@ void pcilend_link_drop_former_area(struct pcilend_link *link)
 	link->former_area = NULL;
 }
 
-static void area_free(struct pcilend_link *link)
+static void link_area_free(struct pcilend_link *link)
 {
 	struct device *dev = &link->pdev->dev;
 
@@ -445,7 +445,7 @@ int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
 	}
 	pcilend_link_drop_former_area(link);
 	cancel_delayed_work_sync(&link->tick);
-	err = area_alloc(link, limit);
+	err = link_area_alloc(link, limit);
 	link->former_dma_limit = former_limit;
 	if (err) {
 		link->area = former;
@@ -466,7 +466,7 @@ static int link_start(struct pcilend_link *link)
 					  sizeof(*link->aperture.entries), GFP_KERNEL);
 	if (!link->aperture.entries)
 		return -ENOMEM;
-	err = area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
+	err = link_area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
 	if (err)
 		return err;
 	/* It passes on what functions send: how long a segment may be is theirs to say. */
@@ -488,7 +488,7 @@ static int link_start(struct pcilend_link *link)
 	return 0;
 
 err_area:
-	area_free(link);
+	link_area_free(link);
 	return err;
 }
 
@@ -511,7 +511,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	link->ntb = ntb;
 	link->pdev = pci_dev_get(ntb->pdev);
 	link->boot = pcilend_new_boot();
-	link->hole = lowest_hole();
+	link->hole = link_lowest_hole();
 	strscpy(link->driver, dev_driver_string(&ntb->pdev->dev), sizeof(link->driver));
 	pcilend_channel_init(link);
 	spin_lock_init(&link->loss_lock);
@@ -536,7 +536,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	pcilend_link_borrower->added(link);
 	dev_set_drvdata(&ntb->dev, link);
 
-	reason = missing(link);
+	reason = link_missing(link);
 	if (!reason) {
 		if (link->aperture.direct)
 			pci_warn(link->pdev, "pcilend: no IOMMU: the peer, and functions borrowed from it, reach all memory and all interrupts of this host\n");
@@ -574,7 +574,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		cancel_work_sync(&link->channel.rx_work);
 		pcilend_aperture_exit(link);
 		ntb_link_disable(ntb);
-		area_free(link);
+		link_area_free(link);
 	}
 	pcilend_link_borrower->removed(link);
 	mutex_lock(&links_lock);

@@ -27,7 +27,7 @@ static DEFINE_MUTEX(pins_lock);
 /* One link becomes trusted at a time; outside of pins_lock. */
 static DEFINE_MUTEX(trust_lock);
 
-static struct pin *find_pin(const char *adapter)
+static struct pin *trust_find_pin(const char *adapter)
 {
 	struct pin *pin;
 
@@ -39,7 +39,7 @@ static struct pin *find_pin(const char *adapter)
 	return NULL;
 }
 
-static void look_again(void)
+static void trust_look_again(void)
 {
 	struct pcilend_link *link;
 
@@ -65,7 +65,7 @@ int pcilend_pin(u32 id, const char *adapter, struct netlink_ext_ack *extack)
 		return -ENODEV;
 	}
 	mutex_lock(&pins_lock);
-	pin = find_pin(adapter);
+	pin = trust_find_pin(adapter);
 	if (pin && pin->id != id) {
 		NL_SET_ERR_MSG(extack, "another node is pinned to that adapter: see 'pcilend link --verbose', disconnect that node first");
 		err = -EBUSY;
@@ -82,13 +82,13 @@ int pcilend_pin(u32 id, const char *adapter, struct netlink_ext_ack *extack)
 	mutex_unlock(&pins_lock);
 	if (!err) {
 		pcilend_event_link(link);
-		look_again();
+		trust_look_again();
 	}
 	pcilend_link_put(link);
 	return err;
 }
 
-static void drop_pins(u32 id, bool all)
+static void trust_drop_pins(u32 id, bool all)
 {
 	struct pin *pin, *next;
 
@@ -104,14 +104,14 @@ static void drop_pins(u32 id, bool all)
 
 void pcilend_unpin(u32 id)
 {
-	drop_pins(id, false);
-	look_again();
+	trust_drop_pins(id, false);
+	trust_look_again();
 }
 
 /* The links are gone. */
 void pcilend_pins_exit(void)
 {
-	drop_pins(0, true);
+	trust_drop_pins(0, true);
 }
 
 /* The node that is pinned to that adapter; 0: none. */
@@ -121,13 +121,13 @@ u32 pcilend_pinned(struct pcilend_link *link)
 	u32 id;
 
 	mutex_lock(&pins_lock);
-	pin = find_pin(pci_name(link->pdev));
+	pin = trust_find_pin(pci_name(link->pdev));
 	id = pin ? pin->id : 0;
 	mutex_unlock(&pins_lock);
 	return id;
 }
 
-static bool is_pinned(u32 id)
+static bool trust_is_pinned(u32 id)
 {
 	struct pin *pin;
 	bool found = false;
@@ -155,13 +155,13 @@ bool pcilend_link_is_trusted(struct pcilend_link *link)
  * one of the links that are trusted to lead to that node, one that is up if there is any, with a
  * reference; or NULL.
  */
-static enum pcilend_path_verdict judge(struct pcilend_link *link, u32 id,
-				       struct pcilend_link **trusted)
+static enum pcilend_path_verdict trust_judge(struct pcilend_link *link, u32 id,
+					     struct pcilend_link **trusted)
 {
 	struct pcilend_path_claim claim = {
 		.node = id,
 		.pinned = pcilend_pinned(link),
-		.pinned_elsewhere = is_pinned(id),
+		.pinned_elsewhere = trust_is_pinned(id),
 	};
 	struct pcilend_link *other, *known = NULL;
 
@@ -190,7 +190,7 @@ static enum pcilend_path_verdict judge(struct pcilend_link *link, u32 id,
 	return pcilend_path_judge(&claim);
 }
 
-static void refused(struct pcilend_link *link, u32 id)
+static void trust_refused(struct pcilend_link *link, u32 id)
 {
 	pcilend_count(PCILEND_COUNTER_A_STRANGERS);
 	pcilend_audit_peer(&link->audit, id, "path", 0, 0, -ENOTUNIQ);
@@ -199,7 +199,7 @@ static void refused(struct pcilend_link *link, u32 id)
 /* The handshake: is node @id pinned, or this adapter, such that it must not be here? */
 bool pcilend_link_is_misplaced(struct pcilend_link *link, u32 id, char *why, size_t bytes)
 {
-	switch (judge(link, id, NULL)) {
+	switch (trust_judge(link, id, NULL)) {
 	case PCILEND_PATH_OTHER_NODE:
 		snprintf(why, bytes,
 			 "node %u is behind this adapter, to which node %u is pinned: check the cables, or 'pcilend disconnect %u' to unpin it",
@@ -214,12 +214,13 @@ bool pcilend_link_is_misplaced(struct pcilend_link *link, u32 id, char *why, siz
 		return false;
 	}
 	if (link->state != PCILEND_LINK_REFUSED)
-		refused(link, id);
+		trust_refused(link, id);
 	return true;
 }
 
 /* Asks the node at the other end of @voucher whether the one of @link is its own. */
-static int ask(struct pcilend_link *link, struct pcilend_link *voucher, char *why, size_t bytes)
+static int trust_ask(struct pcilend_link *link, struct pcilend_link *voucher, char *why,
+		     size_t bytes)
 {
 	const struct pcilend_msg_vouch msg = {
 		.asker = cpu_to_le64(link->boot),
@@ -238,7 +239,7 @@ static int ask(struct pcilend_link *link, struct pcilend_link *voucher, char *wh
 		return -EAGAIN;
 	}
 	if (link->denied_by != session)
-		refused(link, link->peer_node);
+		trust_refused(link, link->peer_node);
 	link->denied_by = session;
 	snprintf(why, bytes,
 		 "node %u, reached through adapter %s, says that this is somebody else: give every host its own node=, or pin the node by 'pcilend connect %u --adapter'",
@@ -262,7 +263,7 @@ int pcilend_link_earn_trust(struct pcilend_link *link, char *why, size_t bytes)
 	if (pcilend_link_is_trusted(link))
 		return 0;
 	mutex_lock(&trust_lock);
-	verdict = judge(link, link->peer_node, &voucher);
+	verdict = trust_judge(link, link->peer_node, &voucher);
 	if (verdict == PCILEND_PATH_FIRST || verdict == PCILEND_PATH_PINNED) {
 		pcilend_link_set_trusted(link);
 		err = 0;
@@ -276,7 +277,7 @@ int pcilend_link_earn_trust(struct pcilend_link *link, char *why, size_t bytes)
 			 "node %u is known behind adapter %s, which is down: waits until that is up, or its leases are over",
 			 link->peer_node, pci_name(voucher->pdev));
 	else if (verdict == PCILEND_PATH_ASK)
-		err = ask(link, voucher, why, bytes);
+		err = trust_ask(link, voucher, why, bytes);
 	if (!err && verdict == PCILEND_PATH_ASK) {
 		/* What vouched for this one must still hold. */
 		mutex_lock(&trust_lock);

@@ -7,7 +7,7 @@
 #include "netlink/netlink.h"
 
 /* What a borrower's virtual configuration space begins as. */
-static int emulate(struct pcilend_function *fn, u8 *space, u32 length)
+static int config_get_emulate(struct pcilend_function *fn, u8 *space, u32 length)
 {
 	struct pcilend_vconfig *config;
 	struct pcilend_vconfig_bar bar[PCILEND_BARS];
@@ -25,8 +25,8 @@ static int emulate(struct pcilend_function *fn, u8 *space, u32 length)
 	return err;
 }
 
-static int get_local(u32 id, bool emulated, u8 *space, u32 *length,
-		     struct netlink_ext_ack *extack)
+static int config_get_local(u32 id, bool emulated, u8 *space, u32 *length,
+			    struct netlink_ext_ack *extack)
 {
 	struct pcilend_function *fn = pcilend_function_find(id);
 	int err;
@@ -37,14 +37,14 @@ static int get_local(u32 id, bool emulated, u8 *space, u32 *length,
 	mutex_lock(&fn->lock);
 	err = pcilend_device_config_read(fn, 0, space, *length);
 	if (!err && emulated)
-		err = emulate(fn, space, *length);
+		err = config_get_emulate(fn, space, *length);
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err,
 			      err ? "it does not answer: see whether its slot has power" : NULL);
 }
 
-static int get_remote(u32 id, u8 *space, u32 *length, struct netlink_ext_ack *extack)
+static int config_get_remote(u32 id, u8 *space, u32 *length, struct netlink_ext_ack *extack)
 {
 	struct pcilend_remote *remote = pcilend_remote_get(id);
 	struct pci_dev *pdev;
@@ -75,6 +75,6 @@ int pcilend_config_get(u32 id, bool emulated, u8 *space, u32 *length,
 		       struct netlink_ext_ack *extack)
 {
 	return pcilend_id_node(id) == pcilend_node ?
-	       get_local(id, emulated, space, length, extack) :
-	       get_remote(id, space, length, extack);
+	       config_get_local(id, emulated, space, length, extack) :
+	       config_get_remote(id, space, length, extack);
 }

@@ -90,7 +90,7 @@ static const struct nla_policy p2p_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_END] = { .type = NLA_FLAG },
 };
 
-static struct sk_buff *reply_begin(struct genl_info *info, u8 cmd, void **header)
+static struct sk_buff *netlink_reply_begin(struct genl_info *info, u8 cmd, void **header)
 {
 	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
 
@@ -114,7 +114,7 @@ int pcilend_reply_prepare(struct pcilend_reply *reply, struct sk_buff *request,
 			  struct genl_info *info)
 {
 	reply->trusted = netlink_trusts(request);
-	reply->skb = reply_begin(info, info->genlhdr->cmd, &reply->header);
+	reply->skb = netlink_reply_begin(info, info->genlhdr->cmd, &reply->header);
 	return reply->skb ? 0 : -ENOMEM;
 }
 
@@ -131,12 +131,12 @@ int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 	return genlmsg_reply(skb, info);
 }
 
-static int node_get(struct sk_buff *request, struct genl_info *info)
+static int netlink_node_get(struct sk_buff *request, struct genl_info *info)
 {
 	struct sk_buff *skb;
 	void *header;
 
-	skb = reply_begin(info, PCILEND_CMD_NODE_GET, &header);
+	skb = netlink_reply_begin(info, PCILEND_CMD_NODE_GET, &header);
 	if (!skb)
 		return -ENOMEM;
 	if (nla_put_u32(skb, PCILEND_A_NODE_ID, pcilend_node) ||
@@ -150,8 +150,8 @@ static int node_get(struct sk_buff *request, struct genl_info *info)
 }
 
 /* One message of a dump. Return: 0 or -EMSGSIZE. */
-static int dump_one(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd,
-		    struct pcilend_link *link, const struct pcilend_report *report)
+static int netlink_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd,
+			    struct pcilend_link *link, const struct pcilend_report *report)
 {
 	void *header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &family,
 				   NLM_F_MULTI, cmd);
@@ -171,7 +171,7 @@ static int dump_one(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd,
 }
 
 /* args[0]: index of the next link. */
-static int link_dump(struct sk_buff *skb, struct netlink_callback *cb)
+static int netlink_link_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct pcilend_link *link;
 
@@ -179,7 +179,7 @@ static int link_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (link->index < cb->args[0])
 			continue;
-		if (dump_one(skb, cb, PCILEND_CMD_LINK_GET, link, NULL)) {
+		if (netlink_dump_one(skb, cb, PCILEND_CMD_LINK_GET, link, NULL)) {
 			pcilend_link_put(link);
 			break;
 		}
@@ -189,7 +189,7 @@ static int link_dump(struct sk_buff *skb, struct netlink_callback *cb)
 }
 
 /* args[0]: 0 local functions, 1 remote ones, 2 done; args[1]: id of the last one. */
-static int function_dump(struct sk_buff *skb, struct netlink_callback *cb)
+static int netlink_function_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 
@@ -205,7 +205,7 @@ static int function_dump(struct sk_buff *skb, struct netlink_callback *cb)
 			cb->args[1] = 0;
 			continue;
 		}
-		if (dump_one(skb, cb, PCILEND_CMD_FUNCTION_GET, NULL, report))
+		if (netlink_dump_one(skb, cb, PCILEND_CMD_FUNCTION_GET, NULL, report))
 			break;
 		cb->args[1] = le32_to_cpu(report->info.id);
 	}
@@ -232,7 +232,7 @@ int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote)
 	return -ENODEV;
 }
 
-static int function_get(struct sk_buff *skb, struct genl_info *info)
+static int netlink_function_get(struct sk_buff *skb, struct genl_info *info)
 {
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	struct pcilend_remote *remote;
@@ -263,7 +263,7 @@ static int function_get(struct sk_buff *skb, struct genl_info *info)
 	return err ?: pcilend_reply_function(&reply, info, report);
 }
 
-static int function_check(struct sk_buff *skb, struct genl_info *info)
+static int netlink_function_check(struct sk_buff *skb, struct genl_info *info)
 {
 	if (!info->attrs[PCILEND_A_BDF]) {
 		NL_SET_ERR_MSG(info->extack, "no function named: give its PCI address, dddd:bb:dd.f");
@@ -272,12 +272,12 @@ static int function_check(struct sk_buff *skb, struct genl_info *info)
 	return pcilend_lender_check(nla_data(info->attrs[PCILEND_A_BDF]), info->extack);
 }
 
-static int counters_get(struct sk_buff *request, struct genl_info *info)
+static int netlink_counters_get(struct sk_buff *request, struct genl_info *info)
 {
 	struct sk_buff *skb;
 	void *header;
 
-	skb = reply_begin(info, PCILEND_CMD_COUNTERS_GET, &header);
+	skb = netlink_reply_begin(info, PCILEND_CMD_COUNTERS_GET, &header);
 	if (!skb)
 		return -ENOMEM;
 	if (pcilend_put_counters(skb)) {
@@ -289,7 +289,7 @@ static int counters_get(struct sk_buff *request, struct genl_info *info)
 }
 
 /* Reads, but registers may hold secrets, and reading some has effects. */
-static int config_get(struct sk_buff *request, struct genl_info *info)
+static int netlink_config_get(struct sk_buff *request, struct genl_info *info)
 {
 	u8 *space __free(kfree) = kmalloc(PCI_CFG_SPACE_EXP_SIZE, GFP_KERNEL);
 	struct sk_buff *skb;
@@ -333,24 +333,24 @@ static int config_get(struct sk_buff *request, struct genl_info *info)
 static const struct genl_split_ops ops[] = {
 	{
 		.cmd = PCILEND_CMD_NODE_GET,
-		.doit = node_get,
+		.doit = netlink_node_get,
 		.flags = GENL_CMD_CAP_DO,
 	}, {
 		.cmd = PCILEND_CMD_LINK_GET,
-		.dumpit = link_dump,
+		.dumpit = netlink_link_dump,
 		.flags = GENL_CMD_CAP_DUMP,
 	},
 	ADMIN(CONNECT, connect_policy),
 	ADMIN(DISCONNECT, node_policy),
 	{
 		.cmd = PCILEND_CMD_FUNCTION_GET,
-		.doit = function_get,
+		.doit = netlink_function_get,
 		.policy = get_policy,
 		.maxattr = PCILEND_A_MAX,
 		.flags = GENL_CMD_CAP_DO,
 	}, {
 		.cmd = PCILEND_CMD_FUNCTION_GET,
-		.dumpit = function_dump,
+		.dumpit = netlink_function_dump,
 		.flags = GENL_CMD_CAP_DUMP,
 	},
 	ADMIN(ADD, add_policy),
@@ -366,19 +366,19 @@ static const struct genl_split_ops ops[] = {
 	ADMIN(RELEASE_QUARANTINE, bdf_policy),
 	{
 		.cmd = PCILEND_CMD_CONFIG_GET,
-		.doit = config_get,
+		.doit = netlink_config_get,
 		.policy = config_policy,
 		.maxattr = PCILEND_A_MAX,
 		.flags = GENL_CMD_CAP_DO,
 	}, {
 		.cmd = PCILEND_CMD_CHECK,
-		.doit = function_check,
+		.doit = netlink_function_check,
 		.policy = bdf_policy,
 		.maxattr = PCILEND_A_MAX,
 		.flags = GENL_CMD_CAP_DO,
 	}, {
 		.cmd = PCILEND_CMD_COUNTERS_GET,
-		.doit = counters_get,
+		.doit = netlink_counters_get,
 		.flags = GENL_CMD_CAP_DO,
 	},
 	ADMIN(P2P, p2p_policy),
@@ -400,8 +400,9 @@ static struct genl_family family = {
 	.n_mcgrps = ARRAY_SIZE(groups),
 };
 
-static int put_subject(struct sk_buff *skb, struct pcilend_link *link,
-		       const struct pcilend_report *report, const struct pcilend_audit *audit)
+static int netlink_put_subject(struct sk_buff *skb, struct pcilend_link *link,
+			       const struct pcilend_report *report,
+			       const struct pcilend_audit *audit)
 {
 	/* Anybody may listen. */
 	if (link)
@@ -410,8 +411,9 @@ static int put_subject(struct sk_buff *skb, struct pcilend_link *link,
 }
 
 /* About one of the three. */
-static void send_event(enum pcilend_event event, struct pcilend_link *link,
-		       const struct pcilend_report *report, const struct pcilend_audit *audit)
+static void netlink_send_event(enum pcilend_event event, struct pcilend_link *link,
+			       const struct pcilend_report *report,
+			       const struct pcilend_audit *audit)
 {
 	struct sk_buff *skb;
 	void *header;
@@ -423,7 +425,7 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 		return;
 	header = genlmsg_put(skb, 0, 0, &family, 0, PCILEND_CMD_EVENT);
 	if (!header || nla_put_u32(skb, PCILEND_A_EVENT, event) ||
-	    put_subject(skb, link, report, audit)) {
+	    netlink_put_subject(skb, link, report, audit)) {
 		nlmsg_free(skb);
 		return;
 	}
@@ -433,17 +435,17 @@ static void send_event(enum pcilend_event event, struct pcilend_link *link,
 
 static void netlink_event_link(struct pcilend_link *link)
 {
-	send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
+	netlink_send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
 }
 
 static void netlink_event_function(enum pcilend_event event, const struct pcilend_report *report)
 {
-	send_event(event, NULL, report, NULL);
+	netlink_send_event(event, NULL, report, NULL);
 }
 
 static void netlink_event_audit(const struct pcilend_audit *audit)
 {
-	send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
+	netlink_send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
 }
 
 static const struct pcilend_event_ops netlink_event_ops = {

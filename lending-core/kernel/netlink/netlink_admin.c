@@ -19,24 +19,24 @@ struct request {
 	u32 target;			/* id of the function it shall reach; 0: none */
 };
 
-static const char *adapter_of(const struct request *rq)
+static const char *netlink_admin_adapter_of(const struct request *rq)
 {
 	const struct nlattr *attr = rq->info->attrs[PCILEND_A_ADAPTER];
 
 	return attr ? nla_data(attr) : NULL;
 }
 
-static int connect_node(struct request *rq)
+static int netlink_admin_connect_node(struct request *rq)
 {
-	return pcilend_lender_connect(rq->node, adapter_of(rq), rq->extack);
+	return pcilend_lender_connect(rq->node, netlink_admin_adapter_of(rq), rq->extack);
 }
 
-static int disconnect_node(struct request *rq)
+static int netlink_admin_disconnect_node(struct request *rq)
 {
 	return pcilend_lender_disconnect(rq->node, rq->extack);
 }
 
-static int add(struct request *rq)
+static int netlink_admin_add(struct request *rq)
 {
 	struct nlattr **attrs = rq->info->attrs;
 	const struct pcilend_add with = {
@@ -48,23 +48,23 @@ static int add(struct request *rq)
 	return pcilend_lender_add(rq->bdf, &with, rq->extack, rq->report);
 }
 
-static int remove_function(struct request *rq)
+static int netlink_admin_remove_function(struct request *rq)
 {
 	return pcilend_lender_remove(rq->bdf, rq->extack);
 }
 
-static int available(struct request *rq)
+static int netlink_admin_available(struct request *rq)
 {
 	return pcilend_lender_available(rq->bdf, rq->info->attrs[PCILEND_A_DIRECT], rq->extack,
 					rq->report);
 }
 
-static int unavailable(struct request *rq)
+static int netlink_admin_unavailable(struct request *rq)
 {
 	return pcilend_lender_unavailable(rq->bdf, rq->info->attrs[PCILEND_A_FORCE], rq->extack);
 }
 
-static int recall(struct request *rq)
+static int netlink_admin_recall(struct request *rq)
 {
 	const struct nlattr *grace = rq->info->attrs[PCILEND_A_GRACE_MS];
 
@@ -75,19 +75,19 @@ static int recall(struct request *rq)
 	return pcilend_lender_recall(rq->bdf, nla_get_u32(grace), rq->extack);
 }
 
-static int allow(struct request *rq)
+static int netlink_admin_allow(struct request *rq)
 {
 	return pcilend_lender_allow(rq->bdf, rq->info->attrs[PCILEND_A_NODES], rq->extack);
 }
 
-static int label(struct request *rq)
+static int netlink_admin_label(struct request *rq)
 {
 	const struct nlattr *text = rq->info->attrs[PCILEND_A_LABEL];
 
 	return pcilend_lender_label(rq->bdf, text ? nla_data(text) : "", rq->extack);
 }
 
-static int reserve(struct request *rq)
+static int netlink_admin_reserve(struct request *rq)
 {
 	struct nlattr **attrs = rq->info->attrs;
 	struct pcilend_msg_reserve msg = {
@@ -124,12 +124,12 @@ static int reserve(struct request *rq)
 	       pcilend_borrower_reserve(&msg, rq->extack);
 }
 
-static int release_quarantine(struct request *rq)
+static int netlink_admin_release_quarantine(struct request *rq)
 {
 	return pcilend_lender_release_quarantine(rq->bdf, rq->extack, rq->report);
 }
 
-static int borrow(struct request *rq)
+static int netlink_admin_borrow(struct request *rq)
 {
 	struct nlattr **attrs = rq->info->attrs;
 	struct pcilend_frontend *frontend;
@@ -150,8 +150,8 @@ static int borrow(struct request *rq)
 		err = -EOPNOTSUPP;
 		goto out;
 	}
-	err = pcilend_borrow(remote, frontend, nla_data(attrs[PCILEND_A_OWNER]), adapter_of(rq),
-			     &why);
+	err = pcilend_borrow(remote, frontend, nla_data(attrs[PCILEND_A_OWNER]),
+			     netlink_admin_adapter_of(rq), &why);
 	pcilend_frontend_put(frontend);
 	pcilend_refuse(rq->extack, err, why);
 	if (!err)
@@ -161,7 +161,7 @@ out:
 	return err;
 }
 
-static int give_back(struct request *rq)
+static int netlink_admin_give_back(struct request *rq)
 {
 	const struct nlattr *owner = rq->info->attrs[PCILEND_A_OWNER];
 	struct pcilend_remote *remote;
@@ -184,7 +184,7 @@ static int give_back(struct request *rq)
 	return err;
 }
 
-static int p2p(struct request *rq)
+static int netlink_admin_p2p(struct request *rq)
 {
 	struct pcilend_remote *remote;
 	int err;
@@ -209,29 +209,29 @@ static int p2p(struct request *rq)
 
 static const struct operation {
 	const char *name;		/* in the audit */
-	int (*run)(struct request *rq);
+	int (*netlink_admin_run)(struct request *rq);
 	unsigned int flags;
 } operations[PCILEND_CMD_MAX + 1] = {
-	[PCILEND_CMD_CONNECT] = { "connect", connect_node, NEEDS_NODE },
-	[PCILEND_CMD_DISCONNECT] = { "disconnect", disconnect_node, NEEDS_NODE },
-	[PCILEND_CMD_ADD] = { "add", add, NEEDS_BDF | ANSWERS },
-	[PCILEND_CMD_REMOVE] = { "remove", remove_function, NEEDS_BDF },
-	[PCILEND_CMD_AVAILABLE] = { "available", available, NEEDS_BDF | ANSWERS },
-	[PCILEND_CMD_UNAVAILABLE] = { "unavailable", unavailable, NEEDS_BDF },
-	[PCILEND_CMD_BORROW] = { "borrow", borrow, ANSWERS },
-	[PCILEND_CMD_RETURN] = { "return", give_back, 0 },
-	[PCILEND_CMD_ALLOW] = { "allow", allow, NEEDS_BDF },
-	[PCILEND_CMD_LABEL] = { "label", label, NEEDS_BDF },
-	[PCILEND_CMD_RESERVE] = { "reserve", reserve, 0 },
-	[PCILEND_CMD_RECALL] = { "recall", recall, NEEDS_BDF },
+	[PCILEND_CMD_CONNECT] = { "connect", netlink_admin_connect_node, NEEDS_NODE },
+	[PCILEND_CMD_DISCONNECT] = { "disconnect", netlink_admin_disconnect_node, NEEDS_NODE },
+	[PCILEND_CMD_ADD] = { "add", netlink_admin_add, NEEDS_BDF | ANSWERS },
+	[PCILEND_CMD_REMOVE] = { "remove", netlink_admin_remove_function, NEEDS_BDF },
+	[PCILEND_CMD_AVAILABLE] = { "available", netlink_admin_available, NEEDS_BDF | ANSWERS },
+	[PCILEND_CMD_UNAVAILABLE] = { "unavailable", netlink_admin_unavailable, NEEDS_BDF },
+	[PCILEND_CMD_BORROW] = { "borrow", netlink_admin_borrow, ANSWERS },
+	[PCILEND_CMD_RETURN] = { "return", netlink_admin_give_back, 0 },
+	[PCILEND_CMD_ALLOW] = { "allow", netlink_admin_allow, NEEDS_BDF },
+	[PCILEND_CMD_LABEL] = { "label", netlink_admin_label, NEEDS_BDF },
+	[PCILEND_CMD_RESERVE] = { "reserve", netlink_admin_reserve, 0 },
+	[PCILEND_CMD_RECALL] = { "recall", netlink_admin_recall, NEEDS_BDF },
 	[PCILEND_CMD_RELEASE_QUARANTINE] = {
-		"release-quarantine", release_quarantine, NEEDS_BDF | ANSWERS
+		"release-quarantine", netlink_admin_release_quarantine, NEEDS_BDF | ANSWERS
 	},
-	[PCILEND_CMD_P2P] = { "p2p", p2p, ANSWERS },
+	[PCILEND_CMD_P2P] = { "p2p", netlink_admin_p2p, ANSWERS },
 };
 
 /* What the request names, as far as it does. */
-static void read_subject(struct request *rq)
+static void netlink_admin_read_subject(struct request *rq)
 {
 	struct nlattr **attrs = rq->info->attrs;
 
@@ -257,7 +257,7 @@ bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
 	return false;
 }
 
-static int run(const struct operation *op, struct request *rq)
+static int netlink_admin_run(const struct operation *op, struct request *rq)
 {
 	if (op->flags & NEEDS_NODE && !rq->info->attrs[PCILEND_A_NODE_ID]) {
 		NL_SET_ERR_MSG(rq->extack, "no node named: give its node id");
@@ -293,9 +293,9 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 		if (err)
 			return err;
 	}
-	read_subject(&rq);
+	netlink_admin_read_subject(&rq);
 	admin = pcilend_is_admin(skb, info->extack);
-	err = admin ? run(op, &rq) : -EPERM;
+	err = admin ? netlink_admin_run(op, &rq) : -EPERM;
 	if (!rq.function && rq.bdf)
 		rq.function = pcilend_lender_id(rq.bdf);
 	/* Anybody can be refused, as often as he likes. */

@@ -5,7 +5,7 @@
 
 #include "netlink/netlink.h"
 
-static int put_link_counters(struct sk_buff *skb, struct pcilend_link *link)
+static int report_put_link_counters(struct sk_buff *skb, struct pcilend_link *link)
 {
 	struct pcilend_channel *ch = &link->channel;
 	struct pcilend_aperture *ap = &link->aperture;
@@ -28,7 +28,7 @@ static int put_link_counters(struct sk_buff *skb, struct pcilend_link *link)
 	       nla_put_u64_64bit(skb, PCILEND_LINK_A_SLOT_BYTES, slots, PCILEND_LINK_A_PAD);
 }
 
-static int put_window(struct sk_buff *skb, const struct pcilend_aperture *ap, unsigned int i)
+static int report_put_window(struct sk_buff *skb, const struct pcilend_aperture *ap, unsigned int i)
 {
 	struct nlattr *nest = nla_nest_start(skb, PCILEND_LINK_A_WINDOW);
 
@@ -47,8 +47,8 @@ static int put_window(struct sk_buff *skb, const struct pcilend_aperture *ap, un
 }
 
 /* @used: NULL where it is not counted. */
-static int put_region(struct sk_buff *skb, u32 kind, const struct pcilend_layout_region *region,
-		      const u64 *used)
+static int report_put_region(struct sk_buff *skb, u32 kind,
+			     const struct pcilend_layout_region *region, const u64 *used)
 {
 	struct nlattr *nest;
 
@@ -65,7 +65,7 @@ static int put_region(struct sk_buff *skb, u32 kind, const struct pcilend_layout
 	return 0;
 }
 
-static int put_plan(struct sk_buff *skb, struct pcilend_link *link)
+static int report_put_plan(struct sk_buff *skb, struct pcilend_link *link)
 {
 	struct pcilend_aperture *ap = &link->aperture;
 	const struct pcilend_layout *layout = &ap->layout;
@@ -77,7 +77,7 @@ static int put_plan(struct sk_buff *skb, struct pcilend_link *link)
 	u64 exports, slots;
 
 	for (i = 0; i < ap->windows; i++) {
-		if (put_window(skb, ap, i))
+		if (report_put_window(skb, ap, i))
 			return -EMSGSIZE;
 	}
 	if (!READ_ONCE(ap->open))
@@ -92,10 +92,10 @@ static int put_plan(struct sk_buff *skb, struct pcilend_link *link)
 				   pcilend_layout_degraded_text(BIT(i))))
 			return -EMSGSIZE;
 	}
-	return put_region(skb, PCILEND_REGION_DMA, &dma, NULL) ?:
-	       put_region(skb, PCILEND_REGION_INTERRUPTS, &layout->interrupts, NULL) ?:
-	       put_region(skb, PCILEND_REGION_EXPORTS, &layout->exports, &exports) ?:
-	       put_region(skb, PCILEND_REGION_SLOTS, &layout->slots, &slots);
+	return report_put_region(skb, PCILEND_REGION_DMA, &dma, NULL) ?:
+	       report_put_region(skb, PCILEND_REGION_INTERRUPTS, &layout->interrupts, NULL) ?:
+	       report_put_region(skb, PCILEND_REGION_EXPORTS, &layout->exports, &exports) ?:
+	       report_put_region(skb, PCILEND_REGION_SLOTS, &layout->slots, &slots);
 }
 
 /*
@@ -147,7 +147,7 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool truste
 	    nla_put_u32(skb, PCILEND_LINK_A_LEASES, atomic_read(&link->leases)) ||
 	    (link->aperture.direct && link->usable &&
 	     nla_put_flag(skb, PCILEND_LINK_A_DIRECT)) ||
-	    put_link_counters(skb, link) || put_plan(skb, link)) {
+	    report_put_link_counters(skb, link) || report_put_plan(skb, link)) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
 	}
@@ -155,7 +155,7 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool truste
 	return 0;
 }
 
-static int put_bars(struct sk_buff *skb, const struct pcilend_msg_function *info)
+static int report_put_bars(struct sk_buff *skb, const struct pcilend_msg_function *info)
 {
 	struct nlattr *nest;
 	int i;
@@ -176,7 +176,7 @@ static int put_bars(struct sk_buff *skb, const struct pcilend_msg_function *info
 	return 0;
 }
 
-static int put_bdf(struct sk_buff *skb, int attribute, u16 segment, u8 bus, u8 devfn)
+static int report_put_bdf(struct sk_buff *skb, int attribute, u16 segment, u8 bus, u8 devfn)
 {
 	char bdf[16];
 
@@ -185,15 +185,15 @@ static int put_bdf(struct sk_buff *skb, int attribute, u16 segment, u8 bus, u8 d
 	return nla_put_string(skb, attribute, bdf);
 }
 
-static int put_identity(struct sk_buff *skb, const struct pcilend_msg_function *info)
+static int report_put_identity(struct sk_buff *skb, const struct pcilend_msg_function *info)
 {
 	u32 id = le32_to_cpu(info->id);
 
 	return nla_put_u32(skb, PCILEND_FUNCTION_A_ID, id) ?:
 	       nla_put(skb, PCILEND_FUNCTION_A_UUID, sizeof(info->uuid), info->uuid) ?:
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_LENDER, pcilend_id_node(id)) ?:
-	       put_bdf(skb, PCILEND_FUNCTION_A_BDF, le16_to_cpu(info->segment), info->bus,
-		       info->devfn) ?:
+	       report_put_bdf(skb, PCILEND_FUNCTION_A_BDF, le16_to_cpu(info->segment), info->bus,
+			      info->devfn) ?:
 	       nla_put_u32(skb, PCILEND_FUNCTION_A_STATE, info->state) ?:
 	       nla_put_u16(skb, PCILEND_FUNCTION_A_VENDOR, le16_to_cpu(info->vendor)) ?:
 	       nla_put_u16(skb, PCILEND_FUNCTION_A_DEVICE, le16_to_cpu(info->device)) ?:
@@ -205,7 +205,8 @@ static int put_identity(struct sk_buff *skb, const struct pcilend_msg_function *
 }
 
 /* Who knows a domain's UUID borrows what is reserved for it (docs/decisions/0007). */
-static int put_reserved(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
+static int report_put_reserved(struct sk_buff *skb, const struct pcilend_report *report,
+			       bool trusted)
 {
 	if (!report->reserved_ms)
 		return 0;
@@ -216,7 +217,7 @@ static int put_reserved(struct sk_buff *skb, const struct pcilend_report *report
 	return nla_put_u32(skb, PCILEND_FUNCTION_A_RESERVED_MS, report->reserved_ms);
 }
 
-static int put_allowed(struct sk_buff *skb, const struct pcilend_access *access)
+static int report_put_allowed(struct sk_buff *skb, const struct pcilend_access *access)
 {
 	struct nlattr *attr;
 	u32 i, node;
@@ -233,7 +234,7 @@ static int put_allowed(struct sk_buff *skb, const struct pcilend_access *access)
 	return 0;
 }
 
-static int put_members(struct sk_buff *skb, const struct pcilend_report *report)
+static int report_put_members(struct sk_buff *skb, const struct pcilend_report *report)
 {
 	u32 i;
 
@@ -242,8 +243,8 @@ static int put_members(struct sk_buff *skb, const struct pcilend_report *report)
 		struct nlattr *nest = nla_nest_start(skb, PCILEND_FUNCTION_A_MEMBER);
 
 		if (!nest ||
-		    put_bdf(skb, PCILEND_MEMBER_A_BDF, member->segment, member->bus,
-			    member->devfn) ||
+		    report_put_bdf(skb, PCILEND_MEMBER_A_BDF, member->segment, member->bus,
+				   member->devfn) ||
 		    (member->id && nla_put_u32(skb, PCILEND_MEMBER_A_ID, member->id)) ||
 		    nla_put_u32(skb, PCILEND_MEMBER_A_STATE, member->state))
 			return -EMSGSIZE;
@@ -253,7 +254,7 @@ static int put_members(struct sk_buff *skb, const struct pcilend_report *report)
 }
 
 /* What only the lender knows. */
-static int put_local(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
+static int report_put_local(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
 {
 	if (report->group >= 0 && nla_put_u32(skb, PCILEND_FUNCTION_A_GROUP, report->group))
 		return -EMSGSIZE;
@@ -262,8 +263,8 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report, b
 	if (report->lease_left_ms != U64_MAX &&
 	    nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_LEFT_MS, report->lease_left_ms))
 		return -EMSGSIZE;
-	if (put_members(skb, report) || put_allowed(skb, &report->access) ||
-	    put_reserved(skb, report, trusted))
+	if (report_put_members(skb, report) || report_put_allowed(skb, &report->access) ||
+	    report_put_reserved(skb, report, trusted))
 		return -EMSGSIZE;
 	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
 		return -EMSGSIZE;
@@ -275,7 +276,7 @@ static int put_local(struct sk_buff *skb, const struct pcilend_report *report, b
 }
 
 /* What nodes that may borrow it know, and its borrower only. */
-static int put_borrowed(struct sk_buff *skb, const struct pcilend_report *report)
+static int report_put_borrowed(struct sk_buff *skb, const struct pcilend_report *report)
 {
 	u32 set = le32_to_cpu(report->info.set);
 	int i;
@@ -315,7 +316,7 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	nest = nla_nest_start(skb, PCILEND_A_FUNCTION);
 	if (!nest)
 		return -EMSGSIZE;
-	if (put_identity(skb, &report->info) ||
+	if (report_put_identity(skb, &report->info) ||
 	    (borrower && nla_put_u32(skb, PCILEND_FUNCTION_A_BORROWER, borrower)) ||
 	    (report->lease && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE, report->lease)) ||
 	    (*label && nla_put_string(skb, PCILEND_FUNCTION_A_LABEL, label)) ||
@@ -327,8 +328,9 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	    (report->info.flags & PCILEND_FUNCTION_DIRECT &&
 	     nla_put_flag(skb, PCILEND_FUNCTION_A_DIRECT)) ||
 	    (report->relayed && nla_put_flag(skb, PCILEND_FUNCTION_A_RELAYED)) ||
-	    put_bars(skb, &report->info) ||
-	    (report->local ? put_local(skb, report, trusted) : put_borrowed(skb, report))) {
+	    report_put_bars(skb, &report->info) ||
+	    (report->local ? report_put_local(skb, report, trusted)
+			   : report_put_borrowed(skb, report))) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
 	}

@@ -97,7 +97,7 @@ struct shared_region {
 static LIST_HEAD(shared_regions);
 static DEFINE_MUTEX(shared_regions_lock);
 
-static int region_share(struct resource *region)
+static int virtual_region_share(struct resource *region)
 {
 	struct shared_region *shared;
 
@@ -120,7 +120,7 @@ static int region_share(struct resource *region)
 	return 0;
 }
 
-static void region_unshare(struct resource *region)
+static void virtual_region_unshare(struct resource *region)
 {
 	struct shared_region *shared;
 
@@ -138,7 +138,7 @@ static void region_unshare(struct resource *region)
 }
 
 /* The innermost resource of the NTB that holds @window: its BAR, or its driver's region in it. */
-static struct resource *find_region(struct pci_dev *ntb, const struct resource *window)
+static struct resource *virtual_find_region(struct pci_dev *ntb, const struct resource *window)
 {
 	struct resource *bar, *child;
 
@@ -151,9 +151,9 @@ static struct resource *find_region(struct pci_dev *ntb, const struct resource *
 	return NULL;
 }
 
-static int windows_claim(struct pcilend_virtual *virtual,
-			 const struct pcilend_virtual_bar bar[PCILEND_BARS],
-			 struct list_head *resources)
+static int virtual_windows_claim(struct pcilend_virtual *virtual,
+				 const struct pcilend_virtual_bar bar[PCILEND_BARS],
+				 struct list_head *resources)
 {
 	unsigned int i;
 	int err;
@@ -168,13 +168,13 @@ static int windows_claim(struct pcilend_virtual *virtual,
 		window->start = bar[i].address;
 		window->end = bar[i].address + bar[i].size - 1;
 		window->flags = IORESOURCE_MEM | IORESOURCE_MEM_64;
-		region = find_region(virtual->ntb, window);
+		region = virtual_find_region(virtual->ntb, window);
 		if (!region) {
 			pci_err(virtual->ntb, "BAR %u at %pR is outside the memory windows\n", i,
 				window);
 			return -ENXIO;
 		}
-		err = region_share(region);
+		err = virtual_region_share(region);
 		if (err)
 			return err;
 		virtual->region[i] = region;
@@ -190,7 +190,7 @@ static int windows_claim(struct pcilend_virtual *virtual,
 	return 0;
 }
 
-static void windows_release(struct pcilend_virtual *virtual)
+static void virtual_windows_release(struct pcilend_virtual *virtual)
 {
 	unsigned int i;
 
@@ -199,18 +199,18 @@ static void windows_release(struct pcilend_virtual *virtual)
 		if (virtual->window[i].parent)
 			release_resource(&virtual->window[i]);
 		if (virtual->region[i])
-			region_unshare(virtual->region[i]);
+			virtual_region_unshare(virtual->region[i]);
 	}
 }
 
-static struct pcilend_virtual *to_virtual(struct pci_bus *bus)
+static struct pcilend_virtual *virtual_to_virtual(struct pci_bus *bus)
 {
 	return container_of(to_pci_sysdata(bus), struct pcilend_virtual, sysdata);
 }
 
 static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 *value)
 {
-	struct pcilend_virtual *virtual = to_virtual(bus);
+	struct pcilend_virtual *virtual = virtual_to_virtual(bus);
 
 	PCI_SET_ERROR_RESPONSE(value);
 	if (devfn)
@@ -223,8 +223,8 @@ static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 	return PCIBIOS_SUCCESSFUL;
 }
 
-static int write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
-			unsigned int *pending)
+static int virtual_write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
+				unsigned int *pending)
 {
 	unsigned int all, effects;
 	int i;
@@ -272,14 +272,14 @@ static int write_locked(struct pcilend_virtual *virtual, int where, int size, u3
 
 static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
 {
-	struct pcilend_virtual *virtual = to_virtual(bus);
+	struct pcilend_virtual *virtual = virtual_to_virtual(bus);
 	unsigned int pending = 0;
 	int err;
 
 	if (devfn)
 		return PCIBIOS_DEVICE_NOT_FOUND;
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
-		err = write_locked(virtual, where, size, value, &pending);
+		err = virtual_write_locked(virtual, where, size, value, &pending);
 	/* pci_lock may be held, or a spinlock of the driver. */
 	if (!pending || !preemptible() || rcu_preempt_depth())
 		return err;
@@ -294,7 +294,7 @@ static struct pci_ops virtual_config_ops = {
 	.write = virtual_write,
 };
 
-static int forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length)
+static int virtual_forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length)
 {
 	u32 value;
 
@@ -304,7 +304,7 @@ static int forward_register(struct pcilend_virtual *virtual, u32 offset, u32 len
 }
 
 /* Makes the function's MSI capability what the virtual one is. PCI 3.0 §6.8.1. */
-static int forward_msi(struct pcilend_virtual *virtual)
+static int virtual_forward_msi(struct pcilend_virtual *virtual)
 {
 	u32 msi = virtual->config.msi;
 	u32 data, mask;
@@ -318,17 +318,17 @@ static int forward_msi(struct pcilend_virtual *virtual)
 
 	/* Switched off first, and on last: no message goes out with half of a new address. */
 	if (!(flags & PCI_MSI_FLAGS_ENABLE))
-		return forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+		return virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
 
-	err = forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4);
+	err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4);
 	if (!err && flags & PCI_MSI_FLAGS_64BIT)
-		err = forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4);
+		err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4);
 	if (!err)
-		err = forward_register(virtual, msi + data, 2);
+		err = virtual_forward_register(virtual, msi + data, 2);
 	if (!err && flags & PCI_MSI_FLAGS_MASKBIT)
-		err = forward_register(virtual, msi + mask, 4);
+		err = virtual_forward_register(virtual, msi + mask, 4);
 	if (!err)
-		err = forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+		err = virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
 	return err;
 }
 
@@ -361,7 +361,7 @@ static int virtual_reset(struct pcilend_virtual *virtual)
 	return 0;
 }
 
-static void carry_out(struct pcilend_virtual *virtual)
+static void virtual_carry_out(struct pcilend_virtual *virtual)
 {
 	struct forward forward[FORWARDS];
 	unsigned int pending, forwards, i;
@@ -389,7 +389,7 @@ static void carry_out(struct pcilend_virtual *virtual)
 		err = err ?: last;
 	}
 	if (pending & PCILEND_EFFECT_MSI) {
-		last = forward_msi(virtual);
+		last = virtual_forward_msi(virtual);
 		err = err ?: last;
 	}
 	if (pending & PCILEND_EFFECT_COMMAND && bus_master != virtual->bus_master) {
@@ -411,12 +411,12 @@ static void virtual_work(struct work_struct *work)
 {
 	unsigned int flags = memalloc_noio_save();
 
-	carry_out(container_of(work, struct pcilend_virtual, work));
+	virtual_carry_out(container_of(work, struct pcilend_virtual, work));
 	memalloc_noio_restore(flags);
 }
 
 /* The last reference to the bus is gone, and with it to its config space. */
-static void bridge_release(struct pci_host_bridge *bridge)
+static void virtual_bridge_release(struct pci_host_bridge *bridge)
 {
 	kfree(bridge->release_data);
 }
@@ -425,8 +425,8 @@ static void bridge_release(struct pci_host_bridge *bridge)
  * Puts the BARs' addresses where the PCI core looks for them, as far as there is room. The ROM's is
  * put there by who enables it.
  */
-static void write_bars(struct pcilend_virtual *virtual,
-		       const struct pcilend_virtual_bar bar[PCILEND_BARS])
+static void virtual_write_bars(struct pcilend_virtual *virtual,
+			       const struct pcilend_virtual_bar bar[PCILEND_BARS])
 {
 	struct pcilend_vconfig *config = &virtual->config;
 	unsigned int i;
@@ -453,7 +453,7 @@ static void write_bars(struct pcilend_virtual *virtual,
  * here, since this host's address never reaches the function. A BAR that can't be claimed is none,
  * so that nobody puts it elsewhere.
  */
-static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+static int virtual_claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 {
 	const struct pcilend_virtual_bar *bar = virtual->bar;
 	unsigned int i;
@@ -480,10 +480,10 @@ static int claim_bars(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 }
 
 /* The PCI core has found the function; no driver has. */
-static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+static int virtual_pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 {
 	const struct pcilend_frontend *frontend = virtual->frontend;
-	int err = claim_bars(virtual, pdev);
+	int err = virtual_claim_bars(virtual, pdev);
 
 	if (!err && frontend->driver_override)
 		err = device_set_driver_override(&pdev->dev, frontend->driver_override);
@@ -506,7 +506,7 @@ static int pdev_added(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 	return 0;
 }
 
-static void pdev_removed(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+static void virtual_pdev_removed(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 {
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
 		if (virtual->pdev != pdev)
@@ -516,14 +516,14 @@ static void pdev_removed(struct pcilend_virtual *virtual, struct pci_dev *pdev)
 	pci_dev_put(pdev);
 }
 
-static void driver_changed(struct pcilend_virtual *virtual, const char *name)
+static void virtual_driver_changed(struct pcilend_virtual *virtual, const char *name)
 {
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		strscpy(virtual->driver, name, sizeof(virtual->driver));
 	virtual->ops->changed(virtual->remote);
 }
 
-static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
+static int virtual_bus_event(struct notifier_block *nb, unsigned long event, void *data)
 {
 	struct pci_dev *pdev = to_pci_dev(data);
 
@@ -531,39 +531,39 @@ static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
 		return NOTIFY_DONE;
 	switch (event) {
 	case BUS_NOTIFY_ADD_DEVICE:
-		pdev_added(to_virtual(pdev->bus), pdev);
+		virtual_pdev_added(virtual_to_virtual(pdev->bus), pdev);
 		break;
 	case BUS_NOTIFY_DEL_DEVICE:
-		pdev_removed(to_virtual(pdev->bus), pdev);
+		virtual_pdev_removed(virtual_to_virtual(pdev->bus), pdev);
 		break;
 	case BUS_NOTIFY_BOUND_DRIVER:
-		driver_changed(to_virtual(pdev->bus), pdev->dev.driver->name);
+		virtual_driver_changed(virtual_to_virtual(pdev->bus), pdev->dev.driver->name);
 		break;
 	case BUS_NOTIFY_UNBOUND_DRIVER:
-		driver_changed(to_virtual(pdev->bus), "");
+		virtual_driver_changed(virtual_to_virtual(pdev->bus), "");
 		break;
 	}
 	return NOTIFY_OK;
 }
 
-static struct notifier_block bus_notifier = { .notifier_call = bus_event };
+static struct notifier_block bus_notifier = { .notifier_call = virtual_bus_event };
 
 /* The IOMMU core's notifier comes after this one, and before the one above. */
-static int bus_event_early(struct notifier_block *nb, unsigned long event, void *data)
+static int virtual_bus_event_early(struct notifier_block *nb, unsigned long event, void *data)
 {
 	struct pci_dev *pdev = to_pci_dev(data);
 	struct pcilend_virtual *virtual;
 
 	if (pdev->bus->ops != &virtual_config_ops || event != BUS_NOTIFY_ADD_DEVICE)
 		return NOTIFY_OK;
-	virtual = to_virtual(pdev->bus);
+	virtual = virtual_to_virtual(pdev->bus);
 	if (virtual->ops->claim(virtual->remote, pdev))
 		pci_err(pdev, "out of memory: VFIO can't use it\n");
 	return NOTIFY_OK;
 }
 
 static struct notifier_block early_notifier = {
-	.notifier_call = bus_event_early,
+	.notifier_call = virtual_bus_event_early,
 	.priority = 16,
 };
 
@@ -597,7 +597,7 @@ void pcilend_virtual_exit(void)
 }
 
 /* Of its MSI-X table; 0: it has none. MSI has registers in configuration space only. */
-static phys_addr_t first_vector_control(const struct pcilend_virtual *virtual)
+static phys_addr_t virtual_first_vector_control(const struct pcilend_virtual *virtual)
 {
 	const struct pcilend_vconfig *config = &virtual->config;
 	u32 table, bar;
@@ -612,7 +612,7 @@ static phys_addr_t first_vector_control(const struct pcilend_virtual *virtual)
 	       PCI_MSIX_ENTRY_VECTOR_CTRL;
 }
 
-static void destroy_msi(struct pcilend_virtual *virtual)
+static void virtual_destroy_msi(struct pcilend_virtual *virtual)
 {
 	pcilend_virtual_msi_destroy(virtual->msi);
 	if (virtual->relay)
@@ -620,13 +620,15 @@ static void destroy_msi(struct pcilend_virtual *virtual)
 }
 
 /* A name for the interrupt domain that says whose it is. */
-static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
+static int virtual_create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 {
 	char name[32];
 
 	if (!interrupts) {
+		phys_addr_t control = virtual_first_vector_control(virtual);
+
 		virtual->relay = pcilend_virtual_relay_create(virtual->remote, virtual->ops,
-							      first_vector_control(virtual));
+							      control);
 		if (!virtual->relay)
 			return -ENOMEM;
 	}
@@ -642,7 +644,7 @@ static int create_msi(struct pcilend_virtual *virtual, u64 interrupts)
 }
 
 /* The same of a function that has a pin. Return: 0, also without one; or -ENOMEM. */
-static int create_intx(struct pcilend_virtual *virtual)
+static int virtual_create_intx(struct pcilend_virtual *virtual)
 {
 	enum pcilend_intx_state allowed = pcilend_vconfig_intx(&virtual->config);
 	char name[32];
@@ -659,7 +661,7 @@ static int create_intx(struct pcilend_virtual *virtual)
 }
 
 /* The same on every borrower, if there is no such bus in this host. */
-static int take_place(struct pcilend_virtual *virtual)
+static int virtual_take_place(struct pcilend_virtual *virtual)
 {
 	u32 domain;
 	int number;
@@ -677,7 +679,7 @@ static int take_place(struct pcilend_virtual *virtual)
 	return 0;
 }
 
-static void leave_place(struct pcilend_virtual *virtual)
+static void virtual_leave_place(struct pcilend_virtual *virtual)
 {
 	if (virtual->numbered)
 		ida_free(&domains, virtual->sysdata.domain);
@@ -708,8 +710,8 @@ static void virtual_make_bus(void *argument)
 		making->error = -ENOMEM;
 		return;
 	}
-	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge), bridge_release,
-				    virtual);
+	pci_set_host_bridge_release(to_pci_host_bridge(virtual->bus->bridge),
+				    virtual_bridge_release, virtual);
 	dev_set_msi_domain(&virtual->bus->dev, virtual->msi);
 	pci_scan_slot(virtual->bus, PCI_DEVFN(0, 0));
 	if (READ_ONCE(virtual->pdev))
@@ -752,7 +754,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 	memcpy(virtual->bar, bar, sizeof(virtual->bar));
 	raw_spin_lock_init(&virtual->lock);
 	INIT_WORK(&virtual->work, virtual_work);
-	write_bars(virtual, bar);
+	virtual_write_bars(virtual, bar);
 
 	hotplug = pcilend_hotplug_alloc(link);
 	virtual->removal = pcilend_hotplug_alloc(link);
@@ -760,18 +762,18 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 		err = -ENOMEM;
 		goto err_free;
 	}
-	err = take_place(virtual);
+	err = virtual_take_place(virtual);
 	if (err)
 		goto err_free;
 	virtual->sysdata.node = dev_to_node(&virtual->ntb->dev);
 
-	err = create_msi(virtual, interrupts);
+	err = virtual_create_msi(virtual, interrupts);
 	if (err)
 		goto err_place;
-	err = create_intx(virtual);
+	err = virtual_create_intx(virtual);
 	if (err)
 		goto err_msi;
-	err = windows_claim(virtual, bar, &resources);
+	err = virtual_windows_claim(virtual, bar, &resources);
 	if (err)
 		goto err_windows;
 
@@ -790,13 +792,13 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 
 err_windows:
 	pci_free_resource_list(&resources);
-	windows_release(virtual);
+	virtual_windows_release(virtual);
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
 err_msi:
-	destroy_msi(virtual);
+	virtual_destroy_msi(virtual);
 err_place:
-	leave_place(virtual);
+	virtual_leave_place(virtual);
 err_free:
 	pcilend_hotplug_free(hotplug);
 	pcilend_hotplug_free(virtual->removal);
@@ -829,9 +831,9 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
-	destroy_msi(virtual);
-	windows_release(virtual);
-	leave_place(virtual);
+	virtual_destroy_msi(virtual);
+	virtual_windows_release(virtual);
+	virtual_leave_place(virtual);
 	pci_free_host_bridge(bridge);
 }
 
@@ -849,13 +851,13 @@ void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t 
 
 struct pcilend_remote *pcilend_virtual_remote(struct pci_dev *pdev)
 {
-	return pdev->bus->ops == &virtual_config_ops ? to_virtual(pdev->bus)->remote : NULL;
+	return pdev->bus->ops == &virtual_config_ops ? virtual_to_virtual(pdev->bus)->remote : NULL;
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_remote);
 
 int pcilend_virtual_restart(struct pci_dev *pdev)
 {
-	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+	struct pcilend_virtual *virtual = virtual_to_virtual(pdev->bus);
 
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
 		if (virtual->gone)
@@ -871,7 +873,7 @@ EXPORT_SYMBOL_GPL(pcilend_virtual_restart);
 
 int pcilend_virtual_settle(struct pci_dev *pdev)
 {
-	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+	struct pcilend_virtual *virtual = virtual_to_virtual(pdev->bus);
 
 	flush_work(&virtual->work);
 	if (virtual->intx)
@@ -882,7 +884,7 @@ EXPORT_SYMBOL_GPL(pcilend_virtual_settle);
 
 int pcilend_virtual_hardware(struct pci_dev *pdev, u32 offset, u8 *value)
 {
-	struct pcilend_virtual *virtual = to_virtual(pdev->bus);
+	struct pcilend_virtual *virtual = virtual_to_virtual(pdev->bus);
 	int err;
 
 	/* Constant from the beginning. */

@@ -38,7 +38,7 @@ struct pcilend_virtual_intx {
 	struct delayed_work work;
 };
 
-static enum pcilend_intx_state wanted(const struct pcilend_virtual_intx *intx)
+static enum pcilend_intx_state virtual_intx_wanted(const struct pcilend_virtual_intx *intx)
 {
 	lockdep_assert_held(&intx->lock);
 	if (!intx->started || intx->allowed == PCILEND_INTX_OFF)
@@ -46,40 +46,40 @@ static enum pcilend_intx_state wanted(const struct pcilend_virtual_intx *intx)
 	return intx->masked ? PCILEND_INTX_MASKED : intx->allowed;
 }
 
-static void queue_if_needed(struct pcilend_virtual_intx *intx)
+static void virtual_intx_queue_if_needed(struct pcilend_virtual_intx *intx)
 {
 	lockdep_assert_held(&intx->lock);
-	if ((int)wanted(intx) != intx->told)
+	if ((int)virtual_intx_wanted(intx) != intx->told)
 		queue_delayed_work(pcilend_virtual_wq, &intx->work, 0);
 }
 
 /* What the core calls holds the lock of the interrupt's descriptor: it only notes. */
 
-static unsigned int intx_startup(struct irq_data *data)
+static unsigned int virtual_intx_startup(struct irq_data *data)
 {
 	struct pcilend_virtual_intx *intx = irq_data_get_irq_chip_data(data);
 
 	guard(raw_spinlock_irqsave)(&intx->lock);
 	intx->started = true;
 	intx->masked = false;
-	queue_if_needed(intx);
+	virtual_intx_queue_if_needed(intx);
 	return 0;
 }
 
-static void intx_shutdown(struct irq_data *data)
+static void virtual_intx_shutdown(struct irq_data *data)
 {
 	struct pcilend_virtual_intx *intx = irq_data_get_irq_chip_data(data);
 
 	guard(raw_spinlock_irqsave)(&intx->lock);
 	intx->started = false;
-	queue_if_needed(intx);
+	virtual_intx_queue_if_needed(intx);
 }
 
 /*
  * Nobody is told: at most one comes, and is kept until then. A driver that masks and unmasks it
  * all the time costs no messages.
  */
-static void intx_mask(struct irq_data *data)
+static void virtual_intx_mask(struct irq_data *data)
 {
 	struct pcilend_virtual_intx *intx = irq_data_get_irq_chip_data(data);
 
@@ -87,24 +87,24 @@ static void intx_mask(struct irq_data *data)
 	intx->masked = true;
 }
 
-static void intx_unmask(struct irq_data *data)
+static void virtual_intx_unmask(struct irq_data *data)
 {
 	struct pcilend_virtual_intx *intx = irq_data_get_irq_chip_data(data);
 
 	guard(raw_spinlock_irqsave)(&intx->lock);
 	intx->masked = false;
-	queue_if_needed(intx);
+	virtual_intx_queue_if_needed(intx);
 }
 
 static struct irq_chip intx_chip = {
 	.name = "pcilend-intx",
-	.irq_startup = intx_startup,
-	.irq_shutdown = intx_shutdown,
-	.irq_mask = intx_mask,
-	.irq_unmask = intx_unmask,
+	.irq_startup = virtual_intx_startup,
+	.irq_shutdown = virtual_intx_shutdown,
+	.irq_mask = virtual_intx_mask,
+	.irq_unmask = virtual_intx_unmask,
 };
 
-static int intx_map(struct irq_domain *domain, unsigned int irq, irq_hw_number_t hwirq)
+static int virtual_intx_map(struct irq_domain *domain, unsigned int irq, irq_hw_number_t hwirq)
 {
 	irq_set_chip_and_handler(irq, &intx_chip, handle_level_irq);
 	irq_set_chip_data(irq, domain->host_data);
@@ -113,11 +113,11 @@ static int intx_map(struct irq_domain *domain, unsigned int irq, irq_hw_number_t
 }
 
 static const struct irq_domain_ops intx_domain_ops = {
-	.map = intx_map,
+	.map = virtual_intx_map,
 };
 
 /* In an interrupt, as handlers expect it. */
-static void deliver(struct irq_work *work)
+static void virtual_intx_deliver(struct irq_work *work)
 {
 	struct pcilend_virtual_intx *intx = container_of(work, struct pcilend_virtual_intx,
 							 deliver);
@@ -125,7 +125,7 @@ static void deliver(struct irq_work *work)
 	generic_handle_irq(intx->irq);
 }
 
-static void intx_work(struct work_struct *work)
+static void virtual_intx_work(struct work_struct *work)
 {
 	struct pcilend_virtual_intx *intx = container_of(work, struct pcilend_virtual_intx,
 							 work.work);
@@ -135,7 +135,7 @@ static void intx_work(struct work_struct *work)
 
 	while (!err) {
 		scoped_guard(raw_spinlock_irqsave, &intx->lock) {
-			state = wanted(intx);
+			state = virtual_intx_wanted(intx);
 			if (intx->told == (int)state)
 				goto out;
 			/* Before it is asked for: it may be raised before the answer comes. */
@@ -161,7 +161,7 @@ void pcilend_virtual_intx_allow(struct pcilend_virtual_intx *intx,
 {
 	guard(raw_spinlock_irqsave)(&intx->lock);
 	intx->allowed = allowed;
-	queue_if_needed(intx);
+	virtual_intx_queue_if_needed(intx);
 }
 
 void pcilend_virtual_intx_raised(struct pcilend_virtual_intx *intx)
@@ -171,16 +171,16 @@ void pcilend_virtual_intx_raised(struct pcilend_virtual_intx *intx)
 	if (intx->told != PCILEND_INTX_OPEN && intx->told != NOT_KNOWN)
 		return;
 	intx->told = PCILEND_INTX_MASKED;
-	if (wanted(intx) == PCILEND_INTX_OPEN)
+	if (virtual_intx_wanted(intx) == PCILEND_INTX_OPEN)
 		irq_work_queue(&intx->deliver);
 	else
-		queue_if_needed(intx);
+		virtual_intx_queue_if_needed(intx);
 }
 
 void pcilend_virtual_intx_doubt(struct pcilend_virtual_intx *intx)
 {
 	guard(raw_spinlock_irqsave)(&intx->lock);
-	if (intx->told == PCILEND_INTX_OFF && wanted(intx) == PCILEND_INTX_OFF)
+	if (intx->told == PCILEND_INTX_OFF && virtual_intx_wanted(intx) == PCILEND_INTX_OFF)
 		return;
 	intx->told = NOT_KNOWN;
 	queue_delayed_work(pcilend_virtual_wq, &intx->work, 0);
@@ -210,8 +210,8 @@ struct pcilend_virtual_intx *pcilend_virtual_intx_create(struct pcilend_remote *
 	intx->ops = ops;
 	intx->told = PCILEND_INTX_OFF;
 	raw_spin_lock_init(&intx->lock);
-	intx->deliver = IRQ_WORK_INIT_HARD(deliver);
-	INIT_DELAYED_WORK(&intx->work, intx_work);
+	intx->deliver = IRQ_WORK_INIT_HARD(virtual_intx_deliver);
+	INIT_DELAYED_WORK(&intx->work, virtual_intx_work);
 
 	fwnode = irq_domain_alloc_named_fwnode(name);
 	if (!fwnode)

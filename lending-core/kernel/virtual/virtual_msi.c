@@ -39,7 +39,7 @@ struct virtual_msi {
 	void (*set_desc)(msi_alloc_info_t *info, struct msi_desc *desc);
 };
 
-static const struct msi_msg *relayed(struct virtual_msi *msi, struct irq_data *data)
+static const struct msi_msg *virtual_msi_relayed(struct virtual_msi *msi, struct irq_data *data)
 {
 	const struct msi_desc *desc = irq_data_get_msi_desc(data);
 
@@ -54,7 +54,7 @@ static void virtual_msi_write_msg(struct irq_data *data, struct msi_msg *msg)
 	/* An all-zero message shuts a vector down and stays as it is. */
 	if (msi->relay && (msg->address_lo || msg->address_hi)) {
 		/* Prepared before the vector was allocated. */
-		translated = *relayed(msi, data);
+		translated = *virtual_msi_relayed(msi, data);
 	} else if (!msg->address_hi && (msg->address_lo & X86_MSI_MASK) == X86_MSI_BASE) {
 		translated.address_hi = upper_32_bits(msi->address);
 		translated.address_lo = lower_32_bits(msi->address) |

@@ -80,7 +80,7 @@ void pcilend_virtual_relay_forget(struct pcilend_virtual_relay *relay, u32 first
 }
 
 /* A lender that does not hear of it keeps an interrupt for nothing, for as long as the lease. */
-static void relay_work(struct work_struct *work)
+static void virtual_relay_work(struct work_struct *work)
 {
 	struct pcilend_virtual_relay *relay = container_of(work, struct pcilend_virtual_relay,
 							   work);
@@ -146,7 +146,7 @@ struct pcilend_virtual_relay *pcilend_virtual_relay_create(struct pcilend_remote
 	relay->ops = ops;
 	mutex_init(&relay->asking);
 	raw_spin_lock_init(&relay->lock);
-	INIT_WORK(&relay->work, relay_work);
+	INIT_WORK(&relay->work, virtual_relay_work);
 	ops->msi_listen(remote, relay);
 	return relay;
 }

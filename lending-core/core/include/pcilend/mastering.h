@@ -28,8 +28,8 @@
  *
  * "May" is: the link carries, and nothing is cut. In WAITING and ON the borrower can say that it
  * wants bus mastering no more (OFF). In RESET the borrower has not been heard since the reset; that
- * it wants bus mastering leads on as from OFF. A reset by somebody else (FOREIGN) leads to STALE from
- * each of them.
+ * it wants bus mastering leads on as from OFF. A reset by somebody else (FOREIGN) leads to STALE
+ * from each of them.
  *
  * All functions here are called under one lock of the caller, in any context.
  */
