@@ -49,7 +49,7 @@ REMOTE_ATTR(frontend, "%s", report.frontend);
 REMOTE_ATTR(virtual, "%s", report.virtual);
 
 /* Of the adapter over which it was offered first. */
-static ssize_t bus_numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
+static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%d\n", dev_to_node(dev));
 }

@@ -229,7 +229,7 @@ static void lender_dma_recover(struct pcilend_function *fn)
 void pcilend_dma_recover_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function,
-						   lender_dma_recover);
+						   recover);
 
 	pcilend_device_lock(fn);
 	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
