@@ -58,7 +58,7 @@ struct pcilend_domain {
 	u64 mapped;			/* bytes of memory */
 };
 
-static struct pcilend_domain *iommu_to_domain(struct iommu_domain *domain)
+static struct pcilend_domain *remote_iommu_to_domain(struct iommu_domain *domain)
 {
 	return container_of(domain, struct pcilend_domain, domain);
 }
@@ -79,14 +79,14 @@ static void iommu_tell(struct pcilend_domain *domain)
 }
 
 /* The function has a part in the range, until it is known not to write there. */
-static int iommu_slot_take(struct remote *r, struct remote_range *range)
+static int remote_iommu_slot_take(struct remote *r, struct remote_range *range)
 {
 	kref_get(&range->ref);
 	return remote_add_slot(r, range);
 }
 
 /* @stopped: the lender has confirmed that the function does not reach it any more. */
-static void iommu_slot_give_up(struct remote *r, struct remote_range *range, bool stopped)
+static void remote_iommu_slot_give_up(struct remote *r, struct remote_range *range, bool stopped)
 {
 	mutex_lock(&r->lock);
 	remote_free_slot(r, range, stopped);
@@ -100,14 +100,14 @@ static void iommu_slot_give_up(struct remote *r, struct remote_range *range, boo
 static int iommu_mirror(struct remote *r, const struct pcilend_granule *granule,
 			struct remote_range *range)
 {
-	int err = iommu_slot_take(r, range);
+	int err = remote_iommu_slot_take(r, range);
 
 	if (err)
 		return err;
 	err = pcilend_map(&r->pub, granule->start, granule->slot, granule->size);
 	/* Whether it was mapped is not known if no answer was heard. */
 	if (err)
-		iommu_slot_give_up(r, range, err != -ETIMEDOUT && err != -ENETDOWN);
+		remote_iommu_slot_give_up(r, range, err != -ETIMEDOUT && err != -ENETDOWN);
 	return err == -ESTALE ? 0 : err;
 }
 
@@ -116,7 +116,7 @@ static void iommu_unmirror(struct remote *r, const struct pcilend_granule *granu
 {
 	int err = pcilend_unmap(&r->pub, granule->start, granule->size);
 
-	iommu_slot_give_up(r, range, !err);
+	remote_iommu_slot_give_up(r, range, !err);
 }
 
 static void iommu_unmirror_all(struct pcilend_domain *domain, struct remote *r, u32 count)
@@ -143,7 +143,7 @@ static int iommu_mirror_all(struct pcilend_domain *domain, struct remote *r)
 }
 
 /* Takes a granule out of the table; its slot goes with the last function that may write there. */
-static void iommu_drop_granule(struct pcilend_domain *domain, u32 index)
+static void remote_iommu_drop_granule(struct pcilend_domain *domain, u32 index)
 {
 	struct remote_range *range = domain->range[index];
 
@@ -167,13 +167,13 @@ static bool iommu_reclaim(struct pcilend_domain *domain)
 	index = granule - domain->entry;
 	list_for_each_entry(r, &domain->attached, domain_node)
 		iommu_unmirror(r, granule, domain->range[index]);
-	iommu_drop_granule(domain, index);
+	remote_iommu_drop_granule(domain, index);
 	return true;
 }
 
 /* Where a granule for @iova can be, and its slot, as large as there is room for. */
-static int iommu_take_slot(struct pcilend_domain *domain, u64 iova, struct pcilend_granule *granule,
-			   struct remote_range **range)
+static int remote_iommu_take_slot(struct pcilend_domain *domain, u64 iova,
+				  struct pcilend_granule *granule, struct remote_range **range)
 {
 	u64 limit = U64_MAX;
 	int err;
@@ -200,7 +200,7 @@ static int iommu_take_slot(struct pcilend_domain *domain, u64 iova, struct pcile
 	}
 }
 
-static int iommu_add_granule(struct pcilend_domain *domain, u64 iova)
+static int remote_iommu_add_granule(struct pcilend_domain *domain, u64 iova)
 {
 	struct pcilend_granule granule = { };
 	struct remote_range *range;
@@ -209,7 +209,7 @@ static int iommu_add_granule(struct pcilend_domain *domain, u64 iova)
 	int err;
 
 	lockdep_assert_held(&domain->lock);
-	err = iommu_take_slot(domain, iova, &granule, &range);
+	err = remote_iommu_take_slot(domain, iova, &granule, &range);
 	if (err)
 		return err;
 	list_for_each_entry(r, &domain->attached, domain_node) {
@@ -238,7 +238,7 @@ err_unmirror:
 }
 
 /* The granule of @iova; made if there is none. */
-static struct pcilend_granule *iommu_find_granule(struct pcilend_domain *domain, u64 iova)
+static struct pcilend_granule *remote_iommu_find_granule(struct pcilend_domain *domain, u64 iova)
 {
 	struct pcilend_granule *granule = pcilend_granules_find(&domain->granules, iova);
 	int err;
@@ -248,7 +248,7 @@ static struct pcilend_granule *iommu_find_granule(struct pcilend_domain *domain,
 		return granule;
 	if (list_empty(&domain->attached))
 		return ERR_PTR(-ENODEV);
-	err = iommu_add_granule(domain, iova);
+	err = remote_iommu_add_granule(domain, iova);
 	return err ? ERR_PTR(err) : pcilend_granules_find(&domain->granules, iova);
 }
 
@@ -258,22 +258,22 @@ static u64 iommu_within(const struct pcilend_granule *granule, u64 iova, u64 siz
 	return min(size, granule->start + granule->size - iova);
 }
 
-static struct iommu_domain *iommu_adapter_domain(const struct pcilend_domain *domain)
+static struct iommu_domain *remote_iommu_adapter_domain(const struct pcilend_domain *domain)
 {
 	return domain->link->aperture.domain;
 }
 
-static int iommu_map_part(struct pcilend_domain *domain, u64 iova, phys_addr_t phys, u64 size,
-			  int prot, gfp_t gfp, u64 *mapped)
+static int remote_iommu_map_part(struct pcilend_domain *domain, u64 iova, phys_addr_t phys,
+				 u64 size, int prot, gfp_t gfp, u64 *mapped)
 {
-	struct pcilend_granule *granule = iommu_find_granule(domain, iova);
+	struct pcilend_granule *granule = remote_iommu_find_granule(domain, iova);
 	int err;
 
 	if (IS_ERR(granule))
 		return PTR_ERR(granule);
 	size = iommu_within(granule, iova, size);
-	err = iommu_map(iommu_adapter_domain(domain), granule->slot + (iova - granule->start), phys,
-			size, prot, gfp);
+	err = iommu_map(remote_iommu_adapter_domain(domain),
+			granule->slot + (iova - granule->start), phys, size, prot, gfp);
 	if (err)
 		return err;
 	WARN_ON(pcilend_granules_mapped(&domain->granules, iova, size));
@@ -286,7 +286,7 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 			   phys_addr_t phys, size_t page, size_t count, int prot, gfp_t gfp,
 			   size_t *mapped)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	u64 size = (u64)page * count, part;
 	int err = 0;
 
@@ -301,8 +301,8 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 	}
 	for (*mapped = 0; *mapped < size && !err; *mapped += part) {
 		part = 0;
-		err = iommu_map_part(domain, iova + *mapped, phys + *mapped, size - *mapped, prot,
-				     gfp, &part);
+		err = remote_iommu_map_part(domain, iova + *mapped, phys + *mapped, size - *mapped,
+					    prot, gfp, &part);
 	}
 	iommu_tell(domain);
 	if (err && err != -ENOMEM)
@@ -318,7 +318,7 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long iova, size_t page,
 				size_t count, struct iommu_iotlb_gather *gather)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	size_t size = page * count, done = 0;
 
 	guard(mutex)(&domain->lock);
@@ -335,7 +335,7 @@ static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long
 		granule = pcilend_granules_find(&domain->granules, at);
 		if (!granule)
 			break;
-		part = iommu_unmap_fast(iommu_adapter_domain(domain),
+		part = iommu_unmap_fast(remote_iommu_adapter_domain(domain),
 					granule->slot + (at - granule->start),
 					iommu_within(granule, at, size - done), gather);
 		if (!part)
@@ -350,17 +350,17 @@ static size_t iommu_unmap_pages(struct iommu_domain *iommu_domain, unsigned long
 
 static void iommu_sync(struct iommu_domain *iommu_domain, struct iommu_iotlb_gather *gather)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 
 	guard(mutex)(&domain->lock);
 	/* Nothing is gathered of BARs. */
 	if (domain->link && gather->end)
-		iommu_iotlb_sync(iommu_adapter_domain(domain), gather);
+		iommu_iotlb_sync(remote_iommu_adapter_domain(domain), gather);
 }
 
 static phys_addr_t iommu_iova_to_phys_of(struct iommu_domain *iommu_domain, dma_addr_t iova)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	struct pcilend_granule *granule;
 	phys_addr_t phys;
 
@@ -371,7 +371,7 @@ static phys_addr_t iommu_iova_to_phys_of(struct iommu_domain *iommu_domain, dma_
 	granule = pcilend_granules_find(&domain->granules, iova);
 	if (!granule)
 		return 0;
-	return iommu_iova_to_phys(iommu_adapter_domain(domain),
+	return iommu_iova_to_phys(remote_iommu_adapter_domain(domain),
 				  granule->slot + (iova - granule->start));
 }
 
@@ -381,7 +381,7 @@ static void iommu_wipe(struct pcilend_domain *domain, const struct pcilend_granu
 	u64 at = 0;
 
 	while (granule->mapped && at < granule->size) {
-		at += iommu_unmap(iommu_adapter_domain(domain), granule->slot + at,
+		at += iommu_unmap(remote_iommu_adapter_domain(domain), granule->slot + at,
 				  granule->size - at)
 			      ?: PAGE_SIZE;
 		cond_resched();
@@ -390,7 +390,7 @@ static void iommu_wipe(struct pcilend_domain *domain, const struct pcilend_granu
 
 static void iommu_free(struct iommu_domain *iommu_domain)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	u32 i;
 
 	for (i = 0; i < domain->granules.count; i++) {
@@ -402,7 +402,7 @@ static void iommu_free(struct iommu_domain *iommu_domain)
 	kvfree(domain);
 }
 
-static int iommu_dma_area(struct remote *r, bool on)
+static int remote_iommu_dma_area(struct remote *r, bool on)
 {
 	u64 iova, size;
 
@@ -417,7 +417,7 @@ static void iommu_leave(struct remote *r)
 	int err;
 
 	if (r->dma == REMOTE_DMA_AREA) {
-		err = iommu_dma_area(r, false);
+		err = remote_iommu_dma_area(r, false);
 		if (err && err != -ESTALE)
 			dev_warn(&r->pub.dev, "its lender did not unmap the DMA area (error %d)\n",
 				 err);
@@ -440,7 +440,7 @@ static int remote_dma_identity(struct remote *r)
 	if (r->dma == REMOTE_DMA_AREA)
 		return 0;
 	iommu_leave(r);
-	err = iommu_dma_area(r, true);
+	err = remote_iommu_dma_area(r, true);
 	if (!err)
 		r->dma = REMOTE_DMA_AREA;
 	return err;
@@ -465,9 +465,9 @@ void remote_dma_begin(struct remote *r)
 	r->late = false;
 }
 
-static int iommu_attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
+static int remote_iommu_attach_domain(struct iommu_domain *iommu_domain, struct device *dev)
 {
-	struct pcilend_domain *domain = iommu_to_domain(iommu_domain);
+	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	struct remote *r = remote_of(dev);
 	int err;
 
@@ -504,7 +504,7 @@ static int iommu_attach_domain(struct iommu_domain *iommu_domain, struct device 
 }
 
 /* The IOMMU core counts on it that a function can be put into these. */
-static int iommu_attach_identity(struct iommu_domain *iommu_domain, struct device *dev)
+static int remote_iommu_attach_identity(struct iommu_domain *iommu_domain, struct device *dev)
 {
 	struct remote *r = remote_of(dev);
 	int err;
@@ -520,18 +520,18 @@ static int iommu_attach_identity(struct iommu_domain *iommu_domain, struct devic
 	return 0;
 }
 
-static int iommu_attach_blocked(struct iommu_domain *iommu_domain, struct device *dev)
+static int remote_iommu_attach_blocked(struct iommu_domain *iommu_domain, struct device *dev)
 {
 	iommu_leave(remote_of(dev));
 	return 0;
 }
 
-PCILEND_ATTACH(iommu_attach_domain);
-PCILEND_ATTACH(iommu_attach_identity);
-PCILEND_ATTACH(iommu_attach_blocked);
+PCILEND_ATTACH(remote_iommu_attach_domain);
+PCILEND_ATTACH(remote_iommu_attach_identity);
+PCILEND_ATTACH(remote_iommu_attach_blocked);
 
 static const struct iommu_domain_ops domain_ops = {
-	.attach_dev = PCILEND_ATTACH_OP(iommu_attach_domain),
+	.attach_dev = PCILEND_ATTACH_OP(remote_iommu_attach_domain),
 	.map_pages = iommu_map_pages,
 	.unmap_pages = iommu_unmap_pages,
 	.iotlb_sync = iommu_sync,
@@ -542,18 +542,18 @@ static const struct iommu_domain_ops domain_ops = {
 static struct iommu_domain identity_domain = {
 	.type = IOMMU_DOMAIN_IDENTITY,
 	.ops = &(const struct iommu_domain_ops) {
-		.attach_dev = PCILEND_ATTACH_OP(iommu_attach_identity),
+		.attach_dev = PCILEND_ATTACH_OP(remote_iommu_attach_identity),
 	},
 };
 
 static struct iommu_domain blocked_domain = {
 	.type = IOMMU_DOMAIN_BLOCKED,
 	.ops = &(const struct iommu_domain_ops) {
-		.attach_dev = PCILEND_ATTACH_OP(iommu_attach_blocked),
+		.attach_dev = PCILEND_ATTACH_OP(remote_iommu_attach_blocked),
 	},
 };
 
-static struct iommu_domain *iommu_alloc_domain(struct device *dev)
+static struct iommu_domain *remote_iommu_alloc_domain(struct device *dev)
 {
 	struct remote *r = remote_of(dev);
 	struct pcilend_domain *domain = kvzalloc(sizeof(*domain), GFP_KERNEL_ACCOUNT);
@@ -577,13 +577,13 @@ static struct iommu_domain *iommu_alloc_domain(struct device *dev)
  * Whether the function's writes snoop this host's caches is for both IOMMUs to say; both do on
  * x86. That no-snoop transactions are made to is not promised: see enforce_cache_coherency().
  */
-static bool iommu_is_capable(struct device *dev, enum iommu_cap cap)
+static bool remote_iommu_is_capable(struct device *dev, enum iommu_cap cap)
 {
 	return cap == IOMMU_CAP_CACHE_COHERENCY &&
 	       device_iommu_capable(&remote_of(dev)->link->pdev->dev, cap);
 }
 
-static void iommu_get_reserved(struct device *dev, struct list_head *list)
+static void remote_iommu_get_reserved(struct device *dev, struct list_head *list)
 {
 	struct iommu_resv_region *region;
 	int i;
@@ -611,7 +611,7 @@ static struct kind {
 	struct fwnode_handle fwnode;
 } kinds[KINDS];
 
-static struct iommu_device *iommu_probe_device(struct device *dev)
+static struct iommu_device *remote_iommu_probe_device(struct device *dev)
 {
 	if (!dev_is_pci(dev) || !pcilend_virtual_remote(to_pci_dev(dev)))
 		return ERR_PTR(-ENODEV);
@@ -620,11 +620,11 @@ static struct iommu_device *iommu_probe_device(struct device *dev)
 
 #define PCILEND_IOMMU_OPS(default)						\
 	{									\
-		.capable = iommu_is_capable,						\
-		.domain_alloc_paging = iommu_alloc_domain,				\
-		.probe_device = iommu_probe_device,					\
+		.capable = remote_iommu_is_capable,						\
+		.domain_alloc_paging = remote_iommu_alloc_domain,				\
+		.probe_device = remote_iommu_probe_device,					\
 		.device_group = generic_device_group,				\
-		.get_resv_regions = iommu_get_reserved,				\
+		.get_resv_regions = remote_iommu_get_reserved,				\
 		.default_domain_ops = &domain_ops,				\
 		.identity_domain = &identity_domain,				\
 		.blocked_domain = &blocked_domain,				\
@@ -670,7 +670,7 @@ int pcilend_iommu_claim(struct pcilend_remote *remote, struct pci_dev *pdev)
 	return 0;
 }
 
-static int iommu_kind_register(enum iommu_kind kind)
+static int remote_iommu_kind_register(enum iommu_kind kind)
 {
 	struct iommu_device *device = &kinds[kind].device;
 	int err;
@@ -686,7 +686,7 @@ static int iommu_kind_register(enum iommu_kind kind)
 	return err;
 }
 
-static void iommu_kind_unregister(enum iommu_kind kind)
+static void remote_iommu_kind_unregister(enum iommu_kind kind)
 {
 	iommu_device_unregister(&kinds[kind].device);
 	iommu_device_sysfs_remove(&kinds[kind].device);
@@ -694,19 +694,19 @@ static void iommu_kind_unregister(enum iommu_kind kind)
 
 int pcilend_iommu_init(void)
 {
-	int err = iommu_kind_register(KIND_IDENTITY);
+	int err = remote_iommu_kind_register(KIND_IDENTITY);
 
 	if (err)
 		return err;
-	err = iommu_kind_register(KIND_BLOCKED);
+	err = remote_iommu_kind_register(KIND_BLOCKED);
 	if (err)
-		iommu_kind_unregister(KIND_IDENTITY);
+		remote_iommu_kind_unregister(KIND_IDENTITY);
 	return err;
 }
 
 /* No virtual function is there any more: each has held this module. */
 void pcilend_iommu_exit(void)
 {
-	iommu_kind_unregister(KIND_BLOCKED);
-	iommu_kind_unregister(KIND_IDENTITY);
+	remote_iommu_kind_unregister(KIND_BLOCKED);
+	remote_iommu_kind_unregister(KIND_IDENTITY);
 }

@@ -209,7 +209,7 @@ static int netlink_admin_p2p(struct request *rq)
 
 static const struct operation {
 	const char *name;		/* in the audit */
-	int (*netlink_admin_run)(struct request *rq);
+	int (*run)(struct request *rq);
 	unsigned int flags;
 } operations[PCILEND_CMD_MAX + 1] = {
 	[PCILEND_CMD_CONNECT] = { "connect", netlink_admin_connect_node, NEEDS_NODE },
