@@ -178,7 +178,7 @@ pcilend_suite(P2p LIMIT 300 REST 300)
 pcilend_suite(P2pLenders LIMIT 180 REST 300)
 pcilend_suite(Paths LIMIT 400 REST 120)
 pcilend_suite(RogueNode LIMIT 340 REST 240)
-pcilend_suite(Shadow LIMIT 270 REST 240)
+pcilend_suite(Shadow LIMIT 330 REST 420)
 pcilend_suite(StackContracts LIMIT 240)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence VfioClient)

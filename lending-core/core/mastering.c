@@ -90,9 +90,8 @@ u32 pcilend_mastering_step(struct pcilend_mastering *m, enum pcilend_mastering_e
 		m->cut = false;
 		return 0;
 	case PCILEND_MASTERING_RESUME:
-		if (m->state == PCILEND_MASTERING_RESET)
-			return PCILEND_MASTERING_TELL;
-		fallthrough;
+		return m->state == PCILEND_MASTERING_RESET ? PCILEND_MASTERING_TELL :
+			mastering_retry(m, carries);
 	case PCILEND_MASTERING_RETRY:
 		return mastering_retry(m, carries);
 	case PCILEND_MASTERING_FOREIGN:
