@@ -114,8 +114,8 @@ static struct pcilend_message *receive_next_about(struct pcilend_channel *ch,
 }
 
 /* What the two need to know of one another is handled here; all else is for one of the roles. */
-static void receive_channel_route_request(struct pcilend_link *link,
-					  const struct pcilend_message *msg)
+static void receive_route_request(struct pcilend_link *link,
+				  const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 
@@ -150,7 +150,7 @@ static void receive_request_work(struct work_struct *work)
 	current_session = msg->session == ch->session;
 	spin_unlock(&ch->lock);
 	if (current_session)
-		receive_channel_route_request(link, msg);
+		receive_route_request(link, msg);
 
 	spin_lock(&ch->lock);
 	next = receive_next_about(ch, msg);

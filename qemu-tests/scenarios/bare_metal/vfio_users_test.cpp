@@ -78,7 +78,7 @@ class VfioUsers : public TwoHosts {
     ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + nic_id_));
     const auto function = function_on(borrower(), nic_id_);
     ASSERT_OK(function);
-    *at = function->at("virtual");
+    *at = function->at("virtual_bdf");
     ASSERT_OK(borrower().run(fmt::format(
         "modprobe vfio-pci && cd /sys/bus/pci/devices/{0} && echo vfio-pci >driver_override && "
         "echo {0} >driver/unbind && echo {0} >/sys/bus/pci/drivers_probe && "
@@ -156,7 +156,7 @@ TEST_F(VfioUsers, QemusNvmeDriver) {
   const auto function = job().function_on(borrower());
   ASSERT_OK(function);
   EXPECT_EQ(function->at("driver"), "pcilend_vfio");
-  const std::string drive = fmt::format("nvme://{}/1", function->at("virtual").get<std::string>());
+  const std::string drive = fmt::format("nvme://{}/1", function->at("virtual_bdf").get<std::string>());
   const std::string raw = debian("qemu-io -f raw ");
 
   ASSERT_OK(borrower().run("head -c 256K /dev/urandom >/tmp/data"));

@@ -76,7 +76,7 @@ TEST_F(AmdLender, WhatItsIommuDoesNotTranslateIsNotMapped) {
   const auto function = job().function_on(borrower());
   ASSERT_OK(function);
   const auto said = borrower().json(fmt::format("/usr/lib/pcilend-lab/vfio-client {} map-reserved",
-                                                function->at("virtual").get<std::string>()));
+                                                function->at("virtual_bdf").get<std::string>()));
   ASSERT_OK(said);
   EXPECT_EQ(*said, nlohmann::json({{"below", true}, {"reserved", false}}));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));

@@ -216,7 +216,7 @@ TEST_F(TwoHosts, ADisconnectThatIsRefusedChangesNothing) {
   ASSERT_OK(function);
   auto asking = borrower().start(fmt::format(
       "until [ -e /tmp/enough ]; do for c in 2 6; do setpci -s {} COMMAND=$c; done; done",
-      function->at("virtual").get<std::string>()));
+      function->at("virtual_bdf").get<std::string>()));
   ASSERT_OK(asking);
   const auto refused = lender().run(fmt::format(
       "(for i in 1 2 3 4; do pcilend available {0}; pcilend unavailable {0}; done; touch "
