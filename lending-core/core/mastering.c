@@ -50,11 +50,10 @@ static u32 mastering_want(struct pcilend_mastering *m, bool carries)
 
 static u32 mastering_dont_want(struct pcilend_mastering *m)
 {
-	u32 todo = m->state == PCILEND_MASTERING_ON ? PCILEND_MASTERING_SWITCH_OFF : 0;
-
 	if (m->state == PCILEND_MASTERING_ON || m->state == PCILEND_MASTERING_WAITING)
 		m->state = PCILEND_MASTERING_OFF;
-	return todo;
+	/* A fence relies on it, whatever the hardware was found to be. */
+	return PCILEND_MASTERING_SWITCH_OFF;
 }
 
 static u32 mastering_stop(struct pcilend_mastering *m)

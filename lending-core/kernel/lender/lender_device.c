@@ -18,8 +18,6 @@
 
 static struct pci_driver pcilend_driver;
 
-static bool lender_device_answers(struct pci_dev *pdev);
-
 static bool lender_device_has_direct_region(struct pci_dev *pdev)
 {
 	struct iommu_resv_region *region;
@@ -438,6 +436,17 @@ static void lender_device_driver_stop(struct pcilend_function *fn)
 	mutex_unlock(&fn->lock);
 }
 
+static bool lender_device_answers(struct pci_dev *pdev)
+{
+	u32 first, second;
+
+	if (!pci_device_is_present(pdev))
+		return false;
+	pci_read_config_dword(pdev, PCI_CLASS_REVISION, &first);
+	pci_read_config_dword(pdev, PCI_COMMAND, &second);
+	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
+}
+
 /* An error that cost some transaction, but not the function, is its driver's to find. */
 static pci_ers_result_t lender_device_driver_error_detected(struct pci_dev *pdev,
 							    pci_channel_state_t state)
@@ -604,17 +613,6 @@ void pcilend_device_release(struct pcilend_function *fn)
 	device_release_driver(&pdev->dev);
 	if (device_attach(&pdev->dev) < 0)
 		pci_warn(pdev, "its own driver does not take it back\n");
-}
-
-static bool lender_device_answers(struct pci_dev *pdev)
-{
-	u32 first, second;
-
-	if (!pci_device_is_present(pdev))
-		return false;
-	pci_read_config_dword(pdev, PCI_CLASS_REVISION, &first);
-	pci_read_config_dword(pdev, PCI_COMMAND, &second);
-	return first == (pdev->class << 8 | pdev->revision) && second != U32_MAX;
 }
 
 static const char *lender_device_nvme_health(const void __iomem *registers)

@@ -10,10 +10,12 @@
 /* @found: by this host, which the peer has to hear of. */
 static void loss_happened(struct pcilend_link *link, bool found)
 {
-	enum pcilend_carrier carrier = link->carrier;
-	bool carried = pcilend_carrier_lose(&carrier);
+	enum pcilend_carrier carrier;
+	bool carried;
 
 	lockdep_assert_held(&link->loss_lock);
+	carrier = link->carrier;
+	carried = pcilend_carrier_lose(&carrier);
 	link->losses += carried;
 	if (found && carried)
 		WRITE_ONCE(link->found, link->found + 1);
