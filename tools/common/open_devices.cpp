@@ -6,21 +6,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "pcilend/directory.h"
 #include "pcilend/fd.h"
 
 namespace pcilend {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> entries(const fs::path& directory) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    found.push_back(it->path());
-  std::sort(found.begin(), found.end());
-  return found;
-}
 
 // A group is opened by one process at a time, and by none while one of its devices is in use, also
 // by its own node.

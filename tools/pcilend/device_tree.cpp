@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "pcilend/directory.h"
+
 namespace pcilend {
 
 namespace fs = std::filesystem;
@@ -21,15 +23,6 @@ fs::path resolved(const fs::path& path) {
 }
 
 }  // namespace
-
-std::vector<fs::path> entries(const fs::path& directory) {
-  std::error_code error;
-  std::vector<fs::path> found;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    found.push_back(it->path());
-  std::sort(found.begin(), found.end());
-  return found;
-}
 
 std::string first_line(const Result<std::string>& text) {
   return text ? text->substr(0, text->find('\n')) : std::string();

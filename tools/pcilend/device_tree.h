@@ -20,9 +20,6 @@ Result<std::vector<std::filesystem::path>> dependent_trees(const Environment& en
 std::vector<std::string> class_members(const Environment& environment, std::string_view class_name,
                                        const std::vector<std::filesystem::path>& trees);
 
-// Sorted; none if there is no such directory.
-std::vector<std::filesystem::path> entries(const std::filesystem::path& directory);
-
 // Of an attribute's text; empty if there is none.
 std::string first_line(const Result<std::string>& text);
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "device_tree.h"
+#include "pcilend/directory.h"
 #include "pcilend/fd.h"
 #include "pcilend/open_devices.h"
 #include "session.h"
