@@ -3,6 +3,8 @@
 // device's UUID, or its PCI address. Answers in JSON.
 #include <linux/pci_regs.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -208,6 +210,39 @@ Result<> map_reserved(const Device& device) {
   return {};
 }
 
+// The largest BAR, mapped where huge pages can be: a read of each page of its first 4 MiB, and of
+// each 2 MiB of the rest. How many page faults that takes, and how long.
+Result<> touch(const Device& device) {
+  constexpr size_t kHuge = 2UL << 20;
+  constexpr size_t kFirst = 2 * kHuge;
+  Region bar;
+  for (uint32_t index = VFIO_PCI_BAR0_REGION_INDEX; index <= VFIO_PCI_BAR5_REGION_INDEX; ++index)
+    if (const auto region = device.region(index); region && region->size > bar.size) bar = *region;
+  if (bar.size <= kFirst) return fail(ErrorClass::Failure, "no BAR of more than 4 MiB");
+  PCILEND_TRY(device.enable());
+  const size_t reserved = 2 * bar.size;
+  void* const room = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return fail_errno("reserve addresses");
+  const uintptr_t start = (reinterpret_cast<uintptr_t>(room) + bar.size - 1) & ~(bar.size - 1);
+  void* const mapped = ::mmap(reinterpret_cast<void*>(start), bar.size, PROT_READ,
+                              MAP_SHARED | MAP_FIXED, device.fd(), static_cast<off_t>(bar.offset));
+  if (mapped == MAP_FAILED) return fail_errno("map the BAR");
+  const auto faults = [] {
+    rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  };
+  const std::span bytes(static_cast<const std::byte*>(mapped), bar.size);
+  const auto before = faults();
+  const auto began = std::chrono::steady_clock::now();
+  for (size_t at = 0; at < bar.size; at += at < kFirst ? kPage : kHuge)
+    static_cast<void>(*reinterpret_cast<const volatile uint32_t*>(&bytes[at]));
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+  say({{"size", bar.size}, {"faults", faults() - before}, {"ms", took.count()}});
+  ::munmap(room, reserved);
+  return {};
+}
+
 // Lets go when it is asked.
 Result<> let_go(const Device& device) {
   const auto request = EventFd::make();
@@ -232,6 +267,7 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "intx") return use_intx(*device);
   if (command == "hold") return hold(*device);
   if (command == "look") return look(*device);
+  if (command == "touch") return touch(*device);
   if (command == "let-go") return let_go(*device);
   if (command == "map-reserved") return map_reserved(*device);
   if (command == "bad-input") {

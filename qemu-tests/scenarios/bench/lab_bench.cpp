@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lab/lab.h"
+#include "main_job/admin_steps.h"
 #include "main_job/main_job.h"
 #include "scenarios/bench/bench_rows.h"
 #include "scenarios/bench/guest_bench.h"
@@ -14,11 +15,12 @@ namespace {
 
 constexpr int kBinds = 7;
 constexpr int kCommands = 200;
+constexpr const char* kVfioClient = "/usr/lib/pcilend-lab/vfio-client";
 
 /*
  *   host1 (lender)          host2 (borrower)
- *   nvme ══════════════════ nvme, borrowed over one of
- *                           two adapters; nvme of its own
+ *   nvme, BAR of 8 GiB ════ the same, borrowed over one of
+ *                           two adapters; and of its own
  */
 Result<lab::Options> options() {
   lab::Options options;
@@ -28,6 +30,8 @@ Result<lab::Options> options() {
   options.memory[2] = 4096;
   PCILEND_TRY(options.add_device("host1:nvme,serial=lent,drive-size=64M"));
   PCILEND_TRY(options.add_device("host2:nvme,serial=own,drive-size=64M"));
+  for (const char* host : {"host1", "host2"})
+    PCILEND_TRY(options.add_device(fmt::format("{}:pci-testdev,membar=8G", host)));
   return options;
 }
 
@@ -113,6 +117,48 @@ Result<> measure_traffic(const lab::Lab& lab, const MainJob& job, const std::str
   return {};
 }
 
+struct Touched {
+  double faults = 0;
+  double ms = 0;
+};
+
+Result<Touched> touch(const lab::Host& host, const std::string& address) {
+  const auto said = host.json(fmt::format("{} {} touch", kVfioClient, address));
+  if (!said) return tl::unexpected(said.error());
+  return Touched{said->at("faults"), said->at("ms")};
+}
+
+// A BAR of 8 GiB by VFIO: one read of each 2 MiB, and of each page of the first 4 MiB.
+Result<> measure_faults(lab::Lab& lab) {
+  const lab::Host& lender = lab.host(1);
+  const lab::Host& host = lab.host(2);
+  const auto lent = lender.address(1);
+  if (!lent) return tl::unexpected(lent.error());
+  const auto own = host.address(1);
+  if (!own) return tl::unexpected(own.error());
+  const auto offered = offer(lender, *lent);
+  if (!offered) return tl::unexpected(offered.error());
+  const std::string id = offered->at("id");
+  PCILEND_TRY(await_state(host, id, "available"));
+  PCILEND_TRY(host.run("pcilend borrow --frontend vfio " + id));
+  const auto borrowed = touch(host, offered->at("address"));
+  if (!borrowed) return tl::unexpected(borrowed.error());
+  PCILEND_TRY(
+      host.run(fmt::format("modprobe vfio-pci && cd /sys/bus/pci && "
+                           "echo vfio-pci >devices/{0}/driver_override && "
+                           "echo {0} >drivers_probe",
+                           *own)));
+  const auto its = touch(host, *own);
+  if (!its) return tl::unexpected(its.error());
+  PCILEND_TRY(host.run("pcilend return " + id));
+  PCILEND_TRY(lender.run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", id)));
+  constexpr std::string_view kOwn = "one of the host's own, by vfio-pci";
+  print_row("page faults of a BAR of 8 GiB, each 2 MiB read", borrowed->faults, kOwn, its->faults,
+            "");
+  print_row("how long they took, with the reads", borrowed->ms, kOwn, its->ms, "ms");
+  return {};
+}
+
 Result<> bench() {
   const auto wanted = options();
   if (!wanted) return tl::unexpected(wanted.error());
@@ -149,6 +195,7 @@ Result<> bench() {
     if (adapter != used) other = adapter;
   PCILEND_TRY(job.borrower().run("pcilend return " + job.id()));
   fmt::print("\n| | borrowed | beside | | ratio |\n| --- | --- | --- | --- | --- |\n");
+  PCILEND_TRY(measure_faults(*lab));
   PCILEND_TRY(measure_guests(job, {*own, other}));
   return job.clean_up();
 }
