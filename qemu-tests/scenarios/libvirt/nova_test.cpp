@@ -407,5 +407,39 @@ TEST_F(Nova, TwentyDevicesLeaveNothing) {
   expect_inventory(1, 0);
 }
 
+/*
+ *   host1 (lender)      host2: Nova
+ *   nvme ══════════════ pcilend borrow --frontend vfio: a PCI device of the host, which [pci]
+ * device_spec takes, for an instance with an alias
+ */
+TEST_F(Nova, AnInstanceHasAFunctionAsAPciDevice) {
+  std::string sum;
+  ASSERT_NO_FATAL_FAILURE(fill(0, &sum));
+  ASSERT_NO_FATAL_FAILURE(lend(0));
+  const std::string& place = places_.at(0);
+  ASSERT_OK(host().run("pcilend borrow --frontend vfio " + ids_.at(0)));
+  json devices;
+  ASSERT_TRUE(lab::eventually("Nova lists it", lab::kPatience, [&] {
+    ask("pci", &devices);
+    return HasFatalFailure() || devices.at("tracked").contains(place);
+  })) << devices.dump();
+  EXPECT_EQ(devices.at("tracked"), json({{place, "available"}})) << "and nothing else";
+  EXPECT_EQ(devices.at("pools"), 1);
+
+  json instance;
+  ASSERT_NO_FATAL_FAILURE(ask("spawn_with_pci 3", &instance));
+  EXPECT_EQ(instance.at("state").dump(), kRunning);
+  ASSERT_NO_FATAL_FAILURE(ask("pci", &devices));
+  EXPECT_EQ(devices.at("tracked"), json({{place, "allocated"}}));
+  EXPECT_EQ(devices.at("pools"), 0);
+  expect_debians_defaults(instance.at("name"), 256);
+  std::string wrote;
+  ASSERT_NO_FATAL_FAILURE(expect_read(3, sum, &wrote));
+  ASSERT_NO_FATAL_FAILURE(ask("destroy 3", &devices));
+  ASSERT_OK(host().run("pcilend return " + ids_.at(0)));
+  withdraw_all();
+  expect_written(0, wrote);
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios
