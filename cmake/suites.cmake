@@ -181,7 +181,7 @@ pcilend_suite(RogueNode LIMIT 340 REST 240)
 pcilend_suite(Shadow LIMIT 300 REST 420)
 pcilend_suite(StackContracts LIMIT 240)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
-  WITH Libvirt LibvirtRefusals PciGuest Persistence VfioClient)
+  WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)
 pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)

@@ -94,7 +94,6 @@ static void __exit pcilend_mdev_exit(void)
 	mdev_kinds_exit();
 	pci_unregister_driver(&mdev_vfio_driver);
 	mdev_unregister_driver(&mdev_function_driver);
-	mdev_ones_exit();
 }
 
 module_init(pcilend_mdev_init);

@@ -11,18 +11,17 @@
  *					driver, there are (handle.c)
  *	struct mdev_vfio.bound		kept from going while it is set up anew
  *	struct mdev_vfio.lock		whether the function is lost; taken in page faults
- *	struct mdev_ones.lock		pages of all-ones
+ *	struct pcilend_ones.lock	pages of all-ones
  */
 #ifndef PCILEND_MDEV_H
 #define PCILEND_MDEV_H
 
 #include <linux/list.h>
 #include <linux/mdev.h>
-#include <linux/mm_types.h>
 #include <linux/pci.h>
 #include <linux/uuid.h>
-#include <linux/xarray.h>
 
+#include "pcilend/ones.h"
 #include "pcilend/pcilend.h"
 
 #define MDEV_VFIO_DRIVER "pcilend_vfio"
@@ -82,26 +81,5 @@ void mdev_vfio_lost(u32 id);
  * Return: as pcilend_virtual_restart().
  */
 int mdev_vfio_was_reset(u32 id);
-
-/*
- * ones.c: what users of a lost function have in the place of its BARs. Pages by their offset in the
- * device's file, each with what is written to it: a doorbell must not be read as the status of
- * another page. At most ONES_MAX of them; those beyond share one.
- */
-struct mdev_ones {
-	struct mutex lock;		/* all of it */
-	struct xarray pages;
-	unsigned int count;
-	struct page *spare;
-};
-
-/* Return: 0 or -ENOMEM. */
-int mdev_ones_init(struct mdev_ones *ones);
-/* Nobody maps any of them. No-op if it was not initialised. */
-void mdev_ones_destroy(struct mdev_ones *ones);
-/* The page at that index. May sleep. */
-struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index);
-/* Once for all, when no device is left. */
-void mdev_ones_exit(void);
 
 #endif /* PCILEND_MDEV_H */

@@ -27,7 +27,7 @@ struct mdev_vfio {
 	u32 id;				/* of the function */
 	struct rw_semaphore lock;
 	bool lost;			/* lock: for good */
-	struct mdev_ones ones;		/* of the opened device */
+	struct pcilend_ones ones;		/* of the opened device */
 	struct mutex bound;		/* keeps it from going, and for the next one */
 	bool gone;			/* the driver lets go of the function */
 };
@@ -65,13 +65,13 @@ static int vfio_open(struct vfio_device *vdev)
 
 	if (vfio_is_lost(vfio))
 		return -ENODEV;
-	err = mdev_ones_init(&vfio->ones);
+	err = pcilend_ones_init(&vfio->ones);
 	if (err)
 		return err;
 	err = vfio_pci_core_enable(&vfio->core);
 	trace_pcilend_mdev_state(vfio->id, "open", err);
 	if (err) {
-		mdev_ones_destroy(&vfio->ones);
+		pcilend_ones_destroy(&vfio->ones);
 		return err;
 	}
 	vfio_pci_core_finish_enable(&vfio->core);
@@ -83,7 +83,7 @@ static void vfio_close(struct vfio_device *vdev)
 	struct mdev_vfio *vfio = to_vfio(vdev);
 
 	vfio_pci_core_close_device(vdev);
-	mdev_ones_destroy(&vfio->ones);
+	pcilend_ones_destroy(&vfio->ones);
 	trace_pcilend_mdev_state(vfio->id, "close", 0);
 }
 
@@ -217,7 +217,7 @@ static vm_fault_t vfio_insert_ones(struct mdev_vfio *vfio, struct vm_fault *vmf)
 	unsigned long address = vmf->address & PAGE_MASK;
 	unsigned long index = vma->vm_pgoff + ((address - vma->vm_start) >> PAGE_SHIFT);
 
-	return vmf_insert_pfn(vma, address, page_to_pfn(mdev_ones_at(&vfio->ones, index)));
+	return vmf_insert_pfn(vma, address, page_to_pfn(pcilend_ones_at(&vfio->ones, index)));
 }
 
 static struct mdev_vfio *vfio_of_vma(struct vm_area_struct *vma)

@@ -4,6 +4,7 @@
 #include <linux/pcilend.h>
 
 #include "pcilend/identity.h"
+#include "pcilend/segment.h"
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
@@ -47,6 +48,12 @@ static const struct msg_kind msg_kinds[] = {
 	{ "msi", PCILEND_MSG_MSI, sizeof(struct pcilend_msg_msi),
 	  sizeof(struct pcilend_msg_msi_message), true },
 	{ "msi-raised", PCILEND_MSG_MSI_RAISED, sizeof(struct pcilend_msg_msi_raised), 0, true },
+	{ "segment-connect", PCILEND_MSG_SEGMENT_CONNECT, sizeof(struct pcilend_msg_connection),
+	  sizeof(struct pcilend_msg_segment), true },
+	{ "segment-release", PCILEND_MSG_SEGMENT_RELEASE, sizeof(struct pcilend_msg_connection), 0,
+	  true },
+	{ "segment-withdraw", PCILEND_MSG_SEGMENT_WITHDRAW, sizeof(struct pcilend_msg_withdraw), 0,
+	  true },
 };
 
 struct status_kind {
@@ -124,7 +131,7 @@ bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES])
 
 static const char *wire_check_id(__le32 id)
 {
-	return pcilend_id_valid(le32_to_cpu(id)) ? NULL : "function id without node or index";
+	return pcilend_id_valid(le32_to_cpu(id)) ? NULL : "id without node or index";
 }
 
 static const char *wire_check_lease(__le32 id, __le32 lease)
@@ -373,6 +380,36 @@ static const char *wire_check_unreached(const struct pcilend_msg_unreached *msg)
 	return wire_check_id(msg->target) ?: wire_check_lease(msg->id, msg->lease);
 }
 
+static const char *wire_check_connection(const struct pcilend_msg_connection *msg)
+{
+	return msg->connection ? wire_check_id(msg->id) : "connection number 0";
+}
+
+static const char *wire_check_withdraw(const struct pcilend_msg_withdraw *msg)
+{
+	return msg->offer ? wire_check_id(msg->id) : "offer number 0";
+}
+
+static const char *wire_check_segment(const struct pcilend_msg_segment *msg)
+{
+	u64 size = le64_to_cpu(msg->size);
+	u32 flags = le32_to_cpu(msg->flags);
+	u32 notify = le32_to_cpu(msg->notify_offset);
+
+	if (!msg->offer)
+		return "offer number 0";
+	if (!wire_page_range(le64_to_cpu(msg->offset), size) || size > PCILEND_SEGMENT_BYTES_MAX)
+		return "segment at an impossible place";
+	if (le32_to_cpu(msg->window) >= PCILEND_WIRE_WINDOWS)
+		return "impossible window";
+	if (flags & ~(PCILEND_SEGMENT_READ_ONLY | PCILEND_SEGMENT_NOTIFIES))
+		return "reserved bytes set";
+	if (flags & PCILEND_SEGMENT_NOTIFIES ?
+	    notify & 3 || notify >= 0x100000 : notify || msg->notify_data)
+		return "notified at an impossible place";
+	return wire_check_id(msg->id);
+}
+
 static const char *wire_check_hello(const struct pcilend_msg_hello *msg)
 {
 	u32 lease_ms = le32_to_cpu(msg->lease_ms);
@@ -458,6 +495,11 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_msi(payload);
 	case PCILEND_MSG_MSI_RAISED:
 		return wire_check_msi_raised(payload);
+	case PCILEND_MSG_SEGMENT_CONNECT:
+	case PCILEND_MSG_SEGMENT_RELEASE:
+		return wire_check_connection(payload);
+	case PCILEND_MSG_SEGMENT_WITHDRAW:
+		return wire_check_withdraw(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return wire_check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
@@ -479,6 +521,8 @@ static const char *wire_check_answer(u16 type, const void *payload)
 		return wire_check_config(payload, false);
 	case PCILEND_MSG_MSI:
 		return wire_check_msi_message(payload);
+	case PCILEND_MSG_SEGMENT_CONNECT:
+		return wire_check_segment(payload);
 	default:
 		return NULL;
 	}

@@ -18,6 +18,7 @@
 #include "link/link.h"
 #include "netlink/netlink.h"
 #include "pcilend/version.h"
+#include "segment/segment.h"
 #include "sleep.h"
 #include "virtual/virtual.h"
 
@@ -49,13 +50,17 @@ static int __init pcilend_init(void)
 	err = pcilend_borrower_init(pcilend_lender_has_uuid);
 	if (err)
 		goto err_lender;
-	err = pcilend_netlink_init();
+	err = pcilend_segments_init();
 	if (err)
 		goto err_borrower;
+	err = pcilend_netlink_init();
+	if (err)
+		goto err_segments;
 	err = pcilend_sleep_init();
 	if (err)
 		goto err_netlink;
-	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops);
+	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops,
+				     &pcilend_segment_link_ops);
 	if (err)
 		goto err_sleep;
 
@@ -67,6 +72,8 @@ err_sleep:
 	pcilend_sleep_exit();
 err_netlink:
 	pcilend_netlink_exit();
+err_segments:
+	pcilend_segments_exit();
 err_borrower:
 	pcilend_borrower_exit();
 err_lender:
@@ -89,6 +96,7 @@ static void __exit pcilend_exit(void)
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);
 	pcilend_netlink_exit();
+	pcilend_segments_exit();
 	pcilend_borrower_exit();
 	pcilend_lender_exit();
 	pcilend_virtual_exit();

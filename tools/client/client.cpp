@@ -132,6 +132,42 @@ class NetlinkClient final : public Client {
     return changed(request, from);
   }
 
+  Result<std::vector<Segment>> segments() override {
+    return all(Request(PCILEND_CMD_SEGMENT_GET, Request::Kind::Dump), decode_segment);
+  }
+
+  Result<CreatedSegment> create_segment(int dma_buf, std::string_view name, int event) override {
+    Request request(PCILEND_CMD_SEGMENT_CREATE);
+    request.put(PCILEND_A_FD, static_cast<uint32_t>(dma_buf)).put(PCILEND_A_LABEL, name);
+    if (event >= 0) request.put(PCILEND_A_EVENT_FD, static_cast<uint32_t>(event));
+    return one(request, decode_created_segment);
+  }
+
+  Result<> offer_segment(FunctionId id, uint32_t node, bool read_only,
+                         const std::string& adapter) override {
+    Request request(PCILEND_CMD_SEGMENT_OFFER);
+    request.put(PCILEND_A_ID, id.value).put(PCILEND_A_NODE_ID, node);
+    if (read_only) request.flag(PCILEND_A_READ_ONLY);
+    if (!adapter.empty()) request.put(PCILEND_A_ADAPTER, adapter);
+    return change(request);
+  }
+
+  Result<> withdraw_segment(FunctionId id, std::optional<uint32_t> node) override {
+    Request request(PCILEND_CMD_SEGMENT_WITHDRAW);
+    request.put(PCILEND_A_ID, id.value);
+    if (node) request.put(PCILEND_A_NODE_ID, *node);
+    return change(request);
+  }
+
+  Result<ConnectedSegment> connect_segment(FunctionId id, const ConnectOptions& options) override {
+    Request request(PCILEND_CMD_SEGMENT_CONNECT);
+    request.put(PCILEND_A_ID, id.value);
+    if (options.read_only) request.flag(PCILEND_A_READ_ONLY);
+    if (options.write_combining) request.flag(PCILEND_A_WRITE_COMBINING);
+    if (!options.adapter.empty()) request.put(PCILEND_A_ADAPTER, options.adapter);
+    return one(request, decode_connected_segment);
+  }
+
   Result<> check(const PciAddress& local) override {
     return change(Request(PCILEND_CMD_CHECK).put(PCILEND_A_BDF, to_string(local)));
   }

@@ -337,6 +337,71 @@ Result<Audit> audit_of(const Attribute& nest) {
   return audit;
 }
 
+Result<SegmentOffer> offer_of(const Attribute& nest) {
+  SegmentOffer offer;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_OFFER_A_NODE:
+        return a.read(&offer.node);
+      case PCILEND_OFFER_A_ADAPTER:
+        return a.read(&offer.adapter);
+      case PCILEND_OFFER_A_READ_ONLY:
+        offer.read_only = true;
+        return {};
+      case PCILEND_OFFER_A_WITHDRAWN:
+        offer.withdrawn = true;
+        return {};
+      case PCILEND_OFFER_A_CONNECTIONS:
+        return a.read(&offer.connections);
+      default:
+        return {};
+    }
+  }));
+  if (offer.node == 0) PCILEND_TRY(missing("node of an offer"));
+  return offer;
+}
+
+Result<Segment> segment_of(const Attribute& nest) {
+  Segment segment;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_SEGMENT_A_ID:
+        return a.read(&segment.id.value);
+      case PCILEND_SEGMENT_A_NAME:
+        return a.read(&segment.name);
+      case PCILEND_SEGMENT_A_SIZE:
+        return a.read(&segment.size);
+      case PCILEND_SEGMENT_A_STATE:
+        return a.read(&segment.state);
+      case PCILEND_SEGMENT_A_ADAPTER:
+        return a.read(&segment.adapter);
+      case PCILEND_SEGMENT_A_READ_ONLY:
+        segment.read_only = true;
+        return {};
+      case PCILEND_SEGMENT_A_WRITE_COMBINING:
+        segment.write_combining = true;
+        return {};
+      case PCILEND_SEGMENT_A_OFFER: {
+        auto offer = offer_of(a);
+        if (!offer) return tl::unexpected(std::move(offer).error());
+        segment.offers.push_back(std::move(*offer));
+        return {};
+      }
+      default:
+        return {};
+    }
+  }));
+  if (segment.id.value == 0) PCILEND_TRY(missing("segment id"));
+  return segment;
+}
+
+Result<> read_fd(const Attribute& attribute, UniqueFd* fd) {
+  uint32_t number = 0;
+  PCILEND_TRY(attribute.read(&number));
+  fd->reset(static_cast<int>(number));
+  return {};
+}
+
 // The one nest of type `type` at the top, as `of` decodes it.
 template <class T>
 Result<T> one_nest(std::span<const std::byte> attributes, uint16_t type, std::string_view name,
@@ -382,6 +447,33 @@ Result<Function> decode_function(std::span<const std::byte> attributes) {
 
 Result<Counters> decode_counters(std::span<const std::byte> attributes) {
   return one_nest(attributes, PCILEND_A_COUNTERS, "counters", counters_of);
+}
+
+Result<Segment> decode_segment(std::span<const std::byte> attributes) {
+  return one_nest(attributes, PCILEND_A_SEGMENT, "segment", segment_of);
+}
+
+Result<CreatedSegment> decode_created_segment(std::span<const std::byte> attributes) {
+  CreatedSegment created;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    if (a.type == PCILEND_A_ID) return a.read(&created.id.value);
+    return a.type == PCILEND_A_FD ? read_fd(a, &created.fd) : Result<>{};
+  }));
+  if (created.id.value == 0 || !created.fd) PCILEND_TRY(missing("segment id, or descriptor"));
+  return created;
+}
+
+Result<ConnectedSegment> decode_connected_segment(std::span<const std::byte> attributes) {
+  ConnectedSegment connected;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    if (a.type == PCILEND_A_FD) return read_fd(a, &connected.buffer);
+    return a.type == PCILEND_A_CONTROL_FD ? read_fd(a, &connected.control) : Result<>{};
+  }));
+  if (!connected.buffer || !connected.control) PCILEND_TRY(missing("descriptors of the segment"));
+  auto segment = decode_segment(attributes);
+  if (!segment) return tl::unexpected(std::move(segment).error());
+  connected.segment = std::move(*segment);
+  return connected;
 }
 
 Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes) {

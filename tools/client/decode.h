@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "pcilend/client.h"
 #include "pcilend/model.h"
 
 namespace pcilend {
@@ -15,6 +16,10 @@ Result<Node> decode_node(std::span<const std::byte> attributes);
 Result<Link> decode_link(std::span<const std::byte> attributes);
 Result<Function> decode_function(std::span<const std::byte> attributes);
 Result<Counters> decode_counters(std::span<const std::byte> attributes);
+Result<Segment> decode_segment(std::span<const std::byte> attributes);
+// These own the descriptors that the answer names.
+Result<CreatedSegment> decode_created_segment(std::span<const std::byte> attributes);
+Result<ConnectedSegment> decode_connected_segment(std::span<const std::byte> attributes);
 Result<Event> decode_event(std::span<const std::byte> attributes);
 // 256 or 4096 bytes.
 Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes);

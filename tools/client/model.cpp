@@ -44,6 +44,23 @@ std::string_view link_state_name(uint32_t state) {
   }
 }
 
+std::string_view segment_state_name(uint32_t state) {
+  switch (state) {
+    case PCILEND_SEGMENT_CREATED:
+      return "created";
+    case PCILEND_SEGMENT_OFFERED:
+      return "offered";
+    case PCILEND_SEGMENT_CONNECTED:
+      return "connected";
+    case PCILEND_SEGMENT_WITHDRAWN:
+      return "withdrawn";
+    case PCILEND_SEGMENT_LOST:
+      return "lost";
+    default:
+      return "unknown";
+  }
+}
+
 std::string_view region_kind_name(uint32_t kind) {
   switch (kind) {
     case PCILEND_REGION_DMA:

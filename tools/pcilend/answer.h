@@ -50,6 +50,10 @@ struct ConfigAnswer {
   bool hex = false;  // all bytes too
 };
 
+struct SegmentsAnswer {
+  std::vector<Segment> segments;
+};
+
 struct StatusAnswer {
   Node node;
   std::vector<Link> links;
@@ -108,9 +112,9 @@ struct NothingAnswer {};
 struct EmittedAnswer {};
 
 using Answer = std::variant<NothingAnswer, EmittedAnswer, FunctionsAnswer, AppearedAnswer,
-                            LinksAnswer, Node, HostdevsAnswer, ConfigAnswer, StatusAnswer,
-                            InUseAnswer, MetricsAnswer, CheckAnswer, EventAnswer, SnapshotAnswer,
-                            RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
+                            LinksAnswer, Node, HostdevsAnswer, ConfigAnswer, SegmentsAnswer,
+                            StatusAnswer, InUseAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
+                            SnapshotAnswer, RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

@@ -87,9 +87,22 @@ Json reaches(const Function& f) {
   return list;
 }
 
+// The nodes that may connect it, or have it still.
+Json offers(const Segment& s) {
+  Json list = Json::array();
+  for (const auto& offer : s.offers)
+    list.push_back({{"node", offer.node},
+                    {"adapter", offer.adapter},
+                    {"read_only", offer.read_only},
+                    {"withdrawn", offer.withdrawn},
+                    {"connections", offer.connections}});
+  return list;
+}
+
 using F = const Function&;
 using L = const Link&;
 using K = const policy::PresentKind&;
+using S = const Segment&;
 using N = const PciNames&;
 
 }  // namespace
@@ -185,6 +198,21 @@ const std::vector<Column<policy::PresentKind>>& kind_columns() {
   return columns;
 }
 
+const std::vector<Column<Segment>>& segment_columns() {
+  static const std::vector<Column<Segment>> columns{
+      {"id", [](S s, N) -> Json { return to_string(s.id); }},
+      {"node", [](S s, N) -> Json { return s.id.node(); }},
+      {"name", [](S s, N) { return or_null(s.name); }},
+      {"size", [](S s, N) -> Json { return s.size; }},
+      {"state", [](S s, N) -> Json { return std::string(segment_state_name(s.state)); }},
+      {"adapter", [](S s, N) { return or_null(s.adapter); }},
+      {"read_only", [](S s, N) -> Json { return s.read_only; }},
+      {"write_combining", [](S s, N) -> Json { return s.write_combining; }},
+      {"offers", [](S s, N) { return offers(s); }},
+  };
+  return columns;
+}
+
 template <class T>
 Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& columns,
                const PciNames& names) {
@@ -230,12 +258,16 @@ template Json json_list(const std::vector<Function>&, const std::vector<Column<F
                         const PciNames&);
 template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>>&,
                         const PciNames&);
+template Json json_list(const std::vector<Segment>&, const std::vector<Column<Segment>>&,
+                        const PciNames&);
 template Json json_list(const std::vector<policy::PresentKind>&,
                         const std::vector<Column<policy::PresentKind>>&, const PciNames&);
 template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
                                                               const std::optional<std::string>&);
 template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
                                                           const std::optional<std::string>&);
+template Result<std::vector<Column<Segment>>> select_columns(const std::vector<Column<Segment>>&,
+                                                             const std::optional<std::string>&);
 template Result<std::vector<Column<policy::PresentKind>>> select_columns(
     const std::vector<Column<policy::PresentKind>>&, const std::optional<std::string>&);
 

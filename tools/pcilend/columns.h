@@ -24,6 +24,7 @@ struct Column {
 const std::vector<Column<Function>>& function_columns();
 const std::vector<Column<Link>>& link_columns();
 const std::vector<Column<policy::PresentKind>>& kind_columns();
+const std::vector<Column<Segment>>& segment_columns();
 
 // The columns named in `list` (comma-separated), in that order; all of them without a list.
 // Usage with the names that exist if one is unknown.
@@ -41,12 +42,16 @@ extern template Json json_list(const std::vector<Function>&, const std::vector<C
                                const PciNames&);
 extern template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>>&,
                                const PciNames&);
+extern template Json json_list(const std::vector<Segment>&, const std::vector<Column<Segment>>&,
+                               const PciNames&);
 extern template Json json_list(const std::vector<policy::PresentKind>&,
                                const std::vector<Column<policy::PresentKind>>&, const PciNames&);
 extern template Result<std::vector<Column<Function>>> select_columns(
     const std::vector<Column<Function>>&, const std::optional<std::string>&);
 extern template Result<std::vector<Column<Link>>> select_columns(const std::vector<Column<Link>>&,
                                                                  const std::optional<std::string>&);
+extern template Result<std::vector<Column<Segment>>> select_columns(
+    const std::vector<Column<Segment>>&, const std::optional<std::string>&);
 extern template Result<std::vector<Column<policy::PresentKind>>> select_columns(
     const std::vector<Column<policy::PresentKind>>&, const std::optional<std::string>&);
 

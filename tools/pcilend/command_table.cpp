@@ -91,6 +91,19 @@ const CommandOption kInUse{"--in-use", "", "only functions that are lent or borr
                            &Options::in_use};
 const CommandOption kIgnore{"--ignore", "BDF", "this NTB adapter's link may be down",
                             &Options::ignored};
+const CommandArgument kAction{"ACTION", "create, offer, withdraw, connect or list"};
+const CommandArgument kActionWords{"WORD...", "a segment's id, and node ids", &Options::words,
+                                   false};
+const CommandOption kSize{"--size", "BYTES", "create: how large, such as 64M", &Options::size};
+const CommandOption kSegmentName{"--name", "TEXT", "create: what it is, for people",
+                                 &Options::name};
+const CommandOption kHuge{"--huge", "", "create: in huge pages of 2 MiB", &Options::huge};
+const CommandOption kReadOnly{"--read-only", "", "create, offer, connect: without writing to it",
+                              &Options::read_only};
+const CommandOption kWriteCombining{"--write-combining", "", "connect: gather stores",
+                                    &Options::write_combining};
+const CommandOption kSegmentAdapter{"--adapter", "BDF", "offer, connect: over this NTB adapter",
+                                    &Options::adapter};
 const CommandOption kFile{"--file", "FILE", "instead of /etc/pcilend/saved.json; -: stdout",
                           &Options::file};
 
@@ -221,6 +234,12 @@ const std::vector<Command>& commands() {
        {kJson, kCount, kTimeout},
        command_monitor},
       {kBoth, "metrics", "print metrics for Prometheus", {}, {kJson}, command_metrics},
+      {kBoth,
+       "segment",
+       "share memory with processes of other hosts",
+       {kAction, kActionWords},
+       {kJson, kSize, kSegmentName, kHuge, kReadOnly, kWriteCombining, kSegmentAdapter},
+       command_segment},
       {kBorrower,
        "borrow",
        "borrow functions",

@@ -83,6 +83,11 @@ struct JsonPrinter {
     return Json{{"functions", json_list(answer.functions, function_columns(), names)}};
   }
   Result<Json> operator()(const ConfigAnswer& answer) const { return config_json(answer, names); }
+  Result<Json> operator()(const SegmentsAnswer& answer) const {
+    const auto columns = select_columns(segment_columns(), options.columns);
+    if (!columns) return tl::unexpected(columns.error());
+    return Json{{"segments", json_list(answer.segments, *columns, names)}};
+  }
   Result<Json> operator()(const StatusAnswer& answer) const { return status_json(answer, names); }
   Result<Json> operator()(const CheckAnswer& answer) const { return check_json(answer); }
   Result<Json> operator()(const EventAnswer& answer) const { return event_json(answer, names); }

@@ -52,6 +52,8 @@ std::vector<std::optional<GuestSlot>> guest_slots(const std::vector<Function>& f
 
 constexpr const char* kLinkTable = "index,node,state,connected,peer_connected,adapter,driver";
 
+const std::optional<std::string> kSegmentTable = "id,name,size,state,adapter,offers";
+
 std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
@@ -63,6 +65,11 @@ std::string cell(const Json& value) {
         parts.push_back(cell(part));
       } else if (part.contains("bdf")) {  // functions of its set
         parts.push_back(fmt::format("{}:{}", cell(part.at("bdf")), cell(part.at("state"))));
+      } else if (part.contains("connections")) {  // offers of a segment
+        parts.push_back(fmt::format("{}:{}", cell(part.at("node")),
+                                    part.at("withdrawn").get<bool>()   ? "withdrawn"
+                                    : part.at("read_only").get<bool>() ? "read-only"
+                                                                       : "read-write"));
       } else {  // BARs, windows, regions
         const auto& name = part.contains("index") ? part.at("index") : part.at("kind");
         parts.push_back(fmt::format("{}:{}", cell(name), part.at("size").dump()));
@@ -328,6 +335,10 @@ struct TextPrinter {
     return print_text(FunctionsAnswer{answer.functions, answer.this_node}, names, {});
   }
   Result<std::string> operator()(const MetricsAnswer& answer) const { return metrics_text(answer); }
+  Result<std::string> operator()(const SegmentsAnswer& answer) const {
+    return table(answer.segments, segment_columns(), names,
+                 options.columns ? options.columns : kSegmentTable, options.no_headings);
+  }
   Result<std::string> operator()(const CheckAnswer& answer) const { return check_text(answer); }
   Result<std::string> operator()(const EventAnswer& answer) const {
     return event_text(answer, names);

@@ -52,6 +52,11 @@ struct Options {
   std::optional<uint32_t> grace;
   std::optional<uint32_t> timeout;
   std::optional<uint32_t> count;
+  std::string size;  // "64M"
+  std::string name;
+  bool read_only = false;
+  bool write_combining = false;
+  bool huge = false;
 };
 
 // The host a command runs on.

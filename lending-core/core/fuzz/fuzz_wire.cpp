@@ -116,6 +116,15 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     case PCILEND_MSG_MSI_RAISED:
       Demand(Body<pcilend_msg_msi_raised>(slot).vectors != 0, "a vector");
       break;
+    case PCILEND_MSG_SEGMENT_CONNECT: {
+      if (!answer) break;
+      const auto m = Body<pcilend_msg_segment>(slot);
+      Demand(((m.offset | m.size) & (PCILEND_PAGE - 1)) == 0, "whole pages");
+      Demand(m.offset + m.size > m.offset && m.window < PCILEND_WIRE_WINDOWS, "place");
+      Demand(m.flags <= 3, "known flags");
+      Demand(m.notify_offset + 4 <= 0x100000, "in the interrupt range");
+      break;
+    }
     case PCILEND_MSG_REACH: {
       const auto m = Body<pcilend_msg_reach>(slot);
       Demand(m.device_address % PCILEND_PAGE == 0 && m.bar <= 5, "BAR, whole pages");
@@ -150,7 +159,7 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     default:
       break;
   }
-  Demand(id_and_lease[1] != 0, "a lease");
+  Demand(id_and_lease[1] != 0, "a lease, a connection or an offer");
 }
 
 }  // namespace

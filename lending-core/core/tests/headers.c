@@ -4,6 +4,7 @@
 #include "pcilend/vconfig.h"
 #include "pcilend/granules.h"
 #include "pcilend/resolve.h"
+#include "pcilend/segment.h"
 #include "pcilend/set.h"
 #include "pcilend/mappings.h"
 #include "pcilend/mastering.h"

@@ -162,6 +162,14 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_MSI, true, pcilend_msg_msi_message{0x40001, 3, 0xfee00318, 0, 0}),
       Make(PCILEND_MSG_MSI_RAISED, false, pcilend_msg_msi_raised{0x40001, 3, 5}),
       MakeEmpty(PCILEND_MSG_MSI_RAISED, true),
+      Make(PCILEND_MSG_SEGMENT_CONNECT, false, pcilend_msg_connection{0x40001, 3}),
+      Make(PCILEND_MSG_SEGMENT_CONNECT, true,
+           pcilend_msg_segment{0x40001, 5, 0x200000000, 0x4000000, 0,
+                               PCILEND_SEGMENT_READ_ONLY | PCILEND_SEGMENT_NOTIFIES, 0x318, 1}),
+      Make(PCILEND_MSG_SEGMENT_RELEASE, false, pcilend_msg_connection{0x40001, 3}),
+      MakeEmpty(PCILEND_MSG_SEGMENT_RELEASE, true),
+      Make(PCILEND_MSG_SEGMENT_WITHDRAW, false, pcilend_msg_withdraw{0x40001, 5}),
+      MakeEmpty(PCILEND_MSG_SEGMENT_WITHDRAW, true),
   };
 }
 

@@ -77,7 +77,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 26u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 29u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -85,7 +85,8 @@ TEST(Wire, LengthFitsASlot) {
     for (const int answer : {0, 1}) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
-      const bool known = (type >= 1 && type <= 8 && answer == 0) || (type >= 16 && type <= 33);
+      const bool known = (type >= 1 && type <= 8 && answer == 0) || (type >= 16 && type <= 33) ||
+                         (type >= 40 && type <= 42);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -167,8 +168,8 @@ TEST(Wire, FunctionNotice) {
   const auto check = [](const std::function<void(pcilend_msg_function&)>& change) {
     return CheckChanged<pcilend_msg_function>(PCILEND_MSG_FUNCTION, false, change);
   };
-  EXPECT_EQ(check([](auto& f) { f.id = 0x40000; }), "function id without node or index");
-  EXPECT_EQ(check([](auto& f) { f.id = 1; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& f) { f.id = 0x40000; }), "id without node or index");
+  EXPECT_EQ(check([](auto& f) { f.id = 1; }), "id without node or index");
   EXPECT_EQ(check([](auto& f) { f.state = PCILEND_FUNCTION_LOCAL; }), "unknown function state");
   EXPECT_EQ(check([](auto& f) { f.state = 7; }), "unknown function state");
   EXPECT_EQ(check([](auto& f) { f.reserved[1] = 1; }), "reserved bytes set");
@@ -223,7 +224,7 @@ TEST(Wire, Recall) {
   EXPECT_EQ(check([](auto& m) { m.grace_ms = PCILEND_GRACE_MS_MAX + 1; }),
             "grace time out of range");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
-  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
 }
 
 TEST(Wire, Reserve) {
@@ -243,12 +244,12 @@ TEST(Wire, Reserve) {
             }),
             "");
   EXPECT_EQ(check([](auto& m) { m.node = m.ttl_ms = 0; }), "") << "ends it";
-  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
 }
 
 TEST(Wire, SmallNotices) {
   EXPECT_EQ(CheckChanged<pcilend_msg_id>(PCILEND_MSG_WITHDRAW, false, [](auto& m) { m.id = 0; }),
-            "function id without node or index");
+            "id without node or index");
   EXPECT_EQ(CheckChanged<pcilend_msg_connected>(PCILEND_MSG_CONNECTED, false,
                                                 [](auto& m) { m.connected = 2; }),
             "flag neither 0 nor 1");
@@ -258,7 +259,7 @@ TEST(Wire, SmallNotices) {
   EXPECT_EQ(lost([](auto& m) { m.reason = 0; }), "unknown reason of a lost lease");
   EXPECT_EQ(lost([](auto& m) { m.reason = 4; }), "unknown reason of a lost lease");
   EXPECT_EQ(lost([](auto& m) { m.lease = 0; }), "lease number 0");
-  EXPECT_EQ(lost([](auto& m) { m.id = 5; }), "function id without node or index");
+  EXPECT_EQ(lost([](auto& m) { m.id = 5; }), "id without node or index");
 }
 
 TEST(Wire, LeaseRequests) {
@@ -268,7 +269,7 @@ TEST(Wire, LeaseRequests) {
       return CheckChanged<pcilend_msg_lease>(type, false, change);
     };
     EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
-    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
     EXPECT_EQ(check([](auto& m) { m.reason = 1; }), "reserved bytes set");
   }
   const auto master = [](const std::function<void(pcilend_msg_bus_master&)>& change) {
@@ -290,7 +291,7 @@ TEST(Wire, Intx) {
   EXPECT_EQ(check([](auto& m) { m.state = PCILEND_INTX_OPEN + 1; }), unknown);
   EXPECT_EQ(check([](auto& m) { m.state = ~0u; }), unknown);
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
-  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "id without node or index");
 }
 
 TEST(Wire, Msi) {
@@ -312,7 +313,7 @@ TEST(Wire, Msi) {
   EXPECT_EQ(range(2, 2), number);
   EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
-  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "id without node or index");
 
   const auto answer = [](const std::function<void(pcilend_msg_msi_message&)>& change) {
     return CheckChanged<pcilend_msg_msi_message>(PCILEND_MSG_MSI, true, change);
@@ -329,7 +330,54 @@ TEST(Wire, Msi) {
   EXPECT_EQ(raised([](auto& m) { m.vectors = ~u64{0}; }), "");
   EXPECT_EQ(raised([](auto& m) { m.vectors = 0; }), "no vector has raised an interrupt");
   EXPECT_EQ(raised([](auto& m) { m.lease = 0; }), "lease number 0");
-  EXPECT_EQ(raised([](auto& m) { m.id = 5; }), "function id without node or index");
+  EXPECT_EQ(raised([](auto& m) { m.id = 5; }), "id without node or index");
+}
+
+TEST(Wire, Segments) {
+  const auto place = [](const std::function<void(pcilend_msg_segment&)>& change) {
+    return CheckChanged<pcilend_msg_segment>(PCILEND_MSG_SEGMENT_CONNECT, true, change);
+  };
+  const char* where = "segment at an impossible place";
+  EXPECT_EQ(place([](auto& m) { m.flags = PCILEND_SEGMENT_NOTIFIES; }), "");
+  EXPECT_EQ(place([](auto& m) { m.flags = 4; }), "reserved bytes set");
+  const char* notified = "notified at an impossible place";
+  const auto notify = [&](u32 flags, u32 offset, u32 data) {
+    return place([=](auto& m) {
+      m.flags = flags;
+      m.notify_offset = offset;
+      m.notify_data = data;
+    });
+  };
+  EXPECT_EQ(notify(0, 0, 0), "");
+  EXPECT_EQ(notify(PCILEND_SEGMENT_NOTIFIES, 0xffffc, ~0u), "");
+  EXPECT_EQ(notify(0, 4, 0), notified);
+  EXPECT_EQ(notify(0, 0, 1), notified);
+  EXPECT_EQ(notify(PCILEND_SEGMENT_NOTIFIES, 2, 0), notified);
+  EXPECT_EQ(notify(PCILEND_SEGMENT_NOTIFIES, 0x100000, 0), notified);
+  EXPECT_EQ(place([](auto& m) { m.window = PCILEND_WIRE_WINDOWS - 1; }), "");
+  EXPECT_EQ(place([](auto& m) { m.window = PCILEND_WIRE_WINDOWS; }), "impossible window");
+  EXPECT_EQ(place([](auto& m) { m.size = 0; }), where);
+  EXPECT_EQ(place([](auto& m) { m.size = 0x800; }), where);
+  EXPECT_EQ(place([](auto& m) { m.offset = 0x800; }), where);
+  EXPECT_EQ(place([](auto& m) { m.size = u64{1} << 40; }), "");
+  EXPECT_EQ(place([](auto& m) { m.size = (u64{1} << 40) + PCILEND_PAGE; }), where);
+  EXPECT_EQ(place([](auto& m) { m.offset = ~(PCILEND_PAGE - 1); }), where);
+  EXPECT_EQ(place([](auto& m) { m.offer = 0; }), "offer number 0");
+  EXPECT_EQ(place([](auto& m) { m.id = 5; }), "id without node or index");
+
+  for (const u16 type : {PCILEND_MSG_SEGMENT_CONNECT, PCILEND_MSG_SEGMENT_RELEASE}) {
+    const auto check = [=](const std::function<void(pcilend_msg_connection&)>& change) {
+      return CheckChanged<pcilend_msg_connection>(type, false, change);
+    };
+    EXPECT_EQ(check([](auto& m) { m.connection = ~0u; }), "");
+    EXPECT_EQ(check([](auto& m) { m.connection = 0; }), "connection number 0");
+    EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "id without node or index");
+  }
+  const auto withdrawn = [](const std::function<void(pcilend_msg_withdraw&)>& change) {
+    return CheckChanged<pcilend_msg_withdraw>(PCILEND_MSG_SEGMENT_WITHDRAW, false, change);
+  };
+  EXPECT_EQ(withdrawn([](auto& m) { m.offer = 0; }), "offer number 0");
+  EXPECT_EQ(withdrawn([](auto& m) { m.id = 0; }), "id without node or index");
 }
 
 TEST(Wire, Reach) {
@@ -345,8 +393,8 @@ TEST(Wire, Reach) {
   EXPECT_EQ(check([](auto& m) { m.device_address = 0x800; }), address);
   EXPECT_EQ(check([](auto& m) { m.device_address = ~0xfffULL; }), address);
   EXPECT_EQ(check([](auto& m) { m.target = m.id; }), "a function that is to reach itself");
-  EXPECT_EQ(check([](auto& m) { m.target = 2; }), "function id without node or index");
-  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.target = 2; }), "id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "id without node or index");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
   EXPECT_EQ(check([](auto& m) { m.target_lease = 0; }), "lease number 0");
   EXPECT_EQ(check([](auto& m) { m.reserved = 1; }), "reserved bytes set");
@@ -361,7 +409,7 @@ TEST(Wire, Expose) {
   EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
   EXPECT_EQ(check([](auto& m) { m.node = 0; }), node);
   EXPECT_EQ(check([](auto& m) { m.node = 65536; }), node);
-  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "id without node or index");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
@@ -386,7 +434,7 @@ TEST(Wire, Exposed) {
             }),
             "")
       << "not looked at";
-  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 2; }), "id without node or index");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
@@ -394,8 +442,8 @@ TEST(Wire, Unreached) {
   const auto check = [](const std::function<void(pcilend_msg_unreached&)>& change) {
     return CheckChanged<pcilend_msg_unreached>(PCILEND_MSG_UNREACHED, false, change);
   };
-  EXPECT_EQ(check([](auto& m) { m.target = 0; }), "function id without node or index");
-  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.target = 0; }), "id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
@@ -457,7 +505,7 @@ TEST(Wire, Borrow) {
   EXPECT_EQ(check([](auto& m) { m.dma_window = PCILEND_WIRE_WINDOWS; }),
             "DMA area at an impossible place");
   EXPECT_EQ(check([](auto& m) { m.dma_offset = 0x800; }), "DMA area at an impossible place");
-  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
 }
 
 TEST(Wire, BorrowAnswer) {
@@ -519,7 +567,7 @@ TEST(Wire, Map) {
     EXPECT_EQ(check([](auto& m) { m.window = PCILEND_WIRE_WINDOWS; }),
               map ? "impossible window" : "");
     EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
-    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "id without node or index");
   }
 }
 

@@ -15,6 +15,7 @@ unsigned int pcilend_max_lease_ms;
 bool pcilend_unsafe_interrupts;
 bool pcilend_unsafe_groups;
 bool pcilend_direct;
+unsigned int pcilend_segment_mib = 4096;
 bool pcilend_p2p;
 bool pcilend_relay_msi;
 struct workqueue_struct *pcilend_wq;
@@ -42,6 +43,9 @@ MODULE_PARM_DESC(unsafe_groups, "use adapters that share an IOMMU group: a peer 
 
 module_param_named(direct, pcilend_direct, bool, 0444);
 MODULE_PARM_DESC(direct, "use adapters without an IOMMU: a peer and its functions reach all memory and all interrupts here");
+
+module_param_named(segment_mib, pcilend_segment_mib, uint, 0444);
+MODULE_PARM_DESC(segment_mib, "memory of segments that each peer may be offered, in MiB (default 4096)");
 
 module_param_named(p2p, pcilend_p2p, bool, 0444);
 MODULE_PARM_DESC(p2p, "let lent functions reach each other by DMA though the kernel does not know whether this host's root complex routes that");
@@ -131,4 +135,5 @@ void pcilend_base_exit(void)
 		destroy_workqueue(pcilend_channel_wq);
 	if (pcilend_wq)
 		destroy_workqueue(pcilend_wq);
+	pcilend_ones_exit();
 }

@@ -5,7 +5,7 @@
  * a caller could notice; all but pcilend_refuse_fmt() may be called in any context.
  *
  * Folders use one another one way, which tools/test/kernel-folders checks: base < link < virtual <
- * lender and borrower, which don't know each other, < netlink < main.c.
+ * lender, borrower and segment, which don't know each other, < netlink < main.c.
  *
  * Lock order of the whole module, outermost first; a lock may be taken while those above it are
  * held:
@@ -18,6 +18,11 @@
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
+ *
+ *	segments_lock		segments of this host, and what is offered of them
+ *	segment_link.lock	segments that are connected over one link
+ *	struct connection.lock	whether one is lost; taken in page faults
+ *	pcilend_ones.lock	pages of all-ones
  *
  *	adapters_lock		frontends are told of one adapter at a time
  *	remote.frontends	a remote function's frontends come and go
@@ -42,14 +47,15 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, kick_lock, pcilend_channel.lock,
- *				pcilend_link.loss_lock, dma_lock, pcilend_intx.lock, reach_lock,
- *				pcilend_virtual_relay.lock, pcilend_audit_limit.lock
+ *				pcilend_link.loss_lock, segment_link.status_lock, dma_lock,
+ *				pcilend_intx.lock, reach_lock, pcilend_virtual_relay.lock,
+ *				pcilend_audit_limit.lock
  *
- * Lender (first group) and borrower (second) never call one another. Of all these, only
- * adapters_lock, remote.frontends, remote.operation, iommu_group.mutex, pcilend_domain.lock,
- * remote.reaching, pcilend_virtual_relay.asking and the lender's first five may be held while
- * waiting for a peer or a device; and only pcilend_function.admin while another driver takes a
- * function or lets go of it, for which no link's handshake waits.
+ * Lender (first group), segments (second) and borrower (third) never call one another. Of all
+ * these, only adapters_lock, remote.frontends, remote.operation, iommu_group.mutex,
+ * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking and the lender's first five
+ * may be held while waiting for a peer or a device; and only pcilend_function.admin while another
+ * driver takes a function or lets go of it, for which no link's handshake waits.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of
@@ -78,6 +84,7 @@ extern bool pcilend_unsafe_interrupts;
 extern bool pcilend_unsafe_groups;	/* adapters may share theirs */
 extern bool pcilend_direct;		/* adapters without an IOMMU are used */
 extern bool pcilend_relay_msi;		/* no peer's function reaches our interrupts */
+extern unsigned int pcilend_segment_mib;	/* MiB of segments that each peer may be offered */
 extern bool pcilend_p2p;		/* peer-to-peer wherever it is asked for */
 
 extern struct workqueue_struct *pcilend_wq;	/* unbound, for everything that may sleep */
@@ -95,6 +102,9 @@ u64 pcilend_new_boot(void);
 /* First of all. Return: 0; -EINVAL if parameters make no sense, which the log says; -ENOMEM. */
 int pcilend_base_init(void);
 void pcilend_base_exit(void);
+
+/* ones.c: the rest of it is in pcilend/ones.h */
+void pcilend_ones_exit(void);
 
 /* Counts since the module was loaded, as COUNTERS_GET tells them. */
 extern atomic64_t pcilend_counters[PCILEND_COUNTER_A_MAX + 1];

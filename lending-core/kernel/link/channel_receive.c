@@ -113,7 +113,7 @@ static struct pcilend_message *receive_next_about(struct pcilend_channel *ch,
 	return NULL;
 }
 
-/* What the two need to know of one another is handled here; all else is for one of the roles. */
+/* What the two need to know of one another is handled here; all else is for others. */
 static void receive_route_request(struct pcilend_link *link,
 				  const struct pcilend_message *msg)
 {
@@ -133,6 +133,8 @@ static void receive_route_request(struct pcilend_link *link,
 		pcilend_channel_reply(link, msg, -EAGAIN, NULL);
 	} else if (type == PCILEND_MSG_MSI_RAISED) {
 		pcilend_link_borrower->request(link, msg);
+	} else if (type >= PCILEND_MSG_SEGMENT_CONNECT && type <= PCILEND_MSG_SEGMENT_WITHDRAW) {
+		pcilend_link_segments->request(link, msg);
 	} else {
 		pcilend_link_lender->request(link, msg);
 	}

@@ -188,6 +188,7 @@ static void handshake_end_session(struct pcilend_link *link)
 	pcilend_channel_close(link);
 	pcilend_link_lender->peer_dead(link, node, boot);
 	pcilend_link_borrower->peer_dead(link);
+	pcilend_link_segments->peer_dead(link);
 
 	spin_lock(&link->state_lock);
 	link->peer_node = 0;
@@ -302,6 +303,7 @@ static void handshake_go_up(struct pcilend_link *link)
 	pcilend_channel_go_on(link);
 	pcilend_link_lender->up(link);
 	pcilend_link_borrower->up(link);
+	pcilend_link_segments->up(link);
 }
 
 /* The NTB's link is up and we were down. Return: false if that's as far as it goes. */
@@ -417,6 +419,7 @@ static void handshake_expel(struct pcilend_link *link)
 	handshake_go_back(link, "");
 	pcilend_link_lender->peer_dead(link, link->peer_node, link->peer_boot);
 	pcilend_link_borrower->silent(link);
+	pcilend_link_segments->expelled(link);
 }
 
 static unsigned int handshake_meet_peer(struct pcilend_link *link)
@@ -481,8 +484,10 @@ static unsigned int handshake_step(struct pcilend_link *link)
 				  "the peer's heartbeat stopped: see whether that host is alive");
 	else if (restart && link->state == PCILEND_LINK_UP)
 		handshake_go_back(link, "the peer takes no messages");
-	if (silent)
+	if (silent) {
 		pcilend_link_borrower->silent(link);
+		pcilend_link_segments->silent(link);
+	}
 
 	/* However short it was: what was under way is gone. */
 	if (pcilend_link_take_lost(link))

@@ -16,6 +16,7 @@ static DEFINE_MUTEX(links_lock);
 
 const struct pcilend_lender_ops *pcilend_link_lender;
 const struct pcilend_borrower_ops *pcilend_link_borrower;
+const struct pcilend_segment_ops *pcilend_link_segments;
 
 struct pcilend_link *pcilend_link_get(struct pcilend_link *link)
 {
@@ -31,6 +32,7 @@ static void link_release(struct kref *ref)
 	kvfree(link->aperture.entries);
 	kfree(link->lender);
 	kfree(link->borrower);
+	kfree(link->segments);
 	kfree(link);
 }
 
@@ -519,7 +521,7 @@ static int link_probe(struct ntb_client *client, struct ntb_dev *ntb)
 	pcilend_handshake_init(link);
 
 	err = pcilend_link_lender->init(link) ?: pcilend_link_borrower->init(link) ?:
-	      pcilend_aperture_init(link);
+	      pcilend_link_segments->init(link) ?: pcilend_aperture_init(link);
 	if (err)
 		goto err_put;
 
@@ -569,6 +571,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		pcilend_handshake_stop(link);
 		pcilend_link_borrower->gone(link);
 		pcilend_link_lender->gone(link);
+		pcilend_link_segments->gone(link);
 		ntb_db_set_mask(ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 		ntb_clear_ctx(ntb);
 		cancel_work_sync(&link->channel.rx_work);
@@ -592,10 +595,12 @@ static struct ntb_client client = {
 };
 
 int pcilend_links_register(const struct pcilend_lender_ops *lender,
-			   const struct pcilend_borrower_ops *borrower)
+			   const struct pcilend_borrower_ops *borrower,
+			   const struct pcilend_segment_ops *segments)
 {
 	pcilend_link_lender = lender;
 	pcilend_link_borrower = borrower;
+	pcilend_link_segments = segments;
 	return ntb_register_client(&client);
 }
 

@@ -3,7 +3,7 @@
  * Links: one for each NTB adapter, with the peer behind it. link/ brings them up and watches them,
  * carries messages, and opens pieces of this host's aperture to the peer. It knows sessions and
  * messages, but no function: what happens to a link it tells the two roles, the lender's and the
- * borrower's, by the operations that pcilend_links_register() is given.
+ * borrower's, and who keeps segments, by the operations that pcilend_links_register() is given.
  *
  * Who has a reference on a link may call all of this, whatever becomes of the link meanwhile:
  * requests fail then. Process context; pcilend_channel_request() waits for the peer, the others
@@ -249,6 +249,7 @@ struct pcilend_link {
 
 	void *lender;			/* what the two roles keep with it; from their init(), */
 	void *borrower;			/* freed with the link; constant */
+	void *segments;			/* the same of who keeps segments */
 
 	atomic_t leases;		/* functions borrowed and lent over this link */
 	wait_queue_head_t idle;		/* woken when one is over that was borrowed, the PCI bus */
@@ -320,9 +321,35 @@ struct pcilend_borrower_ops {
 	void (*removed)(struct pcilend_link *link);
 };
 
+/**
+ * struct pcilend_segment_ops - what link/ asks of who keeps segments
+ * @init: as that of the lender, for the link's @segments
+ * @up: the session with the peer goes on, or has begun
+ * @lost: the link, which has carried until now, is lost, or was for a moment. Any context, also
+ *	interrupts; the link's loss_lock is held
+ * @request: SEGMENT_*; as that of the lender
+ * @silent: the peer was silent for as long as leases last
+ * @expelled: the peer is not trusted any more: on return neither reaches a segment of the other
+ * @peer_dead: that boot of the peer is over: the same, and it holds no place in the aperture
+ * @gone: the adapter is going: no session, none will be
+ *
+ * All are there, and called as those of the lender.
+ */
+struct pcilend_segment_ops {
+	int (*init)(struct pcilend_link *link);
+	void (*up)(struct pcilend_link *link);
+	void (*lost)(struct pcilend_link *link);
+	void (*request)(struct pcilend_link *link, const struct pcilend_message *msg);
+	void (*silent)(struct pcilend_link *link);
+	void (*expelled)(struct pcilend_link *link);
+	void (*peer_dead)(struct pcilend_link *link);
+	void (*gone)(struct pcilend_link *link);
+};
+
 /* Links come from now on. */
 int pcilend_links_register(const struct pcilend_lender_ops *lender,
-			   const struct pcilend_borrower_ops *borrower);
+			   const struct pcilend_borrower_ops *borrower,
+			   const struct pcilend_segment_ops *segments);
 void pcilend_links_unregister(void);
 struct pcilend_link *pcilend_link_get(struct pcilend_link *link);
 void pcilend_link_put(struct pcilend_link *link);

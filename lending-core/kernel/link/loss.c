@@ -21,6 +21,8 @@ static void loss_happened(struct pcilend_link *link, bool found)
 		WRITE_ONCE(link->found, link->found + 1);
 	WRITE_ONCE(link->carrier, carrier);
 	pcilend_link_lender->lost(link);
+	if (carried)
+		pcilend_link_segments->lost(link);
 }
 
 static void loss_count(struct pcilend_link *link, bool found)

@@ -12,6 +12,7 @@
 /* As given to pcilend_links_register(). */
 extern const struct pcilend_lender_ops *pcilend_link_lender;
 extern const struct pcilend_borrower_ops *pcilend_link_borrower;
+extern const struct pcilend_segment_ops *pcilend_link_segments;
 
 /* link.c */
 void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,

@@ -90,6 +90,31 @@ static const struct nla_policy p2p_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_END] = { .type = NLA_FLAG },
 };
 
+static const struct nla_policy segment_create_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_FD] = { .type = NLA_U32 },
+	[PCILEND_A_EVENT_FD] = { .type = NLA_U32 },
+	[PCILEND_A_LABEL] = { .type = NLA_NUL_STRING, .len = PCILEND_LABEL_BYTES - 1 },
+};
+
+static const struct nla_policy segment_offer_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
+	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_READ_ONLY] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy segment_withdraw_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_NODE_ID] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy segment_connect_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_READ_ONLY] = { .type = NLA_FLAG },
+	[PCILEND_A_WRITE_COMBINING] = { .type = NLA_FLAG },
+};
+
 static struct sk_buff *netlink_reply_begin(struct genl_info *info, u8 cmd, void **header)
 {
 	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
@@ -382,6 +407,26 @@ static const struct genl_split_ops ops[] = {
 		.flags = GENL_CMD_CAP_DO,
 	},
 	ADMIN(P2P, p2p_policy),
+	{
+		.cmd = PCILEND_CMD_SEGMENT_CREATE,
+		.doit = pcilend_segment_create_doit,
+		.policy = segment_create_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	},
+	ADMIN(SEGMENT_OFFER, segment_offer_policy),
+	ADMIN(SEGMENT_WITHDRAW, segment_withdraw_policy),
+	{
+		.cmd = PCILEND_CMD_SEGMENT_CONNECT,
+		.doit = pcilend_segment_connect_doit,
+		.policy = segment_connect_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	}, {
+		.cmd = PCILEND_CMD_SEGMENT_GET,
+		.dumpit = pcilend_segment_dumpit,
+		.flags = GENL_CMD_CAP_DUMP,
+	},
 };
 
 static const struct genl_multicast_group groups[] = {

@@ -10,6 +10,7 @@
 #include "borrower/remote.h"
 #include "lender/admin.h"
 #include "link/link.h"
+#include "segment/segment.h"
 
 int pcilend_netlink_init(void);
 void pcilend_netlink_exit(void);
@@ -37,6 +38,15 @@ int pcilend_reply_function(struct pcilend_reply *reply, struct genl_info *info,
 int pcilend_get_remote(struct genl_info *info, struct pcilend_remote **remote);
 bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack);
 int pcilend_admin(struct sk_buff *skb, struct genl_info *info);
+
+/* The last of each operation: who asked for what, and what came of it. */
+void pcilend_audit_asked(struct sk_buff *request, const char *operation, u32 id, u32 target,
+			 int result);
+
+/* netlink_segment.c */
+int pcilend_segment_create_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_segment_connect_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_segment_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);

@@ -14,7 +14,7 @@ struct request {
 	struct netlink_ext_ack *extack;
 	struct pcilend_report *report;	/* for those that answer with a function */
 	const char *bdf;
-	u32 function;			/* its id, 0: not named, or not added */
+	u32 function;			/* its id, or a segment's; 0: not named, or not added */
 	u32 node;			/* that it is about; 0: none */
 	u32 target;			/* id of the function it shall reach; 0: none */
 };
@@ -203,6 +203,17 @@ static int netlink_admin_p2p(struct request *rq)
 	return err;
 }
 
+static int netlink_admin_offer_segment(struct request *rq)
+{
+	return pcilend_segment_offer(rq->function, rq->node, netlink_admin_adapter_of(rq),
+				     rq->info->attrs[PCILEND_A_READ_ONLY], rq->extack);
+}
+
+static int netlink_admin_withdraw_segment(struct request *rq)
+{
+	return pcilend_segment_withdraw(rq->function, rq->node, rq->extack);
+}
+
 #define NEEDS_NODE 0x1
 #define NEEDS_BDF 0x2
 #define ANSWERS 0x4		/* with the function */
@@ -228,6 +239,12 @@ static const struct operation {
 		"release-quarantine", netlink_admin_release_quarantine, NEEDS_BDF | ANSWERS
 	},
 	[PCILEND_CMD_P2P] = { "p2p", netlink_admin_p2p, ANSWERS },
+	[PCILEND_CMD_SEGMENT_OFFER] = {
+		"segment-offer", netlink_admin_offer_segment, NEEDS_NODE
+	},
+	[PCILEND_CMD_SEGMENT_WITHDRAW] = {
+		"segment-withdraw", netlink_admin_withdraw_segment, 0
+	},
 };
 
 /* What the request names, as far as it does. */
@@ -257,6 +274,17 @@ bool pcilend_is_admin(struct sk_buff *skb, struct netlink_ext_ack *extack)
 	return false;
 }
 
+/* Anybody can be refused, as often as he likes. */
+void pcilend_audit_asked(struct sk_buff *request, const char *operation, u32 id, u32 target,
+			 int result)
+{
+	static DEFINE_RATELIMIT_STATE(refusals, 5 * HZ, 10);
+
+	if (netlink_capable(request, CAP_SYS_ADMIN) || __ratelimit(&refusals))
+		pcilend_audit_admin(from_kuid(&init_user_ns, NETLINK_CREDS(request)->uid),
+				    operation, id, target, result);
+}
+
 static int netlink_admin_run(const struct operation *op, struct request *rq)
 {
 	if (op->flags & NEEDS_NODE && !rq->info->attrs[PCILEND_A_NODE_ID]) {
@@ -281,9 +309,7 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 	const struct operation *op = &operations[info->genlhdr->cmd];
 	struct request rq = { .info = info, .extack = info->extack, .report = report };
-	static DEFINE_RATELIMIT_STATE(refusals, 5 * HZ, 10);
 	struct pcilend_reply reply = {};
-	bool admin;
 	int err;
 
 	if (!report)
@@ -294,14 +320,10 @@ int pcilend_admin(struct sk_buff *skb, struct genl_info *info)
 			return err;
 	}
 	netlink_admin_read_subject(&rq);
-	admin = pcilend_is_admin(skb, info->extack);
-	err = admin ? netlink_admin_run(op, &rq) : -EPERM;
+	err = pcilend_is_admin(skb, info->extack) ? netlink_admin_run(op, &rq) : -EPERM;
 	if (!rq.function && rq.bdf)
 		rq.function = pcilend_lender_id(rq.bdf);
-	/* Anybody can be refused, as often as he likes. */
-	if (admin || __ratelimit(&refusals))
-		pcilend_audit_admin(from_kuid(&init_user_ns, NETLINK_CREDS(skb)->uid), op->name,
-				    rq.function, rq.target ?: rq.node, err);
+	pcilend_audit_asked(skb, op->name, rq.function, rq.target ?: rq.node, err);
 	if (!err && reply.skb)
 		return pcilend_reply_function(&reply, info, report);
 	nlmsg_free(reply.skb);

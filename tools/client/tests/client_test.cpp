@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/client.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "messages.h"
 #include "pcilend/events.h"
@@ -448,6 +450,79 @@ TEST_F(ClientTest, ReservationsAndRecallsAreDecoded) {
   EXPECT_EQ(f->members[0].id, FunctionId{0x40002});
   EXPECT_EQ(f->members[0].state, PCILEND_FUNCTION_ADDED);
   EXPECT_EQ(f->members[1].id, std::nullopt);
+}
+
+TEST_F(ClientTest, SegmentsAreDecoded) {
+  const auto own =
+      Attributes()
+          .u32(PCILEND_SEGMENT_A_ID, 0x40001)
+          .text(PCILEND_SEGMENT_A_NAME, "results")
+          .u64(PCILEND_SEGMENT_A_SIZE, 1 << 26)
+          .u32(PCILEND_SEGMENT_A_STATE, PCILEND_SEGMENT_CONNECTED)
+          .nest(PCILEND_SEGMENT_A_OFFER, Attributes()
+                                             .u32(PCILEND_OFFER_A_NODE, 8)
+                                             .text(PCILEND_OFFER_A_ADAPTER, "0000:00:04.0")
+                                             .flag(PCILEND_OFFER_A_READ_ONLY)
+                                             .u32(PCILEND_OFFER_A_CONNECTIONS, 2))
+          .nest(PCILEND_SEGMENT_A_OFFER,
+                Attributes().u32(PCILEND_OFFER_A_NODE, 12).flag(PCILEND_OFFER_A_WITHDRAWN));
+  const auto connected = Attributes()
+                             .u32(PCILEND_SEGMENT_A_ID, 0x80001)
+                             .u32(PCILEND_SEGMENT_A_STATE, PCILEND_SEGMENT_LOST)
+                             .text(PCILEND_SEGMENT_A_ADAPTER, "0000:00:05.0")
+                             .flag(PCILEND_SEGMENT_A_READ_ONLY)
+                             .flag(PCILEND_SEGMENT_A_WRITE_COMBINING);
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_SEGMENT_GET, Attributes().nest(PCILEND_A_SEGMENT, own)),
+             reply(2, PCILEND_CMD_SEGMENT_GET, Attributes().nest(PCILEND_A_SEGMENT, connected)),
+             acknowledge(2)}),
+       join({reply(3, PCILEND_CMD_SEGMENT_GET,
+                   Attributes().nest(PCILEND_A_SEGMENT,
+                                     Attributes().u32(PCILEND_SEGMENT_A_STATE, 1))),
+             acknowledge(3)})});
+  const auto list = c->segments();
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), 2u);
+  const Segment& first = list->front();
+  EXPECT_EQ(to_string(first.id), "40001");
+  EXPECT_EQ(first.name, "results");
+  EXPECT_EQ(first.size, 1u << 26);
+  EXPECT_EQ(segment_state_name(first.state), "connected");
+  ASSERT_EQ(first.offers.size(), 2u);
+  EXPECT_EQ(first.offers[0].adapter, "0000:00:04.0");
+  EXPECT_TRUE(first.offers[0].read_only);
+  EXPECT_FALSE(first.offers[0].withdrawn);
+  EXPECT_EQ(first.offers[0].connections, 2u);
+  EXPECT_TRUE(first.offers[1].withdrawn);
+  const Segment& second = list->back();
+  EXPECT_EQ(segment_state_name(second.state), "lost");
+  EXPECT_TRUE(second.read_only && second.write_combining);
+  EXPECT_EQ(second.adapter, "0000:00:05.0");
+  EXPECT_FALSE(c->segments()) << "a segment without id";
+}
+
+// The descriptors of the answer are the client's from then on.
+TEST_F(ClientTest, DescriptorsOfSegmentsAreOwned) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto descriptor = [&](int end) { return static_cast<uint32_t>(ends[end]); };
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_SEGMENT_CONNECT,
+                   Attributes()
+                       .nest(PCILEND_A_SEGMENT, Attributes().u32(PCILEND_SEGMENT_A_ID, 0x40001))
+                       .u32(PCILEND_A_FD, descriptor(0))
+                       .u32(PCILEND_A_CONTROL_FD, descriptor(1))),
+             acknowledge(2)})});
+  {
+    const auto connected = c->connect_segment(FunctionId{0x40001}, {true, false, "0000:00:04.0"});
+    ASSERT_TRUE(connected) << connected.error().message;
+    EXPECT_EQ(connected->buffer.get(), ends[0]);
+    EXPECT_EQ(connected->control.get(), ends[1]);
+  }
+  EXPECT_NE(::fcntl(ends[0], F_GETFD), 0) << "it is closed";
+  EXPECT_NE(text_in_request(1, PCILEND_A_READ_ONLY), "absent");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_WRITE_COMBINING), "absent");
+  EXPECT_EQ(text_in_request(1, PCILEND_A_ADAPTER), "0000:00:04.0");
 }
 
 TEST_F(ClientTest, CountersAndConfigAreDecoded) {

@@ -24,6 +24,7 @@ struct FakeKernel {
   std::vector<Function> functions;
   std::vector<Function> installed;  // what functions of this host are once they are added
   std::set<uint32_t> connected;
+  std::vector<Segment> segments;
   Counters counters;
   std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
   std::map<uint32_t, std::vector<uint8_t>> emulated_configs;
@@ -143,6 +144,32 @@ class FakeClient final : public Client {
     f->reserved_ms.reset();
     if (reservation.ttl_ms) f->reserved_ms = reservation.ttl_ms;
     return {};
+  }
+  Result<std::vector<Segment>> segments() override { return kernel_.segments; }
+  Result<CreatedSegment> create_segment(int dma_buf, std::string_view name, int) override {
+    PCILEND_TRY(enter(fmt::format("segment create {} {}", dma_buf >= 0 ? "memory" : "-", name)));
+    Segment segment;
+    segment.id.value =
+        kernel_.node_value.id << 16 | static_cast<uint32_t>(kernel_.segments.size() + 1);
+    segment.name = name;
+    kernel_.segments.push_back(segment);
+    return CreatedSegment{segment.id, UniqueFd()};
+  }
+  Result<> offer_segment(FunctionId id, uint32_t node, bool read_only,
+                         const std::string& adapter) override {
+    return enter(fmt::format("segment offer {} {}{}{}", to_string(id), node,
+                             read_only ? " read-only" : "",
+                             adapter.empty() ? "" : " over " + adapter));
+  }
+  Result<> withdraw_segment(FunctionId id, std::optional<uint32_t> node) override {
+    return enter(
+        fmt::format("segment withdraw {}{}", to_string(id), node ? fmt::format(" {}", *node) : ""));
+  }
+  Result<ConnectedSegment> connect_segment(FunctionId id, const ConnectOptions& options) override {
+    PCILEND_TRY(enter(fmt::format("segment connect {}{}{}", to_string(id),
+                                  options.read_only ? " read-only" : "",
+                                  options.write_combining ? " write-combining" : "")));
+    return fail(ErrorClass::NotFound, "there is no such segment");
   }
   Result<> check(const PciAddress& local) override {
     return kernel_.refuse("check " + to_string(local));

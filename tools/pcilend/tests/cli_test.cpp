@@ -676,6 +676,37 @@ TEST_F(TakeBackTest, TheWaitHasAnEnd) {
   EXPECT_THAT(result.err, HasSubstr("still is not back"));
 }
 
+TEST_F(CliTest, SegmentsAreOfferedAndWithdrawn) {
+  Segment own;
+  own.id.value = 0x80001;
+  kernel_.segments = {own};
+  EXPECT_EQ(run({"segment", "offer", "80001", "4", "12", "--read-only"}).status, 0);
+  EXPECT_EQ(run({"segment", "withdraw", "80001", "4"}).status, 0);
+  EXPECT_EQ(run({"segment", "withdraw", "80001"}).status, 0);
+  EXPECT_EQ(kernel_.log, (std::vector<std::string>{
+                             "segment offer 80001 4 read-only", "segment offer 80001 12 read-only",
+                             "segment withdraw 80001 4", "segment withdraw 80001"}));
+}
+
+TEST_F(CliTest, SegmentsThatAreNamedWronglyAreRefused) {
+  const auto usage = [&](const std::vector<std::string>& arguments, const char* text) {
+    const Outcome result = run(arguments);
+    EXPECT_EQ(result.status, static_cast<int>(ErrorClass::Usage)) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(text));
+  };
+  usage({"segment", "make"}, "segment make: there are create, offer");
+  usage({"segment", "list", "x"}, "what is 'x'?");
+  usage({"segment", "offer"}, "name the segment by its id");
+  usage({"segment", "offer", "80001"}, "say to which nodes");
+  usage({"segment", "offer", "mine", "4"}, "'mine' is no segment");
+  usage({"segment", "offer", "80001", "x"}, "'x' is not a node id");
+  usage({"segment", "create"}, "--size 64M");
+  for (const char* size : {"0", "M", "5T", "64MB", "1025G", "99999999999999999999"})
+    usage({"segment", "create", "--size", size}, "give bytes");
+  usage({"segment", "create", "--size", "1M", "--name", std::string(64, 'x')}, "at most 63 bytes");
+  EXPECT_TRUE(kernel_.log.empty());
+}
+
 TEST_F(CliTest, BorrowIsByUuidToo) {
   EXPECT_EQ(run({"borrow", "70636c64-1111-8222-8333-000000040001"}).status, 0);
   EXPECT_EQ(kernel_.log.size(), 1u);

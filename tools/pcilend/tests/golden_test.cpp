@@ -113,6 +113,23 @@ class GoldenTest : public HostTest {
     down.adapter = "0000:00:07.0";
     down.direct = true;
     kernel_.links = {up, refused, down};
+    kernel_.segments = segments();
+  }
+
+  static std::vector<Segment> segments() {
+    Segment own;
+    own.id.value = 0x80001;
+    own.name = "results";
+    own.size = uint64_t{64} << 20;
+    own.state = PCILEND_SEGMENT_CONNECTED;
+    own.offers = {{4, "0000:00:04.0", true, false, 2}, {12, "0000:00:05.0", false, true, 1}};
+    Segment connected;
+    connected.id.value = 0x40003;
+    connected.size = 4096;
+    connected.state = PCILEND_SEGMENT_LOST;
+    connected.adapter = "0000:00:04.0";
+    connected.read_only = true;
+    return {own, connected};
   }
 
   // A network card: PM, MSI, PCIe and MSI-X; a serial number behind it.
@@ -295,6 +312,12 @@ TEST_F(GoldenTest, MonitorEndsAfterSoMany) {
   const Outcome result = run({"monitor", "--count", "2"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+}
+TEST_F(GoldenTest, Segments) {
+  expect_golden("segments.txt", {"segment", "list"});
+}
+TEST_F(GoldenTest, SegmentsJson) {
+  expect_golden("segments.json", {"segment", "list", "--json"});
 }
 TEST_F(GoldenTest, Node) {
   expect_golden("node.txt", {"node"});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 9.
+ * The wire protocol between the pcilend.ko of two hosts, version 10.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -17,7 +17,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 9
+#define PCILEND_WIRE_VERSION 10
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -119,6 +119,11 @@ enum pcilend_msg_type {
 	PCILEND_MSG_MSI = 32,		/* struct pcilend_msg_msi -> ..._msi_message */
 	PCILEND_MSG_MSI_RAISED = 33,	/* struct pcilend_msg_msi_raised: a lender's, answered */
 					/* when they are raised on the borrower */
+	/* Requests about segments (segment.h): of who connects one, and the last of its owner. */
+	PCILEND_MSG_SEGMENT_CONNECT = 40, /* struct pcilend_msg_connection -> ..._segment */
+	PCILEND_MSG_SEGMENT_RELEASE = 41, /* struct pcilend_msg_connection: may be repeated */
+	PCILEND_MSG_SEGMENT_WITHDRAW = 42, /* struct pcilend_msg_withdraw: answered when the */
+					/* receiver reaches nothing of that offer any more */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
@@ -127,7 +132,8 @@ enum pcilend_msg_type {
 enum pcilend_status {
 	PCILEND_STATUS_OK = 0,
 	PCILEND_STATUS_MALFORMED = 1,	/* -EPROTO */
-	PCILEND_STATUS_NO_FUNCTION = 2,	/* -ENODEV: unknown, or not offered to this node */
+	PCILEND_STATUS_NO_FUNCTION = 2,	/* -ENODEV: unknown, or not offered to this node; also */
+					/* of segments */
 	PCILEND_STATUS_UNAVAILABLE = 3,	/* -EAGAIN: added, but not made available */
 	PCILEND_STATUS_BUSY = 4,	/* -EBUSY: borrowed by somebody else */
 	PCILEND_STATUS_NO_LEASE = 5,	/* -ESTALE: the lease named is not the one in force */
@@ -443,6 +449,32 @@ struct pcilend_msg_unreached {
 	__le32 target;
 } __packed;
 
+struct pcilend_msg_connection {
+	__le32 id;		/* of the segment: made as those of functions are */
+	__le32 connection;	/* chosen by who connects; never 0, never used twice */
+} __packed;
+
+#define PCILEND_SEGMENT_READ_ONLY 0x01
+#define PCILEND_SEGMENT_NOTIFIES 0x02	/* its owner takes notifications */
+
+/* Where the segment is, in the windows that the receiver has onto the sender. */
+struct pcilend_msg_segment {
+	__le32 id;
+	__le32 offer;		/* that the connection is of; never 0, never used twice */
+	__le64 offset;		/* page aligned, as size */
+	__le64 size;		/* up to PCILEND_SEGMENT_BYTES_MAX */
+	__le32 window;
+	__le32 flags;		/* PCILEND_SEGMENT_* */
+	/* To notify its owner, this is written there, in the sender's interrupt range of 1 MiB. */
+	__le32 notify_offset;
+	__le32 notify_data;
+} __packed;
+
+struct pcilend_msg_withdraw {
+	__le32 id;
+	__le32 offer;
+} __packed;
+
 #define PCILEND_CONFIG_CHUNK 192
 
 struct pcilend_msg_config {
@@ -467,6 +499,9 @@ static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between lenders");
 static_assert(sizeof(struct pcilend_msg_exposed) == 160, "places of exposed BARs");
 static_assert(sizeof(struct pcilend_msg_unreached) == 12, "end of peer-to-peer");
+static_assert(sizeof(struct pcilend_msg_connection) == 8, "connection");
+static_assert(sizeof(struct pcilend_msg_segment) == 40, "place of a segment");
+static_assert(sizeof(struct pcilend_msg_withdraw) == 8, "withdrawn offer");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
 static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");

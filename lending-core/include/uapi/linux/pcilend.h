@@ -6,6 +6,8 @@
 #ifndef _UAPI_LINUX_PCILEND_H
 #define _UAPI_LINUX_PCILEND_H
 
+#include <linux/types.h>
+
 #define PCILEND_FAMILY_NAME "pcilend"
 #define PCILEND_FAMILY_VERSION 1
 #define PCILEND_MCGRP_EVENTS "events"
@@ -46,6 +48,14 @@ enum pcilend_region_kind {
 	PCILEND_REGION_SLOTS = 3,	/* memory of VMs */
 };
 
+enum pcilend_segment_state {
+	PCILEND_SEGMENT_CREATED = 0,	/* nobody may connect it */
+	PCILEND_SEGMENT_OFFERED = 1,	/* nodes may */
+	PCILEND_SEGMENT_CONNECTED = 2,	/* some have; of a peer's: this host has */
+	PCILEND_SEGMENT_WITHDRAWN = 3,	/* its owner has ended it; not all nodes have confirmed */
+	PCILEND_SEGMENT_LOST = 4,	/* of a peer's: its link was lost, or it was withdrawn */
+};
+
 enum pcilend_cmd {
 	PCILEND_CMD_UNSPEC = 0,
 	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
@@ -69,6 +79,11 @@ enum pcilend_cmd {
 	PCILEND_CMD_CHECK = 19,		/* BDF: 0 if it can be lent, or why not */
 	PCILEND_CMD_COUNTERS_GET = 20,	/* do: -> COUNTERS */
 	PCILEND_CMD_P2P = 21,		/* admin: ID, TARGET, END: DMA to its BARs -> FUNCTION */
+	PCILEND_CMD_SEGMENT_CREATE = 22, /* admin: FD, LABEL, EVENT_FD (optional) -> ID, FD */
+	PCILEND_CMD_SEGMENT_OFFER = 23,	/* admin: ID, NODE_ID, ADAPTER (optional), READ_ONLY */
+	PCILEND_CMD_SEGMENT_WITHDRAW = 24, /* admin: ID, NODE_ID (left out: all) */
+	PCILEND_CMD_SEGMENT_CONNECT = 25, /* admin: ID and how -> SEGMENT, FD, CONTROL_FD */
+	PCILEND_CMD_SEGMENT_GET = 26,	/* dump: -> SEGMENT */
 	__PCILEND_CMD_MAX,
 };
 
@@ -103,6 +118,12 @@ enum pcilend_attr {
 	PCILEND_A_TARGET = 24,		/* u32: id of the function whose BARs are reached */
 	PCILEND_A_END = 25,		/* flag: that is taken back */
 	PCILEND_A_DIRECT = 26,		/* flag: no IOMMU shall translate for the function */
+	PCILEND_A_FD = 27,		/* u32: of the calling process: a dma-buf, or a segment's */
+	PCILEND_A_CONTROL_FD = 28,	/* u32: poll: it is lost; mmap: pcilend_segment_status */
+	PCILEND_A_SEGMENT = 29,		/* nest of pcilend_segment_attr */
+	PCILEND_A_READ_ONLY = 30,	/* flag: the peer can't write to the segment */
+	PCILEND_A_WRITE_COMBINING = 31,	/* flag: stores are gathered (else uncached) */
+	PCILEND_A_EVENT_FD = 32,	/* u32: of the calling process: an eventfd */
 	__PCILEND_A_MAX,
 };
 
@@ -236,6 +257,36 @@ enum pcilend_member_attr {
 
 #define PCILEND_MEMBER_A_MAX (__PCILEND_MEMBER_A_MAX - 1)
 
+/* A segment of this host, or one of a peer that is connected here. */
+enum pcilend_segment_attr {
+	PCILEND_SEGMENT_A_UNSPEC = 0,
+	PCILEND_SEGMENT_A_ID = 1,	/* u32: its owner's node << 16 | index */
+	PCILEND_SEGMENT_A_NAME = 2,	/* string; of this host's only */
+	PCILEND_SEGMENT_A_SIZE = 3,	/* u64: bytes */
+	PCILEND_SEGMENT_A_STATE = 4,	/* u32: enum pcilend_segment_state */
+	PCILEND_SEGMENT_A_OFFER = 5,	/* multi: nest of pcilend_offer_attr; of this host's only */
+	PCILEND_SEGMENT_A_ADAPTER = 6,	/* string: NTB it is connected over; absent if it is ours */
+	PCILEND_SEGMENT_A_READ_ONLY = 7, /* flag: it is connected so */
+	PCILEND_SEGMENT_A_WRITE_COMBINING = 8, /* flag: it is connected so */
+	PCILEND_SEGMENT_A_PAD = 9,
+	__PCILEND_SEGMENT_A_MAX,
+};
+
+#define PCILEND_SEGMENT_A_MAX (__PCILEND_SEGMENT_A_MAX - 1)
+
+/* A node that may connect a segment, or has it still. */
+enum pcilend_offer_attr {
+	PCILEND_OFFER_A_UNSPEC = 0,
+	PCILEND_OFFER_A_NODE = 1,	/* u32: node id */
+	PCILEND_OFFER_A_ADAPTER = 2,	/* string: NTB of this host that leads there */
+	PCILEND_OFFER_A_READ_ONLY = 3,	/* flag */
+	PCILEND_OFFER_A_WITHDRAWN = 4,	/* flag: it reaches nothing, and has not confirmed that */
+	PCILEND_OFFER_A_CONNECTIONS = 5, /* u32 */
+	__PCILEND_OFFER_A_MAX,
+};
+
+#define PCILEND_OFFER_A_MAX (__PCILEND_OFFER_A_MAX - 1)
+
 /* Counts since pcilend was loaded. */
 enum pcilend_counter_attr {
 	PCILEND_COUNTER_A_UNSPEC = 0,
@@ -273,5 +324,14 @@ enum pcilend_audit_attr {
 };
 
 #define PCILEND_AUDIT_A_MAX (__PCILEND_AUDIT_A_MAX - 1)
+
+/*
+ * The page that mmap() of CONTROL_FD shows. Who finds the epoch as it was before his stores knows
+ * that none of them has been lost with the link, as far as they have reached the adapter by then: a
+ * load from the segment in between makes sure of that.
+ */
+struct pcilend_segment_status {
+	__u64 epoch;	/* changes whenever the link was lost, and when the segment is */
+};
 
 #endif /* _UAPI_LINUX_PCILEND_H */

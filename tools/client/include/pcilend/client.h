@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pcilend/fd.h"
 #include "pcilend/model.h"
 #include "pcilend/transport.h"
 
@@ -18,6 +19,26 @@ struct AddOptions {
   std::optional<FunctionId> id;  // else the lowest that is free
   std::string label;
   std::optional<std::vector<uint32_t>> nodes;  // as in Client::allow()
+};
+
+// A segment that was made, and what ends it when it is closed.
+struct CreatedSegment {
+  FunctionId id;
+  UniqueFd fd;
+};
+
+struct ConnectOptions {
+  bool read_only = false;
+  bool write_combining = false;  // else uncached
+  std::string adapter;           // PCI address; else any over which it is offered
+};
+
+// A segment of a peer: a dma-buf to be mapped (shared), and what tells of its end
+// (PCILEND_A_CONTROL_FD).
+struct ConnectedSegment {
+  Segment segment;
+  UniqueFd buffer;
+  UniqueFd control;
 };
 
 // For what fails after a change: the change is there.
@@ -63,6 +84,19 @@ class Client {
   virtual Result<> give_back(FunctionId id, std::string_view owner) = 0;
   // Borrowed function `from` reaches the BARs of borrowed function `to` by DMA, or no longer.
   virtual Result<Function> reach(FunctionId from, FunctionId to, bool on) = 0;
+
+  // This host's by id, then those of peers that are connected here.
+  virtual Result<std::vector<Segment>> segments() = 0;
+  // Of a dma-buf of this process; at most 63 bytes of name. Peers may raise the eventfd `event`,
+  // if there is one.
+  virtual Result<CreatedSegment> create_segment(int dma_buf, std::string_view name,
+                                                int event = -1) = 0;
+  virtual Result<> offer_segment(FunctionId id, uint32_t node, bool read_only,
+                                 const std::string& adapter = {}) = 0;
+  // From one node, or from all.
+  virtual Result<> withdraw_segment(FunctionId id, std::optional<uint32_t> node) = 0;
+  virtual Result<ConnectedSegment> connect_segment(FunctionId id,
+                                                   const ConnectOptions& options) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pages of all-ones, in the place of the BARs of a function that is lost. VFIO's type 1 may map
- * what it finds there for other devices of the user, holds no reference, and unmaps it later than
- * the function is closed. So these pages are kept for others of their kind, and never given back to
- * the kernel before the module goes, when no user is left.
+ * Pages of all-ones (ones.h). VFIO's type 1 may map what it finds in a user's mapping for devices
+ * of his, holds no reference, and unmaps it later than he has closed what they are of. So these
+ * pages are kept for others of their kind, and never given back to the kernel before the module
+ * goes, when no user is left.
  */
 
 #include <linux/mm.h>
 
-#include "pcilend_mdev.h"
-
-#define ONES_MAX 64
+#include "base/base.h"
+#include "pcilend/ones.h"
 
 static LIST_HEAD(ones_pool);		/* ones_pool_lock: by their lru */
 static DEFINE_SPINLOCK(ones_pool_lock);
@@ -36,7 +35,7 @@ static void ones_free(struct page *page)
 	list_add(&page->lru, &ones_pool);
 }
 
-int mdev_ones_init(struct mdev_ones *ones)
+int pcilend_ones_init(struct pcilend_ones *ones)
 {
 	mutex_init(&ones->lock);
 	xa_init(&ones->pages);
@@ -44,8 +43,9 @@ int mdev_ones_init(struct mdev_ones *ones)
 	ones->spare = ones_alloc();
 	return ones->spare ? 0 : -ENOMEM;
 }
+EXPORT_SYMBOL_GPL(pcilend_ones_init);
 
-void mdev_ones_destroy(struct mdev_ones *ones)
+void pcilend_ones_destroy(struct pcilend_ones *ones)
 {
 	unsigned long index;
 	struct page *page;
@@ -58,8 +58,9 @@ void mdev_ones_destroy(struct mdev_ones *ones)
 	ones_free(ones->spare);
 	ones->spare = NULL;
 }
+EXPORT_SYMBOL_GPL(pcilend_ones_destroy);
 
-struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index)
+struct page *pcilend_ones_at(struct pcilend_ones *ones, unsigned long index)
 {
 	struct page *page;
 
@@ -67,7 +68,7 @@ struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index)
 	page = xa_load(&ones->pages, index);
 	if (page)
 		return page;
-	if (ones->count == ONES_MAX)
+	if (ones->count == PCILEND_ONES_MAX)
 		return ones->spare;
 	page = ones_alloc();
 	if (!page)
@@ -79,8 +80,10 @@ struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index)
 	ones->count++;
 	return page;
 }
+EXPORT_SYMBOL_GPL(pcilend_ones_at);
 
-void mdev_ones_exit(void)
+/* When no user is left. */
+void pcilend_ones_exit(void)
 {
 	struct page *page, *next;
 

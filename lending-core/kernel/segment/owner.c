@@ -1,0 +1,857 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The owner's end of segments. A dma-buf is mapped, and so pinned, once, for a device of our own
+ * that no IOMMU translates for: its DMA addresses are those of the memory, whoever exports it, and
+ * no peer reaches anything yet. (For the adapter itself the DMA API would map it in the DMA area,
+ * too, scattered, where the peer would reach it whatever the offer says.) Each offer maps these
+ * pages in a slot of one link's aperture, in one piece.
+ *
+ * What a peer had connected keeps its place in the aperture after the pages are unmapped, until the
+ * peer has said that no process of it has that in its page tables, or is dead. A segment whose
+ * owner has closed it stays in the table for as long, so that its id means nothing else.
+ */
+
+#include <linux/anon_inodes.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
+#include <linux/eventfd.h>
+#include <linux/file.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/platform_device.h>
+#include <linux/poll.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/swiotlb.h>
+
+#include "pcilend/identity.h"
+#include "segment/notify.h"
+#include "segment/segment.h"
+
+#define SEGMENTS 1024			/* of this host */
+#define OFFERS 256			/* over one link: slots are for guests, too */
+#define RETRY_MS 1000
+
+struct segment {
+	struct list_head node;		/* segments_lock, as all that is not constant */
+	u32 id;
+	char name[PCILEND_LABEL_BYTES];
+	u64 size;
+	bool writable;
+	bool contiguous;
+	struct list_head offers;
+	bool closed;
+	bool ended;			/* an offer, with the boot of its peer */
+	wait_queue_head_t wait;
+
+	/* Until it is closed; constant. */
+	struct dma_buf *buffer;
+	struct dma_buf_attachment *attachment;
+	struct sg_table *table;
+	struct eventfd_ctx *event;	/* or NULL */
+	struct mm_struct *mm;		/* whose RLIMIT_MEMLOCK it counts for */
+	unsigned long pages;
+};
+
+struct offer {
+	struct list_head of_segment;	/* segments_lock, as all that is not constant */
+	struct list_head of_link;
+	struct segment *segment;
+	struct pcilend_link *link;	/* with a reference */
+	u32 node;
+	u32 number;
+	bool read_only;
+	u64 iova;
+	u32 of_plan;
+	u32 window;			/* where the peer finds it, as offset */
+	u64 offset;
+	struct segment_notify notify;	/* while it is offered */
+	struct pcilend_offer core;
+};
+
+static LIST_HEAD(segments);
+static DEFINE_MUTEX(segments_lock);
+static u16 owner_last_index;		/* segments_lock, as the next */
+static u32 owner_last_offer;
+static struct platform_device *owner_device;
+
+static struct segment *owner_find(u32 id)
+{
+	struct segment *segment;
+
+	lockdep_assert_held(&segments_lock);
+	list_for_each_entry(segment, &segments, node) {
+		if (segment->id == id)
+			return segment;
+	}
+	return NULL;
+}
+
+/* Ids are used again as late as can be. 0: there is none left. */
+static u32 owner_new_id(void)
+{
+	unsigned int i;
+
+	lockdep_assert_held(&segments_lock);
+	if (!pcilend_node || list_count_nodes(&segments) >= SEGMENTS)
+		return 0;
+	for (i = 0; i <= U16_MAX; i++) {
+		u32 id = pcilend_id(pcilend_node, ++owner_last_index);
+
+		if (owner_last_index && !owner_find(id))
+			return id;
+	}
+	return 0;
+}
+
+static void owner_unmap_offer(struct offer *offer)
+{
+	struct pcilend_aperture *ap = &offer->link->aperture;
+	u64 size = offer->segment->size;
+
+	lockdep_assert_held(&segments_lock);
+	if (!ap->direct)
+		WARN_ON(iommu_unmap(ap->domain, offer->iova, size) != size);
+}
+
+/* In a slot that was taken for it; what lies side by side at once, for the IOMMU's larger pages. */
+static int owner_map_offer(struct offer *offer)
+{
+	int prot = IOMMU_READ | IOMMU_CACHE | (offer->read_only ? 0 : IOMMU_WRITE);
+	struct iommu_domain *domain = offer->link->aperture.domain;
+	struct sg_table *table = offer->segment->table;
+	struct scatterlist *sg = table->sgl;
+	unsigned int i = 0;
+	u64 at = 0;
+	int err;
+
+	lockdep_assert_held(&segments_lock);
+	while (i < table->nents) {
+		phys_addr_t start = sg_dma_address(sg), end = start;
+
+		for (; i < table->nents && sg_dma_address(sg) == end; i++, sg = sg_next(sg))
+			end += sg_dma_len(sg);
+		err = iommu_map(domain, offer->iova + at, start, end - start, prot,
+				GFP_KERNEL_ACCOUNT);
+		if (err) {
+			WARN_ON(at && iommu_unmap(domain, offer->iova, at) != at);
+			return err;
+		}
+		at += end - start;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Its pages are not mapped, and its range is nobody's. */
+static void owner_drop_offer(struct offer *offer)
+{
+	struct segment *segment = offer->segment;
+
+	lockdep_assert_held(&segments_lock);
+	if (!offer->link->aperture.direct)
+		pcilend_aperture_slot_put(offer->link, offer->iova, segment->size, offer->of_plan);
+	list_del(&offer->of_segment);
+	list_del(&offer->of_link);
+	pcilend_link_put(offer->link);
+	kfree(offer);
+	if (segment->closed && list_empty(&segment->offers)) {
+		list_del(&segment->node);
+		kfree(segment);
+	}
+}
+
+/* No-op if it is withdrawn already. May free the offer, and a segment that is closed. */
+static void owner_withdraw_offer(struct offer *offer)
+{
+	lockdep_assert_held(&segments_lock);
+	if (offer->core.state != PCILEND_OFFER_OFFERED)
+		return;
+	segment_notify_close(&offer->notify, offer->segment->event);
+	owner_unmap_offer(offer);
+	pcilend_offer_withdraw(&offer->core);
+	if (offer->core.state == PCILEND_OFFER_OVER)
+		owner_drop_offer(offer);
+	else
+		mod_delayed_work(pcilend_wq, &segment_link(offer->link)->tell, 0);
+}
+
+static bool owner_is_contiguous(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	dma_addr_t end = 0;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		if (i && sg_dma_address(sg) != end)
+			return false;
+		end = sg_dma_address(sg) + sg_dma_len(sg);
+	}
+	return true;
+}
+
+/* Is it memory, in whole pages, as much as it says? */
+static bool owner_is_memory(struct sg_table *table, u64 size)
+{
+	struct scatterlist *sg;
+	u64 bytes = 0;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		if (!PAGE_ALIGNED(sg_dma_address(sg)) || !PAGE_ALIGNED(sg_dma_len(sg)) ||
+		    !pfn_valid(PHYS_PFN(sg_dma_address(sg))))
+			return false;
+		bytes += sg_dma_len(sg);
+	}
+	return bytes == size;
+}
+
+static int owner_attach(struct segment *segment, struct netlink_ext_ack *extack)
+{
+	struct dma_buf *buffer = segment->buffer;
+	int err;
+
+	segment->attachment = dma_buf_attach(buffer, &owner_device->dev);
+	if (IS_ERR(segment->attachment)) {
+		err = PTR_ERR(segment->attachment);
+		return pcilend_refuse_fmt(extack, err, "its exporter, %s, gives it to no other device (error %d): use memory, such as a memfd by /dev/udmabuf",
+					  buffer->exp_name, err);
+	}
+	segment->table = dma_buf_map_attachment_unlocked(segment->attachment, DMA_BIDIRECTIONAL);
+	if (IS_ERR(segment->table)) {
+		err = PTR_ERR(segment->table);
+		pcilend_refuse_fmt(extack, err, "its exporter, %s, can't map it (error %d)",
+				   buffer->exp_name, err);
+		goto err_detach;
+	}
+	if (!owner_is_memory(segment->table, segment->size)) {
+		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "it is no memory of this host (exporter %s): use memory, such as a memfd by /dev/udmabuf",
+					 buffer->exp_name);
+		goto err_unmap;
+	}
+	segment->contiguous = owner_is_contiguous(segment->table);
+	return 0;
+
+err_unmap:
+	dma_buf_unmap_attachment_unlocked(segment->attachment, segment->table, DMA_BIDIRECTIONAL);
+err_detach:
+	dma_buf_detach(buffer, segment->attachment);
+	return err;
+}
+
+static int owner_account(struct segment *segment, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	if (!current->mm)
+		return -EINVAL;
+	segment->pages = segment->size >> PAGE_SHIFT;
+	err = account_locked_vm(current->mm, segment->pages, true);
+	if (err)
+		return pcilend_refuse_fmt(extack, err, "it would lock more memory than the process may: raise its RLIMIT_MEMLOCK by %llu KiB",
+					  segment->size >> 10);
+	segment->mm = current->mm;
+	mmgrab(segment->mm);
+	return 0;
+}
+
+static void owner_unaccount(struct segment *segment)
+{
+	account_locked_vm(segment->mm, segment->pages, false);
+	mmdrop(segment->mm);
+}
+
+/* Nobody reaches it any more. */
+static int owner_release_file(struct inode *inode, struct file *file)
+{
+	struct segment *segment = file->private_data, with = *segment;
+	struct offer *offer, *next;
+
+	mutex_lock(&segments_lock);
+	list_for_each_entry_safe(offer, next, &segment->offers, of_segment)
+		owner_withdraw_offer(offer);
+	segment->closed = true;
+	if (list_empty(&segment->offers)) {
+		list_del(&segment->node);
+		kfree(segment);
+	}
+	mutex_unlock(&segments_lock);
+	pcilend_changed();
+
+	dma_buf_unmap_attachment_unlocked(with.attachment, with.table, DMA_BIDIRECTIONAL);
+	dma_buf_detach(with.buffer, with.attachment);
+	dma_buf_put(with.buffer);
+	if (with.event)
+		eventfd_ctx_put(with.event);
+	owner_unaccount(&with);
+	return 0;
+}
+
+/* EPOLLPRI: an offer has ended with its peer's boot, since the last one was made. */
+static __poll_t owner_poll(struct file *file, poll_table *wait)
+{
+	struct segment *segment = file->private_data;
+
+	poll_wait(file, &segment->wait, wait);
+	return READ_ONCE(segment->ended) ? EPOLLPRI : 0;
+}
+
+static const struct file_operations segment_fops = {
+	.owner = THIS_MODULE,
+	.release = owner_release_file,
+	.poll = owner_poll,
+};
+
+static struct segment *owner_alloc(struct dma_buf *buffer, const char *name)
+{
+	struct segment *segment = kzalloc(sizeof(*segment), GFP_KERNEL_ACCOUNT);
+
+	if (!segment)
+		return NULL;
+	INIT_LIST_HEAD(&segment->node);
+	INIT_LIST_HEAD(&segment->offers);
+	init_waitqueue_head(&segment->wait);
+	segment->buffer = buffer;
+	segment->size = buffer->size;
+	segment->writable = buffer->file->f_mode & FMODE_WRITE;
+	strscpy(segment->name, name, sizeof(segment->name));
+	return segment;
+}
+
+/**
+ * pcilend_segment_create - memory of the calling process becomes a segment, which nobody sees yet
+ * @dma_buf_fd: of that process
+ * @name: for people, less than PCILEND_LABEL_BYTES
+ * @event_fd: an eventfd of that process, which peers may raise; -1: none
+ * @file: set to what ends the segment when it is closed; the caller's to install or to put
+ * @id: set
+ */
+int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struct file **file,
+			   u32 *id, struct netlink_ext_ack *extack)
+{
+	struct dma_buf *buffer = dma_buf_get(dma_buf_fd);
+	struct segment *segment;
+	int err;
+
+	if (IS_ERR(buffer)) {
+		NL_SET_ERR_MSG(extack, "that file descriptor is no dma-buf: make one, such as of a memfd by /dev/udmabuf");
+		return PTR_ERR(buffer);
+	}
+	err = -EINVAL;
+	if (!buffer->size || !PAGE_ALIGNED(buffer->size) ||
+	    buffer->size > PCILEND_SEGMENT_BYTES_MAX) {
+		NL_SET_ERR_MSG(extack, "a segment is whole pages of 4 KiB, and at most 1 TiB: give another size");
+		goto err_put;
+	}
+	if (is_swiotlb_force_bounce(&owner_device->dev)) {
+		NL_SET_ERR_MSG(extack, "this host was booted with swiotlb=force, which copies all DMA: boot it without");
+		err = -EOPNOTSUPP;
+		goto err_put;
+	}
+	segment = owner_alloc(buffer, name);
+	err = -ENOMEM;
+	if (!segment)
+		goto err_put;
+	segment->event = event_fd < 0 ? NULL : eventfd_ctx_fdget(event_fd);
+	if (IS_ERR(segment->event)) {
+		NL_SET_ERR_MSG(extack, "what is to be raised by peers is no eventfd: give one, or none");
+		err = PTR_ERR(segment->event);
+		goto err_free;
+	}
+	err = owner_account(segment, extack);
+	if (err)
+		goto err_event;
+	err = owner_attach(segment, extack);
+	if (err)
+		goto err_account;
+	*file = anon_inode_getfile("[pcilend-segment]", &segment_fops, segment, O_RDWR);
+	err = PTR_ERR_OR_ZERO(*file);
+	if (err)
+		goto err_attach;
+
+	/* From here on closing the file undoes all of it, also if it has no id. */
+	mutex_lock(&segments_lock);
+	*id = owner_new_id();
+	segment->id = *id;
+	if (*id)
+		list_add_tail(&segment->node, &segments);
+	mutex_unlock(&segments_lock);
+	pcilend_changed();
+	if (*id)
+		return 0;
+	fput(*file);
+	if (!pcilend_node)
+		NL_SET_ERR_MSG(extack, "this host has no node id: load pcilend with node=1..65535");
+	else
+		NL_SET_ERR_MSG(extack, "this host has as many segments as there can be: end some, see 'pcilend segment list'");
+	return -ENOSPC;
+
+err_attach:
+	dma_buf_unmap_attachment_unlocked(segment->attachment, segment->table, DMA_BIDIRECTIONAL);
+	dma_buf_detach(buffer, segment->attachment);
+err_account:
+	owner_unaccount(segment);
+err_event:
+	if (segment->event)
+		eventfd_ctx_put(segment->event);
+err_free:
+	kfree(segment);
+err_put:
+	dma_buf_put(buffer);
+	return err;
+}
+
+static u64 owner_offered_bytes(struct segment_link *sl)
+{
+	struct offer *offer;
+	u64 bytes = 0;
+
+	lockdep_assert_held(&segments_lock);
+	list_for_each_entry(offer, &sl->offers, of_link)
+		bytes += offer->segment->size;
+	return bytes;
+}
+
+/* Why it can't be offered over that link; 0: it can. */
+static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32 node,
+			   bool read_only, struct netlink_ext_ack *extack)
+{
+	u64 quota = (u64)pcilend_segment_mib << 20;
+	struct offer *offer;
+
+	lockdep_assert_held(&segments_lock);
+	if (sl->node != node)
+		return pcilend_refuse_fmt(extack, -EHOSTUNREACH, "no link to node %u is up: see 'pcilend link'",
+					  node);
+	if (!segment->writable && !read_only) {
+		NL_SET_ERR_MSG(extack, "its dma-buf is read-only: offer it with --read-only");
+		return -EACCES;
+	}
+	list_for_each_entry(offer, &segment->offers, of_segment) {
+		if (offer->link != sl->link || offer->core.state != PCILEND_OFFER_OFFERED)
+			continue;
+		if (offer->read_only != read_only) {
+			NL_SET_ERR_MSG(extack, "it is offered to that node with another right: withdraw it there first");
+			return -EBUSY;
+		}
+		NL_SET_ERR_MSG(extack, "it is offered to that node already");
+		return -EALREADY;
+	}
+	if (list_count_nodes(&segment->offers) >= PCILEND_SEGMENT_OFFERS ||
+	    list_count_nodes(&sl->offers) >= OFFERS) {
+		NL_SET_ERR_MSG(extack, "it, or that node, has as many offers as there can be: withdraw some, see 'pcilend segment list'");
+		return -ENOSPC;
+	}
+	if (segment->size > quota || owner_offered_bytes(sl) > quota - segment->size)
+		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: withdraw something, or load pcilend with a larger segment_mib=",
+					  node, pcilend_segment_mib);
+	if (sl->link->aperture.direct && !segment->contiguous) {
+		NL_SET_ERR_MSG(extack, "no IOMMU is before the adapter to that node, and the memory is not in one piece: use huge pages, or an IOMMU");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+/* A place in the aperture, with its pages. */
+static int owner_place_offer(struct offer *offer, struct netlink_ext_ack *extack)
+{
+	struct segment *segment = offer->segment;
+	struct pcilend_link *link = offer->link;
+	int err;
+
+	lockdep_assert_held(&segments_lock);
+	if (link->aperture.direct) {
+		offer->iova = sg_dma_address(segment->table->sgl);
+		err = pcilend_aperture_locate(link, offer->iova, segment->size, &offer->window,
+					      &offer->offset);
+		if (err)
+			NL_SET_ERR_MSG(extack, "no memory window of the adapter to that node reaches this memory: use memory below 4 GiB, or an IOMMU");
+		return err;
+	}
+	err = pcilend_aperture_slot_get(link, segment->size, &offer->iova, &offer->of_plan);
+	if (err) {
+		NL_SET_ERR_MSG(extack, "the memory window to that node has no room for it: see 'pcilend link -v'");
+		return err;
+	}
+	err = pcilend_aperture_locate(link, offer->iova, segment->size, &offer->window,
+				      &offer->offset) ?: owner_map_offer(offer);
+	if (err) {
+		pcilend_aperture_slot_put(link, offer->iova, segment->size, offer->of_plan);
+		pcilend_refuse_fmt(extack, err, "the IOMMU does not map it (error %d)", err);
+	}
+	return err;
+}
+
+/* Where no window reaches this host's interrupts the peer can't notify. */
+static int owner_open_notify(struct offer *offer, struct netlink_ext_ack *extack)
+{
+	struct pcilend_link *link = offer->link;
+	struct eventfd_ctx *event = offer->segment->event;
+	int err;
+
+	lockdep_assert_held(&segments_lock);
+	if (!event || !link->aperture.layout.interrupts.size)
+		return 0;
+	err = segment_notify_open(&offer->notify, link->pdev, offer->number, event);
+	if (!err || err == -EOPNOTSUPP)
+		return 0;
+	return pcilend_refuse_fmt(extack, err, "this host has no interrupt left for its notifications (error %d)",
+				  err);
+}
+
+static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_only,
+		       struct netlink_ext_ack *extack)
+{
+	struct segment_link *sl = segment_link(link);
+	struct segment *segment;
+	struct offer *offer;
+	int err;
+
+	guard(mutex)(&segments_lock);
+	segment = owner_find(id);
+	if (!segment || segment->closed) {
+		NL_SET_ERR_MSG(extack, "this host has no segment with that id: see 'pcilend segment list'");
+		return -ENODEV;
+	}
+	err = owner_may_offer(segment, sl, node, read_only, extack);
+	if (err)
+		return err;
+	offer = kzalloc(sizeof(*offer), GFP_KERNEL_ACCOUNT);
+	if (!offer)
+		return -ENOMEM;
+	offer->segment = segment;
+	offer->link = link;
+	offer->node = node;
+	offer->read_only = read_only;
+	if (!++owner_last_offer)
+		++owner_last_offer;
+	offer->number = owner_last_offer;
+	err = owner_open_notify(offer, extack);
+	if (err)
+		goto err_free;
+	err = owner_place_offer(offer, extack);
+	if (err)
+		goto err_notify;
+	pcilend_link_get(link);
+	list_add_tail(&offer->of_segment, &segment->offers);
+	list_add_tail(&offer->of_link, &sl->offers);
+	segment->ended = false;
+	return 0;
+
+err_notify:
+	segment_notify_close(&offer->notify, segment->event);
+err_free:
+	kfree(offer);
+	return err;
+}
+
+static struct pcilend_link *owner_choose_link(u32 node, const char *adapter,
+					      struct netlink_ext_ack *extack)
+{
+	struct pcilend_link *link = adapter ? pcilend_link_by_adapter(adapter) :
+					      pcilend_link_to(node, 0);
+
+	if (!link && adapter)
+		pcilend_refuse_fmt(extack, 0, "%s is no NTB adapter of this host: see 'pcilend link'",
+				   adapter);
+	else if (!link)
+		pcilend_refuse_fmt(extack, 0, "no link to node %u is up: see 'pcilend link'", node);
+	return link;
+}
+
+/**
+ * pcilend_segment_offer - a peer may connect it, until it is withdrawn or that boot of it is over
+ * @adapter: of this host, that leads there; NULL: any
+ *
+ * From now on the peer's host, and functions that it has borrowed from this one or lent, reach it.
+ */
+int pcilend_segment_offer(u32 id, u32 node, const char *adapter, bool read_only,
+			  struct netlink_ext_ack *extack)
+{
+	struct pcilend_link *link;
+	int err;
+
+	if (!node || node > PCILEND_NODE_MAX || node == pcilend_node) {
+		NL_SET_ERR_MSG(extack, "a segment is offered to another node, 1 to 65535: see 'pcilend link'");
+		return -EINVAL;
+	}
+	link = owner_choose_link(node, adapter, extack);
+	if (!link)
+		return adapter ? -ENODEV : -EHOSTUNREACH;
+	err = owner_offer(id, node, link, read_only, extack);
+	pcilend_link_put(link);
+	pcilend_changed();
+	return err;
+}
+
+/**
+ * pcilend_segment_withdraw - peers reach it no longer when this returns
+ * @node: that one; 0: all
+ */
+int pcilend_segment_withdraw(u32 id, u32 node, struct netlink_ext_ack *extack)
+{
+	struct offer *offer, *next;
+	struct segment *segment;
+	bool found = false;
+
+	mutex_lock(&segments_lock);
+	segment = owner_find(id);
+	if (!segment || segment->closed) {
+		mutex_unlock(&segments_lock);
+		NL_SET_ERR_MSG(extack, "this host has no segment with that id: see 'pcilend segment list'");
+		return -ENODEV;
+	}
+	list_for_each_entry_safe(offer, next, &segment->offers, of_segment) {
+		if (node && offer->node != node)
+			continue;
+		found |= offer->core.state == PCILEND_OFFER_OFFERED;
+		owner_withdraw_offer(offer);
+	}
+	mutex_unlock(&segments_lock);
+	pcilend_changed();
+	if (found || !node)
+		return 0;
+	return pcilend_refuse_fmt(extack, -ENOTCONN, "it is not offered to node %u: see 'pcilend segment list'",
+				  node);
+}
+
+/* The one with the next id after @id. */
+bool pcilend_segment_next(u32 id, struct pcilend_segment_report *report)
+{
+	struct segment *segment, *found = NULL;
+	struct offer *offer;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry(segment, &segments, node) {
+		if (segment->id > id && (!found || segment->id < found->id))
+			found = segment;
+	}
+	if (!found)
+		return false;
+	memset(report, 0, sizeof(*report));
+	report->id = found->id;
+	report->size = found->size;
+	report->closed = found->closed;
+	strscpy(report->name, found->name, sizeof(report->name));
+	list_for_each_entry(offer, &found->offers, of_segment) {
+		struct pcilend_segment_offer *to = &report->offer[report->offers++];
+
+		to->node = offer->node;
+		strscpy(to->adapter, pci_name(offer->link->pdev), sizeof(to->adapter));
+		to->read_only = offer->read_only;
+		to->withdrawn = offer->core.state != PCILEND_OFFER_OFFERED;
+		to->connections = offer->core.count;
+	}
+	return true;
+}
+
+static struct offer *owner_find_offer(struct segment_link *sl, u32 id)
+{
+	struct offer *offer;
+
+	lockdep_assert_held(&segments_lock);
+	list_for_each_entry(offer, &sl->offers, of_link) {
+		if (offer->segment->id == id && offer->core.state == PCILEND_OFFER_OFFERED)
+			return offer;
+	}
+	return NULL;
+}
+
+static int owner_connect(struct segment_link *sl, const struct pcilend_message *msg,
+			 struct pcilend_msg_segment *place)
+{
+	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
+	struct offer *offer;
+	int err;
+
+	guard(mutex)(&segments_lock);
+	offer = owner_find_offer(sl, le32_to_cpu(in->id));
+	if (!offer || !pcilend_link_is_peer(sl->link, offer->node, msg->boot))
+		return -ENODEV;
+	err = pcilend_offer_connect(&offer->core, le32_to_cpu(in->connection));
+	if (err)
+		return err == -EEXIST ? -EPROTO : err;
+	place->offer = cpu_to_le32(offer->number);
+	place->offset = cpu_to_le64(offer->offset);
+	place->size = cpu_to_le64(offer->segment->size);
+	place->window = cpu_to_le32(offer->window);
+	if (offer->read_only)
+		place->flags |= cpu_to_le32(PCILEND_SEGMENT_READ_ONLY);
+	if (offer->notify.domain) {
+		place->flags |= cpu_to_le32(PCILEND_SEGMENT_NOTIFIES);
+		place->notify_offset = cpu_to_le32(offer->notify.offset);
+		place->notify_data = cpu_to_le32(offer->notify.data);
+	}
+	return 0;
+}
+
+void segment_owner_connect(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
+	struct pcilend_msg_segment place = { .id = in->id };
+	int err = owner_connect(segment_link(link), msg, &place);
+
+	pcilend_changed();
+	pcilend_channel_reply(link, msg, err, &place);
+}
+
+void segment_owner_release(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
+	struct segment_link *sl = segment_link(link);
+	struct offer *offer, *next;
+	int err = -ESTALE;
+
+	mutex_lock(&segments_lock);
+	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
+		if (offer->segment->id != le32_to_cpu(in->id) ||
+		    pcilend_offer_release(&offer->core, le32_to_cpu(in->connection)))
+			continue;
+		err = 0;
+		if (offer->core.state == PCILEND_OFFER_OVER)
+			owner_drop_offer(offer);
+		break;
+	}
+	mutex_unlock(&segments_lock);
+	pcilend_changed();
+	pcilend_channel_reply(link, msg, err, NULL);
+}
+
+/* The offer after that number that the peer has to be told of. */
+static bool owner_next_withdrawn(struct segment_link *sl, u32 number,
+				 struct pcilend_msg_withdraw *msg)
+{
+	struct offer *offer;
+	u32 next = 0;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry(offer, &sl->offers, of_link) {
+		if (offer->core.state != PCILEND_OFFER_WITHDRAWN || offer->number <= number ||
+		    (next && offer->number > next))
+			continue;
+		next = offer->number;
+		msg->id = cpu_to_le32(offer->segment->id);
+		msg->offer = cpu_to_le32(offer->number);
+	}
+	return next;
+}
+
+static void owner_settle(struct segment_link *sl, u32 number)
+{
+	struct offer *offer, *next;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
+		if (offer->number != number)
+			continue;
+		pcilend_offer_settle(&offer->core);
+		owner_drop_offer(offer);
+	}
+}
+
+static void owner_tell_work(struct work_struct *work)
+{
+	struct segment_link *sl = container_of(work, struct segment_link, tell.work);
+	struct pcilend_msg_withdraw msg;
+	bool again = false;
+	u32 number = 0;
+	int err;
+
+	while (owner_next_withdrawn(sl, number, &msg)) {
+		number = le32_to_cpu(msg.offer);
+		err = pcilend_channel_request(sl->link, PCILEND_MSG_SEGMENT_WITHDRAW, &msg, NULL);
+		if (!err)
+			owner_settle(sl, number);
+		/* Over a link that is down: segment_owner_up() makes up for it. */
+		else if (err != -ENETDOWN)
+			again = true;
+		else
+			break;
+	}
+	pcilend_changed();
+	if (again)
+		queue_delayed_work(pcilend_wq, &sl->tell, msecs_to_jiffies(RETRY_MS));
+}
+
+void segment_owner_link_init(struct segment_link *sl)
+{
+	INIT_LIST_HEAD(&sl->offers);
+	INIT_DELAYED_WORK(&sl->tell, owner_tell_work);
+}
+
+void segment_owner_up(struct segment_link *sl)
+{
+	u16 node;
+
+	mutex_lock(&segments_lock);
+	if (pcilend_link_is_up(sl->link, &node))
+		sl->node = node;
+	mutex_unlock(&segments_lock);
+	mod_delayed_work(pcilend_wq, &sl->tell, 0);
+}
+
+static void owner_end_offers(struct segment_link *sl)
+{
+	struct offer *offer, *next;
+
+	lockdep_assert_held(&segments_lock);
+	sl->node = 0;
+	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
+		struct segment *segment = offer->segment;
+
+		if (offer->core.state == PCILEND_OFFER_OFFERED && !segment->closed) {
+			WRITE_ONCE(segment->ended, true);
+			wake_up_interruptible_poll(&segment->wait, EPOLLPRI);
+		}
+		owner_withdraw_offer(offer);
+	}
+}
+
+void segment_owner_expelled(struct segment_link *sl)
+{
+	guard(mutex)(&segments_lock);
+	owner_end_offers(sl);
+}
+
+void segment_owner_peer_dead(struct segment_link *sl)
+{
+	struct offer *offer, *next;
+
+	guard(mutex)(&segments_lock);
+	owner_end_offers(sl);
+	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
+		pcilend_offer_settle(&offer->core);
+		owner_drop_offer(offer);
+	}
+}
+
+int segment_owner_init(void)
+{
+	struct platform_device *device = platform_device_register_simple("pcilend-segments",
+									 PLATFORM_DEVID_NONE,
+									 NULL, 0);
+	int err;
+
+	if (IS_ERR(device))
+		return PTR_ERR(device);
+	err = dma_coerce_mask_and_coherent(&device->dev, DMA_BIT_MASK(64));
+	if (!err && device_iommu_mapped(&device->dev))
+		err = -EBUSY;
+	if (err) {
+		platform_device_unregister(device);
+		return err;
+	}
+	dma_set_max_seg_size(&device->dev, UINT_MAX);
+	owner_device = device;
+	return 0;
+}
+
+/* No file of a segment is open, and no link is left. */
+void segment_owner_exit(void)
+{
+	WARN_ON(!list_empty(&segments));
+	platform_device_unregister(owner_device);
+}
+
+/* MODULE_IMPORT_NS() takes a string since 6.13, and a token before. */
+MODULE_INFO(import_ns, "DMA_BUF");

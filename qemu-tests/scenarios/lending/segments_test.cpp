@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Memory that processes of two hosts share.
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include "testing/swept.h"
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using json = nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kUser = "/usr/lib/pcilend-lab/segment-user";
+
+// What is written on a line each.
+std::vector<json> lines(const std::string& text) {
+  std::vector<json> found;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (auto said = json::parse(line, nullptr, false); said.is_object())
+      found.push_back(std::move(said));
+  return found;
+}
+
+class Segments : public TwoHosts {
+ protected:
+  // `pcilend segment create` of that host, which goes on.
+  void create(const lab::Host& host, const std::string& arguments) {
+    auto started = host.start("exec pcilend segment create --json " + arguments);
+    ASSERT_OK(started);
+    owner_.emplace(std::move(*started));
+    ASSERT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
+      return !lines(owner_->output_so_far()).empty() && output.code == 0;
+    }));
+    id_ = lines(owner_->output_so_far()).front().at("segments").at(0).at("id");
+    const auto pid = host.run("pidof -s pcilend");
+    ASSERT_OK(pid);
+    pid_ = pid->substr(0, pid->find('\n'));
+  }
+
+  // Steps of a program, to their end: what each has said.
+  static std::vector<json> use(const lab::Host& host, const std::string& what) {
+    const auto said = host.run(fmt::format("{} {}", kUser, what));
+    EXPECT_OK(said);
+    std::vector<json> steps;
+    for (auto& line : lines(said.value_or("")))
+      if (line.contains("step")) steps.push_back(std::move(line));
+    return steps;
+  }
+
+  // One that goes on until it waits for the loss of the segment.
+  void start_user(const lab::Host& host, const std::string& what) {
+    auto started = host.start(fmt::format("exec {} {}", kUser, what));
+    ASSERT_OK(started);
+    user_.emplace(std::move(*started));
+    ASSERT_OK(host.until("true", [&](const lab::Output&) {
+      return user_->ended() || user_->output_so_far().find("\"lost\"") != std::string::npos;
+    }));
+    ASSERT_FALSE(user_->ended()) << user_->output_so_far();
+  }
+
+  // It has found all-ones in all pages, could write to them, and has come to its end.
+  void expect_user_lost_it() {
+    const auto ended = user_->wait();
+    ASSERT_OK(ended);
+    EXPECT_EQ(ended->code, 0) << ended->err << ended->out;
+    int seen = 0;
+    for (const auto& line : lines(ended->out)) {
+      if (!line.contains("step")) continue;
+      seen += line.at("step") == "lost" || line.at("step") == "ones";
+      if (line.at("step") == "lost") EXPECT_EQ(line.at("lost"), true);
+      if (line.at("step") == "ones") EXPECT_EQ(line.at("wrong"), 0);
+    }
+    EXPECT_EQ(seen, 2) << ended->out;
+    user_.reset();
+  }
+
+  // It lists as many.
+  static void expect_listed(const lab::Host& host, size_t count) {
+    EXPECT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
+      const auto list = json::parse(output.out, nullptr, false);
+      return list.contains("segments") && list.at("segments").size() == count;
+    }));
+  }
+
+  // Ends the owner in order, and nothing is left of it.
+  void end_owner(const lab::Host& host) {
+    owner_->interrupt();
+    const auto ended = owner_->wait();
+    ASSERT_OK(ended);
+    EXPECT_EQ(ended->code, 0) << ended->err;
+    owner_.reset();
+    expect_listed(host, 0);
+  }
+
+  std::optional<lab::Running> owner_;
+  std::optional<lab::Running> user_;
+  std::string id_;
+  std::string pid_;
+};
+
+/*
+ *   host1                                      host2
+ *   pcilend segment create 64 MiB ── offer ──> a program connects it
+ *   checks what the other has stored <──────── checks each page, stores to each page
+ *
+ * No message goes between the two meanwhile.
+ */
+TEST_F(Segments, AreReadAndWrittenWithoutAMessage) {
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64M --name shared 8"));
+  use(lender(), fmt::format("own {} fill 1 fill-all 2 65536", pid_));
+  const auto steps = use(borrower(), fmt::format("connect {} check-all 2 65536 fill 3 check 3 "
+                                                 "fill-all 4 65536 private epoch",
+                                                 id_));
+  ASSERT_EQ(steps.size(), 6U);
+  EXPECT_EQ(steps[0].at("wrong"), 0);
+  EXPECT_EQ(steps[2].at("wrong"), 0);
+  EXPECT_EQ(steps[2].at("looked"), 16384);
+  EXPECT_EQ(steps[4].at("private"), false);
+  EXPECT_EQ(steps[4].at("writable"), true);
+  for (const auto& step : steps) {
+    EXPECT_EQ(step.at("messages"), 0) << step;
+    EXPECT_EQ(step.at("complete"), true) << step;
+  }
+  const auto stored = use(lender(), fmt::format("own {} check-all 4 65536", pid_));
+  ASSERT_EQ(stored.size(), 1U);
+  EXPECT_EQ(stored[0].at("wrong"), 0);
+  ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
+}
+
+/*
+ *   host1                                   host2
+ *   create --read-only ── offer ──> can read it, and connect it read-only only
+ */
+TEST_F(Segments, AreReadOnlyWhereTheyAreOfferedSo) {
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64K --read-only 8"));
+  use(lender(), fmt::format("own {} fill 1", pid_));
+  const auto refused = borrower().exec(fmt::format("{} connect {} epoch", kUser, id_));
+  ASSERT_OK(refused);
+  EXPECT_EQ(refused->code, 5) << refused->out;
+  EXPECT_THAT(refused->err, HasSubstr("connect it with --read-only"));
+  const auto steps = use(borrower(), fmt::format("connect {},ro check 1 private", id_));
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].at("wrong"), 0);
+  EXPECT_EQ(steps[1].at("private"), false);
+  EXPECT_EQ(steps[1].at("writable"), false);
+  ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
+}
+
+/*
+ *   host1 ── reads all of it ──> host2, two pages of which are offered; then withdrawn
+ */
+TEST_F(Segments, APeerReachesWhatIsOfferedAndNoPageMore) {
+  for (const char* fault : kSweepFaults) expect_in_log(fault);
+  ASSERT_NO_FATAL_FAILURE(create(borrower(), "--size 8K 4"));
+  expect_reach(*lab_, "offered", 0, 8192);
+  ASSERT_OK(borrower().run("pcilend segment withdraw " + id_));
+  expect_reach(*lab_, "withdrawn", 0, 0);
+  ASSERT_NO_FATAL_FAILURE(end_owner(borrower()));
+}
+
+/*
+ *   host1                               host2
+ *   withdraws it, with its process alive ──> all-ones, and nothing that a process notices by force
+ *   offers it again ───────────────────────> another connection has it
+ *   kill -9 ────────────────────────────────> all-ones
+ */
+TEST_F(Segments, TurnToAllOnesWhenTheyEnd) {
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 1M --name ends 8"));
+  use(lender(), fmt::format("own {} fill 1", pid_));
+  const std::string steps = fmt::format("connect {} check 1 lost ones scribble", id_);
+  ASSERT_NO_FATAL_FAILURE(start_user(borrower(), steps));
+  ASSERT_OK(lender().run("pcilend segment withdraw " + id_ + " 8"));
+  ASSERT_NO_FATAL_FAILURE(expect_user_lost_it());
+  EXPECT_EQ(use(lender(), fmt::format("own {} check 1", pid_)).at(0).at("wrong"), 0)
+      << "what was stored afterwards went nowhere";
+
+  ASSERT_OK(lender().run("pcilend segment offer " + id_ + " 8"));
+  ASSERT_NO_FATAL_FAILURE(start_user(borrower(), steps));
+  ASSERT_OK(lender().run("kill -9 " + pid_));
+  ASSERT_NO_FATAL_FAILURE(expect_user_lost_it());
+  ASSERT_OK(owner_->wait());
+  owner_.reset();
+  expect_listed(lender(), 0);
+  expect_listed(borrower(), 0);
+}
+
+/*
+ *   host1 ──×── host2: the link is down for a moment
+ *
+ * The epoch tells of it, the program finds all-ones, and connects again.
+ */
+TEST_F(Segments, AFlapChangesTheEpochAndLosesTheConnection) {
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64K 8"));
+  use(lender(), fmt::format("own {} fill 1", pid_));
+  ASSERT_NO_FATAL_FAILURE(
+      start_user(borrower(), fmt::format("connect {} check 1 epoch lost epoch ones", id_)));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  const auto ended = user_->wait();
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(ended);
+  ASSERT_EQ(ended->code, 0) << ended->err;
+  std::vector<json> steps;
+  for (const auto& line : lines(ended->out))
+    if (line.contains("step")) steps.push_back(line);
+  ASSERT_EQ(steps.size(), 5U) << ended->out;
+  EXPECT_EQ(steps[0].at("complete"), true);
+  EXPECT_EQ(steps[2].at("lost"), true);
+  EXPECT_EQ(steps[2].at("complete"), false);
+  EXPECT_GT(steps[3].at("epoch"), steps[1].at("epoch"));
+  EXPECT_EQ(steps[4].at("wrong"), 0);
+  user_.reset();
+
+  ASSERT_OK(borrower().until(fmt::format("{} connect {} check 1", kUser, id_)));
+  ASSERT_OK(lender().until("pcilend segment list --json", [&](const lab::Output& output) {
+    return output.out.find("\"connections\": 0") != std::string::npos;
+  }));
+  ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
+}
+
+/*
+ *   host1: waits for its eventfd <── one posted write ── host2: stores, then notifies
+ */
+TEST_F(Segments, AnOwnerIsNotifiedByOneWrite) {
+  auto started = lender().start(fmt::format("exec {} create 8 notified check 5 notified", kUser));
+  ASSERT_OK(started);
+  ASSERT_OK(lender().until("true", [&](const lab::Output&) {
+    return started->ended() || !lines(started->output_so_far()).empty();
+  }));
+  ASSERT_FALSE(started->ended());
+  id_ = lines(started->output_so_far()).front().at("id");
+  ASSERT_OK(lab_->fabric().counters(true));
+  const auto steps = use(borrower(), fmt::format("connect {} fill 5 notify", id_));
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].at("messages"), 0);
+  ASSERT_OK(lender().until(
+      "true", [&](const lab::Output&) { return lines(started->output_so_far()).size() >= 3; }));
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  EXPECT_EQ(counters->path(2, 1).interrupt.writes, 1U);
+  use(borrower(), fmt::format("connect {} notify", id_));
+  const auto ended = started->wait();
+  ASSERT_OK(ended);
+  const auto said = lines(ended->out);
+  ASSERT_EQ(said.size(), 4U) << ended->out << ended->err;
+  EXPECT_EQ(said[1].at("count"), 1);
+  EXPECT_EQ(said[2].at("wrong"), 0);
+  EXPECT_EQ(said[3].at("count"), 1);
+  expect_listed(lender(), 0);
+}
+
+TEST_F(Segments, BadInputIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64K --name some"));
+  const auto refused = [&](const lab::Host& host, const std::string& command, int code,
+                           const char* text) {
+    const auto said = host.exec("pcilend segment " + command);
+    ASSERT_OK(said);
+    EXPECT_EQ(said->code, code) << command << ": " << said->err;
+    EXPECT_THAT(said->err, HasSubstr(text)) << command;
+  };
+  refused(lender(), "create --size 0", 2, "--size 0");
+  refused(lender(), "create --size 128M", 2, "size_limit_mb");
+  refused(lender(), "offer " + id_ + " 4", 2, "another node");
+  refused(lender(), "offer " + id_ + " 12", 6, "no link to node 12");
+  refused(lender(), "offer 4ffff 8", 3, "no segment with that id");
+  refused(lender(), "withdraw " + id_ + " 8", 4, "not offered to node 8");
+  refused(lender(), "connect " + id_, 2, "of another node");
+  refused(borrower(), "connect " + id_, 3, "node 4 offers this host no segment");
+  refused(borrower(), "connect c0001", 6, "no link to its owner, node 12");
+  ASSERT_OK(lender().run("pcilend segment offer " + id_ + " 8"));
+  refused(lender(), "offer --read-only " + id_ + " 8", 4, "another right");
+  ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
