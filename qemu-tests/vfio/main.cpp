@@ -134,6 +134,24 @@ Result<> stray(const Device& device, bool strays) {
   return {};
 }
 
+// Where a function that may reaches the interrupt controller of its user's host.
+constexpr uint64_t kInterruptAlias = 0xfe000000;
+
+// Has the drive write there, and to its user's memory before and afterwards.
+Result<> write_interrupts(const Device& device) {
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  const auto before = nvme->identify(*data);
+  if (!before) return tl::unexpected(before.error());
+  PCILEND_TRY(nvme->identify(kInterruptAlias));
+  const auto after = nvme->identify(*data);
+  if (!after) return tl::unexpected(after.error());
+  say({{"serials", {*before, *after}}});
+  return {};
+}
+
 // Does not let go when it is asked, and looks what becomes of the device.
 Result<> hold(const Device& device) {
   const auto data = device.map_dma(kHigh, kPage);
@@ -227,6 +245,7 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "nvme") return use_nvme(*device);
   if (command == "stay") return stray(*device, false);
   if (command == "stray") return stray(*device, true);
+  if (command == "write-interrupts") return write_interrupts(*device);
   if (command == "msix") return use_msix(*device);
   if (command == "msi") return use_msi(*device);
   if (command == "intx") return use_intx(*device);

@@ -5,6 +5,7 @@
 #include "pcilend/granules.h"
 #include "pcilend/resolve.h"
 #include "pcilend/set.h"
+#include "pcilend/tenant.h"
 #include "pcilend/mappings.h"
 #include "pcilend/mastering.h"
 #include "pcilend/reach.h"

@@ -473,6 +473,8 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 		strscpy(r->owner, owner, sizeof(r->owner));
 	}
 	mutex_unlock(&r->lock);
+	if (!err)
+		remote_choose_interrupts(r);
 	mutex_unlock(&choice_lock);
 	pcilend_link_put(of_set);
 	pcilend_link_put(any);
@@ -513,8 +515,7 @@ static void borrow_place_host(struct remote *r, const struct pcilend_msg_borrowe
 	r->last_address = le64_to_cpu(granted->last_address);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
 	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
-				      r->link->aperture.layout.interrupts.size ?
-				      PCILEND_INTERRUPT_ALIAS : 0;
+				      r->reaches ? PCILEND_INTERRUPT_ALIAS : 0;
 }
 
 static int borrow_ask_for_lease(struct remote *r, const char *owner)
@@ -538,10 +539,10 @@ static int borrow_ask_for_lease(struct remote *r, const char *owner)
 		return err;
 	msg.dma_window = cpu_to_le32(window);
 	msg.dma_offset = cpu_to_le64(offset);
-	if (r->link->aperture.layout.interrupts.size)
+	if (r->reaches)
 		msg.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS);
 	/* A domain, or a mediated device: a reservation may be for it. */
-	if (!uuid_parse(owner + str_has_prefix(owner, "mdev:"), &uuid))
+	if (!remote_parse_owner(owner, &uuid))
 		export_uuid(msg.owner, &uuid);
 	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);
 	if (err)
