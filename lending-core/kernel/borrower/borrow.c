@@ -99,8 +99,11 @@ static int borrow_return_lease(struct remote *r, u32 lease, int tries)
 		pcilend_link_put(link);
 	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && !going && ++try < tries);
 
-	/* It knows of no such lease, or function: so it was stopped before. */
-	return err == -ESTALE || err == -ENODEV ? 0 : err;
+	/*
+	 * It knows of no such lease: so the function was stopped before. No other answer says that;
+	 * -ENODEV is one about what is offered, not about a lease.
+	 */
+	return err == -ESTALE ? 0 : err;
 }
 
 /*
