@@ -80,6 +80,19 @@ struct page *mdev_ones_at(struct mdev_ones *ones, unsigned long index)
 	return page;
 }
 
+void mdev_ones_wipe(struct mdev_ones *ones)
+{
+	unsigned long index;
+	struct page *page;
+
+	if (!ones->spare)
+		return;
+	guard(mutex)(&ones->lock);
+	xa_for_each(&ones->pages, index, page)
+		memset(page_address(page), 0xff, PAGE_SIZE);
+	memset(page_address(ones->spare), 0xff, PAGE_SIZE);
+}
+
 void mdev_ones_exit(void)
 {
 	struct page *page, *next;

@@ -327,6 +327,24 @@ void remote_reset_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
+/* The link of its lease does not carry any more, or carries again. */
+void remote_carrier_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, carrier_work);
+	struct pcilend_frontend *frontend = NULL;
+
+	mutex_lock(&r->lock);
+	if (r->state != REMOTE_IDLE && r->frontend && try_module_get(r->frontend->owner))
+		frontend = r->frontend;
+	mutex_unlock(&r->lock);
+
+	if (frontend && frontend->carrier)
+		frontend->carrier(&r->pub);
+	if (frontend)
+		module_put(frontend->owner);
+	put_device(&r->pub.dev);
+}
+
 /* The lender has reset it without being asked to; @lease 0: or may have. */
 void remote_was_reset(struct remote *r, u32 lease)
 {

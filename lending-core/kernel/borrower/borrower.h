@@ -132,6 +132,7 @@ struct remote {
 	struct work_struct offer_work;	/* frontends are told that it can be borrowed */
 	struct work_struct lost_work;
 	struct work_struct reset_work;	/* as lost_work with a reference */
+	struct work_struct carrier_work;
 	struct work_struct recall_work;
 	struct work_struct return_work;
 	struct delayed_work reach_work;
@@ -182,6 +183,7 @@ void remote_return_work(struct work_struct *work);
 void remote_lost_work(struct work_struct *work);
 void remote_was_reset(struct remote *r, u32 lease);
 void remote_reset_work(struct work_struct *work);
+void remote_carrier_work(struct work_struct *work);
 void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
@@ -237,7 +239,7 @@ void remote_put_paths(struct remote *r);
  * each choice sees those before.
  */
 void remote_choose_interrupts(struct remote *r);
-/* The UUID of the domain, or of the mediated device, that an owner's name is. Return: 0 or -EINVAL. */
+/* The UUID of the domain or mediated device that an owner's name is. Return: 0 or -EINVAL. */
 int remote_parse_owner(const char *owner, uuid_t *uuid);
 
 /* bus.c */

@@ -349,8 +349,7 @@ TEST_F(VfioClient, RelayedMsiInAllForms) {
   const auto place = place_on_borrower();
   ASSERT_OK(place);
   EXPECT_OK(lab_->fabric().counters(true));
-  for (int i = 0; i < 3; ++i)
-    EXPECT_OK(borrower().run(fmt::format("{} {} msi", kClient, *place)));
+  for (int i = 0; i < 3; ++i) EXPECT_OK(borrower().run(fmt::format("{} {} msi", kClient, *place)));
   const auto counters = lab_->fabric().counters();
   ASSERT_OK(counters);
   EXPECT_EQ(counters->path(1, 2).interrupt.writes, 0U);
@@ -860,6 +859,26 @@ TEST_F(VfioClient, ADeviceMadeBeforeItsFunctionIsOfferedGetsIt) {
   ASSERT_NO_FATAL_FAILURE(expect_had());
   ASSERT_OK(borrower().run(remove_device(uuid_)));
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═══════ down ════════════ client: its BAR is memory of host2, and reads all-ones
+ *   nvme: reset ══════════════════ the drive is there again, as after a reset
+ */
+TEST_F(VfioClient, NothingGoesToADriveWhoseLinkIsDown) {
+  expect_stopped_accesses();  // from when the link is up until the drive was reset
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("outlive-link", &running));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  EXPECT_OK(await_words(*running, R"({"away":true,"read":true,"written":true})"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_NE(ended->out.find(kSerial), std::string::npos) << ended->out;
+  EXPECT_OK(borrower().run("dmesg | grep 'was reset by its lender, because the link was lost'"));
 }
 
 /*
