@@ -58,6 +58,7 @@ struct pcilend_frontend mdev_frontend = {
 	.offered = mdev_handle_offered,
 	.lost = frontend_lost,
 	.was_reset = frontend_was_reset,
+	.carrier = mdev_vfio_carrier,
 	.recalled = frontend_recalled,
 };
 

@@ -10,7 +10,8 @@
  *	handles_lock			which mediated devices, and which functions bound to our
  *					driver, there are (handle.c)
  *	struct mdev_vfio.bound		kept from going while it is set up anew
- *	struct mdev_vfio.lock		whether the function is lost; taken in page faults
+ *	struct mdev_vfio.carrier	held while the link of the lease is looked at
+ *	struct mdev_vfio.lock		whether its user reaches the function; taken in page faults
  *	struct pcilend_ones.lock	pages of all-ones
  */
 #ifndef PCILEND_MDEV_H
@@ -75,6 +76,8 @@ bool mdev_vfio_is_bound(u32 id);
  * and what he reads is all-ones.
  */
 void mdev_vfio_lost(u32 id);
+/* The link of its lease does not carry, or does again: while it does not, it is the same. */
+void mdev_vfio_carrier(struct pcilend_remote *remote);
 /*
  * The lender has reset the function: what the kernel keeps for the user is written again. May
  * sleep.

@@ -9,6 +9,8 @@
  *   their place. So a guest reads what it reads from a device that was pulled out, and lives on.
  *   VFIO asks the user to let go, and waits for him; until then the lender puts nothing else at the
  *   function's place in the memory window.
+ * - The same for as long as the link is down, and while what its lender's reset has wiped out is
+ *   written again: nothing of the user goes to a device that is not there, or not ready.
  * - There is no error handler: VFIO's own has a VMM stop its guest.
  *
  * The function is reached by its PCI address, or by the UUID of a mediated device (handle.c).
@@ -25,9 +27,12 @@ struct mdev_vfio {
 	struct vfio_pci_core_device core;
 	struct list_head node;		/* vfio_bound_lock */
 	u32 id;				/* of the function */
-	struct rw_semaphore lock;
-	bool lost;			/* lock: for good */
-	struct pcilend_ones ones;		/* of the opened device */
+	struct rw_semaphore lock;	/* to write the next three */
+	bool lost;			/* for good */
+	bool away;			/* the link is down */
+	bool restoring;			/* after a reset by its lender */
+	struct pcilend_ones ones;	/* of the opened device; comes and goes with the lock */
+	struct mutex carrier;		/* held while the link is looked at */
 	struct mutex bound;		/* keeps it from going, and for the next one */
 	bool gone;			/* the driver lets go of the function */
 };
@@ -49,13 +54,26 @@ static bool vfio_is_lost(struct mdev_vfio *vfio)
 	return READ_ONCE(vfio->lost);
 }
 
+/* The user reaches pages of all-ones, not the function. */
+static bool vfio_is_dark(struct mdev_vfio *vfio)
+{
+	return READ_ONCE(vfio->lost) || READ_ONCE(vfio->away) || READ_ONCE(vfio->restoring);
+}
+
 static int vfio_init(struct vfio_device *vdev)
 {
 	struct mdev_vfio *vfio = to_vfio(vdev);
 
 	init_rwsem(&vfio->lock);
 	mutex_init(&vfio->bound);
+	mutex_init(&vfio->carrier);
 	return vfio_pci_core_init_dev(vdev);
+}
+
+static void vfio_drop_ones(struct mdev_vfio *vfio)
+{
+	guard(rwsem_write)(&vfio->lock);
+	pcilend_ones_destroy(&vfio->ones);
 }
 
 static int vfio_open(struct vfio_device *vdev)
@@ -65,13 +83,14 @@ static int vfio_open(struct vfio_device *vdev)
 
 	if (vfio_is_lost(vfio))
 		return -ENODEV;
-	err = pcilend_ones_init(&vfio->ones);
+	scoped_guard(rwsem_write, &vfio->lock)
+		err = pcilend_ones_init(&vfio->ones);
 	if (err)
 		return err;
 	err = vfio_pci_core_enable(&vfio->core);
 	trace_pcilend_mdev_state(vfio->id, "open", err);
 	if (err) {
-		pcilend_ones_destroy(&vfio->ones);
+		vfio_drop_ones(vfio);
 		return err;
 	}
 	vfio_pci_core_finish_enable(&vfio->core);
@@ -83,7 +102,7 @@ static void vfio_close(struct vfio_device *vdev)
 	struct mdev_vfio *vfio = to_vfio(vdev);
 
 	vfio_pci_core_close_device(vdev);
-	pcilend_ones_destroy(&vfio->ones);
+	vfio_drop_ones(vfio);
 	trace_pcilend_mdev_state(vfio->id, "close", 0);
 }
 
@@ -94,6 +113,11 @@ static u64 vfio_region_size(struct mdev_vfio *vfio, unsigned int index)
 	if (index == VFIO_PCI_CONFIG_REGION_INDEX)
 		return pdev->cfg_size;
 	return index <= VFIO_PCI_ROM_REGION_INDEX ? pci_resource_len(pdev, index) : 0;
+}
+
+static bool vfio_is_memory(loff_t position)
+{
+	return VFIO_PCI_OFFSET_TO_INDEX(position) <= VFIO_PCI_ROM_REGION_INDEX;
 }
 
 /* Bytes of [position, +count) in its region; 0 at the end, -EINVAL outside. */
@@ -146,7 +170,8 @@ static ssize_t vfio_read(struct vfio_device *vdev, char __user *buffer, size_t c
 	loff_t start = *position;
 	ssize_t done;
 
-	if (vfio_is_lost(vfio))
+	/* Its configuration space is a copy that is in this host. */
+	if (vfio_is_lost(vfio) || (vfio_is_dark(vfio) && vfio_is_memory(*position)))
 		return vfio_read_ones(vfio, buffer, count, position);
 	done = vfio_pci_core_read(vdev, buffer, count, position);
 	if (done > 0 && VFIO_PCI_OFFSET_TO_INDEX(start) == VFIO_PCI_CONFIG_REGION_INDEX &&
@@ -163,7 +188,7 @@ static ssize_t vfio_write(struct vfio_device *vdev, const char __user *buffer, s
 	unsigned int index = VFIO_PCI_OFFSET_TO_INDEX(*position);
 	ssize_t done;
 
-	if (vfio_is_lost(vfio)) {
+	if (vfio_is_lost(vfio) || (vfio_is_dark(vfio) && vfio_is_memory(*position))) {
 		done = vfio_region_room(vfio, *position, count);
 		if (done > 0)
 			*position += done;
@@ -230,7 +255,7 @@ static vm_fault_t vfio_fault(struct vm_fault *vmf)
 	struct mdev_vfio *vfio = vfio_of_vma(vmf->vma);
 
 	guard(rwsem_read)(&vfio->lock);
-	return vfio->lost ? vfio_insert_ones(vfio, vmf) : vfio_core_vm_ops->fault(vmf);
+	return vfio_is_dark(vfio) ? vfio_insert_ones(vfio, vmf) : vfio_core_vm_ops->fault(vmf);
 }
 
 static vm_fault_t vfio_huge_fault(struct vm_fault *vmf, unsigned int order)
@@ -238,7 +263,7 @@ static vm_fault_t vfio_huge_fault(struct vm_fault *vmf, unsigned int order)
 	struct mdev_vfio *vfio = vfio_of_vma(vmf->vma);
 
 	guard(rwsem_read)(&vfio->lock);
-	if (vfio->lost || !vfio_core_vm_ops->huge_fault)
+	if (vfio_is_dark(vfio) || !vfio_core_vm_ops->huge_fault)
 		return VM_FAULT_FALLBACK;
 	return vfio_core_vm_ops->huge_fault(vmf, order);
 }
@@ -301,19 +326,46 @@ static struct mdev_vfio *vfio_get(u32 id)
 	return NULL;
 }
 
+/* What the user maps from here on is what the flag, one of vfio->lock, now says. */
+static void vfio_set_dark(struct mdev_vfio *vfio, bool *flag, bool on)
+{
+	scoped_guard(rwsem_write, &vfio->lock) {
+		if (on && !vfio_is_dark(vfio))
+			pcilend_ones_wipe(&vfio->ones);
+		WRITE_ONCE(*flag, on);
+	}
+	unmap_mapping_range(vfio->core.vdev.inode->i_mapping, 0,
+			    VFIO_PCI_INDEX_TO_OFFSET(VFIO_PCI_ROM_REGION_INDEX), true);
+}
+
 void mdev_vfio_lost(u32 id)
 {
 	struct mdev_vfio *vfio = vfio_get(id);
 
 	if (!vfio)
 		return;
-	scoped_guard(rwsem_write, &vfio->lock)
-		WRITE_ONCE(vfio->lost, true);
 	/* As of what is pulled out: the PCI core does not wait for answers of it. */
 	WRITE_ONCE(vfio->core.pdev->error_state, pci_channel_io_perm_failure);
-	unmap_mapping_range(vfio->core.vdev.inode->i_mapping, 0,
-			    VFIO_PCI_INDEX_TO_OFFSET(VFIO_PCI_ROM_REGION_INDEX), true);
+	vfio_set_dark(vfio, &vfio->lost, true);
 	trace_pcilend_mdev_state(id, "lost", 0);
+	vfio_put_device(&vfio->core.vdev);
+}
+
+void mdev_vfio_carrier(struct pcilend_remote *remote)
+{
+	struct mdev_vfio *vfio = vfio_get(remote->id);
+	bool away;
+
+	if (!vfio)
+		return;
+	/* Whoever comes last has looked last. */
+	scoped_guard(mutex, &vfio->carrier) {
+		away = !pcilend_is_reached(remote);
+		if (away != vfio->away) {
+			vfio_set_dark(vfio, &vfio->away, away);
+			trace_pcilend_mdev_state(remote->id, away ? "away" : "back", 0);
+		}
+	}
 	vfio_put_device(&vfio->core.vdev);
 }
 
@@ -327,9 +379,11 @@ int mdev_vfio_was_reset(u32 id)
 	scoped_guard(mutex, &vfio->bound) {
 		if (vfio->gone)
 			break;
+		vfio_set_dark(vfio, &vfio->restoring, true);
 		scoped_guard(mutex, &vfio->core.igate)
 			pci_restore_msi_state(vfio->core.pdev);
 		err = pcilend_virtual_restart(vfio->core.pdev);
+		vfio_set_dark(vfio, &vfio->restoring, false);
 	}
 	trace_pcilend_mdev_state(id, "was reset", err);
 	vfio_put_device(&vfio->core.vdev);
@@ -365,6 +419,8 @@ static int vfio_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	}
 	scoped_guard(mutex, &vfio_bound_lock)
 		list_add(&vfio->node, &vfio_bound_list);
+	/* The link may have gone down before anybody could say so. */
+	mdev_vfio_carrier(remote);
 	mdev_handle_bound(pdev);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -136,6 +137,24 @@ Result<> stray(const Device& device, bool strays) {
   return {};
 }
 
+// Where a function that may reaches the interrupt controller of its user's host.
+constexpr uint64_t kInterruptAlias = 0xfe000000;
+
+// Has the drive write there, and to its user's memory before and afterwards.
+Result<> write_interrupts(const Device& device) {
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  const auto before = nvme->identify(*data);
+  if (!before) return tl::unexpected(before.error());
+  PCILEND_TRY(nvme->identify(kInterruptAlias));
+  const auto after = nvme->identify(*data);
+  if (!after) return tl::unexpected(after.error());
+  say({{"serials", {*before, *after}}});
+  return {};
+}
+
 // Does not let go when it is asked, and looks what becomes of the device.
 Result<> hold(const Device& device) {
   const auto data = device.map_dma(kHigh, kPage);
@@ -181,6 +200,59 @@ Result<> hold(const Device& device) {
                               [](std::byte byte) { return byte == std::byte{0xff}; })},
        {"interrupts", strerrorname_np(device.set_eventfds(VFIO_PCI_MSIX_IRQ_INDEX, 0, {&fd, 1}))},
        {"reset", strerrorname_np(device.reset())}});
+  return {};
+}
+
+Result<> await(const char* what, const std::function<bool()>& happened) {
+  const auto end = std::chrono::steady_clock::now() + 2min;
+  while (!happened()) {
+    if (std::chrono::steady_clock::now() > end) return fail(ErrorClass::Unreachable, "{}", what);
+    std::this_thread::sleep_for(10ms);
+  }
+  return {};
+}
+
+// While the link is down it writes to memory of this host, not to the drive, and reads that back,
+// as a window that leads nowhere could not be. Then the drive is back, as after a reset.
+Result<> outlive_link(const Device& device) {
+  constexpr size_t kVersion = 8;
+  constexpr size_t kQueueSizes = 0x24;
+  constexpr uint32_t kWritten = 0x00050005;
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  {
+    auto nvme = Nvme::start(device, kLow);
+    if (!nvme) return tl::unexpected(nvme.error());
+    const auto registers = nvme->registers();
+    const auto bar = device.region(VFIO_PCI_BAR0_REGION_INDEX);
+    if (!bar) return tl::unexpected(bar.error());
+    const auto version = load<uint32_t>(registers, kVersion);
+    say({{"ready", nvme->ready()}});
+    PCILEND_TRY(await("it stays", [&] { return load<uint32_t>(registers, kVersion) == ~0U; }));
+    PCILEND_TRY(await("its window stays", [&] {
+      store<uint32_t>(registers, kQueueSizes, kWritten);
+      return load<uint32_t>(registers, kQueueSizes) == kWritten;
+    }));
+    uint32_t word = 0;
+    const bool read =
+        ::pread(device.fd(), &word, 4, static_cast<off_t>(bar->offset + kVersion)) == 4 &&
+        word == ~0U;
+    word = kWritten;
+    const bool written =
+        ::pwrite(device.fd(), &word, 4, static_cast<off_t>(bar->offset + kQueueSizes)) == 4;
+    say({{"away", true}, {"read", read}, {"written", written}});
+    PCILEND_TRY(await("it does not return",
+                      [&] { return load<uint32_t>(registers, kVersion) == version; }));
+    PCILEND_TRY(await("it was not reset", [&] {
+      return load<uint32_t>(registers, kVersion) == version && !nvme->ready();
+    }));
+  }
+  PCILEND_TRY(device.enable());
+  auto nvme = Nvme::start(device, kLow);
+  if (!nvme) return tl::unexpected(nvme.error());
+  const auto serial = nvme->identify(*data);
+  if (!serial) return tl::unexpected(serial.error());
+  say({{"serial", *serial}});
   return {};
 }
 
@@ -262,10 +334,12 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "nvme") return use_nvme(*device);
   if (command == "stay") return stray(*device, false);
   if (command == "stray") return stray(*device, true);
+  if (command == "write-interrupts") return write_interrupts(*device);
   if (command == "msix") return use_msix(*device);
   if (command == "msi") return use_msi(*device);
   if (command == "intx") return use_intx(*device);
   if (command == "hold") return hold(*device);
+  if (command == "outlive-link") return outlive_link(*device);
   if (command == "look") return look(*device);
   if (command == "touch") return touch(*device);
   if (command == "let-go") return let_go(*device);

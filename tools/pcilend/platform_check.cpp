@@ -164,11 +164,21 @@ void check_interrupts(const Environment& environment, std::vector<Finding>* find
                          "load pcilend without unsafe_interrupts, on hosts that remap interrupts"});
 }
 
+// Nor one that shares its IOMMU group.
+void check_groups(const Environment& environment, std::vector<Finding>* findings) {
+  if (trimmed(environment.read("/sys/module/pcilend/parameters/unsafe_groups")) == "Y")
+    findings->push_back(
+        {Level::Wrong, "IOMMU groups",
+         "adapters may share theirs: a peer reaches what the other devices in it do",
+         "load pcilend without unsafe_groups, with each adapter in a slot of its own"});
+}
+
 }  // namespace
 
 std::vector<Finding> check_platform(const Environment& environment) {
   std::vector<Finding> findings{check_module(environment), check_iommu(environment)};
   check_interrupts(environment, &findings);
+  check_groups(environment, &findings);
   const auto adapters = names_in(environment, kNtbDevices);
   for (const auto& adapter : adapters) {
     findings.push_back(check_client(environment, adapter));

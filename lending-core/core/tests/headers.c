@@ -6,6 +6,7 @@
 #include "pcilend/resolve.h"
 #include "pcilend/segment.h"
 #include "pcilend/set.h"
+#include "pcilend/tenant.h"
 #include "pcilend/mappings.h"
 #include "pcilend/mastering.h"
 #include "pcilend/reach.h"

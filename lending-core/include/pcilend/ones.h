@@ -27,5 +27,7 @@ int pcilend_ones_init(struct pcilend_ones *ones);
 void pcilend_ones_destroy(struct pcilend_ones *ones);
 /* The page at that index. May sleep. */
 struct page *pcilend_ones_at(struct pcilend_ones *ones, unsigned long index);
+/* Fills them with ones again. No-op if it was not initialised. */
+void pcilend_ones_wipe(struct pcilend_ones *ones);
 
 #endif /* PCILEND_ONES_H */

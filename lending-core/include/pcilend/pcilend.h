@@ -63,6 +63,8 @@ struct pcilend_remote {
  *	while it did DMA; what came through meanwhile may be wrong, and its driver does not know.
  *	Write again what the reset wiped out (MSI, MSI-X), then call pcilend_bus_master(). May be
  *	called though nothing was wiped out. May sleep; called from a work item without locks.
+ * @carrier: the link of the lease may not carry any more, or carry again: ask pcilend_is_reached().
+ *	May sleep; called from a work item without locks. May be NULL.
  * @recalled: its lender wants the function back: ask who uses it to let go, and call
  *	pcilend_return() when they have. May be called again for the same lease. May sleep; called
  *	from a work item without locks. May be NULL: the lender takes it when the time is over.
@@ -80,6 +82,7 @@ struct pcilend_frontend {
 	void (*found)(struct pcilend_remote *remote, struct pci_dev *virtual);
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
 	void (*was_reset)(struct pcilend_remote *remote);
+	void (*carrier)(struct pcilend_remote *remote);
 	void (*recalled)(struct pcilend_remote *remote);
 	/* private: */
 	struct list_head node;
@@ -105,6 +108,8 @@ bool pcilend_names_function(const uuid_t *uuid);
 
 /* Can the function be borrowed now, as far as its lender has said? May sleep. */
 bool pcilend_is_available(struct pcilend_remote *remote);
+/* Does the link carry over which it is, or was, borrowed? May sleep. */
+bool pcilend_is_reached(struct pcilend_remote *remote);
 /* Is it of that kind? May sleep. */
 bool pcilend_is_of_kind(struct pcilend_remote *remote, const struct pcilend_kind *kind);
 /*

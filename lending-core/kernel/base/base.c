@@ -36,7 +36,7 @@ module_param_named(max_lease_ms, pcilend_max_lease_ms, uint, 0444);
 MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for more (2000 to 3600000, default 60000, or lease_ms if that is more)");
 
 module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
-MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here");
+MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here; with it, tenants of one adapter each other's");
 
 module_param_named(unsafe_groups, pcilend_unsafe_groups, bool, 0444);
 MODULE_PARM_DESC(unsafe_groups, "use adapters that share an IOMMU group: a peer reaches the DMA of the other devices in it");

@@ -9,6 +9,7 @@
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
 #include <linux/iommu.h>
+#include <linux/irq.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
 
@@ -39,6 +40,17 @@ static inline char *pcilend_driver_override(struct pci_dev *pdev)
 }
 
 #endif
+
+/*
+ * Up to 6.14 an interrupt was moved by its handler unless it was marked; since, unless its chip is
+ * marked to have it so. It may be moved in any context.
+ */
+static inline void pcilend_irq_may_move(unsigned int irq)
+{
+#ifndef PCILEND_HAVE_MOVE_DEFERRED
+	irq_set_status_flags(irq, IRQ_MOVE_PCNTXT);
+#endif
+}
 
 /*
  * Since 6.19 vfio_pci_core is asked for a region's contents and for a token by operations of their

@@ -82,6 +82,20 @@ struct page *pcilend_ones_at(struct pcilend_ones *ones, unsigned long index)
 }
 EXPORT_SYMBOL_GPL(pcilend_ones_at);
 
+void pcilend_ones_wipe(struct pcilend_ones *ones)
+{
+	unsigned long index;
+	struct page *page;
+
+	if (!ones->spare)
+		return;
+	guard(mutex)(&ones->lock);
+	xa_for_each(&ones->pages, index, page)
+		memset(page_address(page), 0xff, PAGE_SIZE);
+	memset(page_address(ones->spare), 0xff, PAGE_SIZE);
+}
+EXPORT_SYMBOL_GPL(pcilend_ones_wipe);
+
 /* When no user is left. */
 void pcilend_ones_exit(void)
 {

@@ -99,8 +99,11 @@ static int borrow_return_lease(struct remote *r, u32 lease, int tries)
 		pcilend_link_put(link);
 	} while ((err == -ETIMEDOUT || err == -ENETDOWN) && !going && ++try < tries);
 
-	/* It knows of no such lease, or function: so it was stopped before. */
-	return err == -ESTALE || err == -ENODEV ? 0 : err;
+	/*
+	 * It knows of no such lease: so the function was stopped before. No other answer says that;
+	 * -ENODEV is one about what is offered, not about a lease.
+	 */
+	return err == -ESTALE ? 0 : err;
 }
 
 /*
@@ -324,6 +327,24 @@ void remote_reset_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
+/* The link of its lease does not carry any more, or carries again. */
+void remote_carrier_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, carrier_work);
+	struct pcilend_frontend *frontend = NULL;
+
+	mutex_lock(&r->lock);
+	if (r->state != REMOTE_IDLE && r->frontend && try_module_get(r->frontend->owner))
+		frontend = r->frontend;
+	mutex_unlock(&r->lock);
+
+	if (frontend && frontend->carrier)
+		frontend->carrier(&r->pub);
+	if (frontend)
+		module_put(frontend->owner);
+	put_device(&r->pub.dev);
+}
+
 /* The lender has reset it without being asked to; @lease 0: or may have. */
 void remote_was_reset(struct remote *r, u32 lease)
 {
@@ -473,6 +494,8 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 		strscpy(r->owner, owner, sizeof(r->owner));
 	}
 	mutex_unlock(&r->lock);
+	if (!err)
+		remote_choose_interrupts(r);
 	mutex_unlock(&choice_lock);
 	pcilend_link_put(of_set);
 	pcilend_link_put(any);
@@ -513,8 +536,7 @@ static void borrow_place_host(struct remote *r, const struct pcilend_msg_borrowe
 	r->last_address = le64_to_cpu(granted->last_address);
 	r->dma_base = le64_to_cpu(granted->dma_address);	/* the area begins at 0 */
 	r->interrupts = r->dma_base ? le64_to_cpu(granted->interrupt_address) :
-				      r->link->aperture.layout.interrupts.size ?
-				      PCILEND_INTERRUPT_ALIAS : 0;
+				      r->reaches ? PCILEND_INTERRUPT_ALIAS : 0;
 }
 
 static int borrow_ask_for_lease(struct remote *r, const char *owner)
@@ -538,10 +560,10 @@ static int borrow_ask_for_lease(struct remote *r, const char *owner)
 		return err;
 	msg.dma_window = cpu_to_le32(window);
 	msg.dma_offset = cpu_to_le64(offset);
-	if (r->link->aperture.layout.interrupts.size)
+	if (r->reaches)
 		msg.interrupt_alias = cpu_to_le64(PCILEND_INTERRUPT_ALIAS);
 	/* A domain, or a mediated device: a reservation may be for it. */
-	if (!uuid_parse(owner + str_has_prefix(owner, "mdev:"), &uuid))
+	if (!remote_parse_owner(owner, &uuid))
 		export_uuid(msg.owner, &uuid);
 	err = pcilend_channel_request(r->link, PCILEND_MSG_BORROW, &msg, answer);
 	if (err)

@@ -201,6 +201,7 @@ static void remote_work(struct work_struct *work)
 	flush_work(&r->offer_work);
 	flush_work(&r->lost_work);
 	flush_work(&r->reset_work);
+	flush_work(&r->carrier_work);
 	flush_work(&r->recall_work);
 	flush_work(&r->return_work);
 	flush_delayed_work(&r->reach_work);
@@ -316,6 +317,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	INIT_WORK(&r->work, remote_work);
 	INIT_WORK(&r->offer_work, remote_offer_work);
 	INIT_WORK(&r->lost_work, remote_lost_work);
+	INIT_WORK(&r->carrier_work, remote_carrier_work);
 	INIT_WORK(&r->reset_work, remote_reset_work);
 	INIT_WORK(&r->recall_work, remote_recall_work);
 	INIT_WORK(&r->return_work, remote_return_work);
@@ -764,8 +766,23 @@ static void borrower_notices_lost(struct pcilend_link *link)
 	borrower_resync(link);
 }
 
+/* From work items: frontends may wait for what waits for the link. */
+static void borrower_tell_carrier(struct pcilend_link *link)
+{
+	struct remote *r;
+
+	for (r = remote_next(NULL); r; r = remote_next(r)) {
+		if (READ_ONCE(r->link) != link)
+			continue;
+		get_device(&r->pub.dev);
+		if (!queue_work(pcilend_frontend_wq, &r->carrier_work))
+			put_device(&r->pub.dev);
+	}
+}
+
 static void borrower_link_up(struct pcilend_link *link)
 {
+	borrower_tell_carrier(link);
 	borrower_doubt(link);
 	borrower_resync(link);
 }
@@ -775,6 +792,7 @@ static void borrower_link_down(struct pcilend_link *link)
 {
 	u32 node = READ_ONCE(link->peer_node);
 
+	borrower_tell_carrier(link);
 	if (node)
 		borrower_resync_node(node);
 }

@@ -15,6 +15,7 @@
 #include "borrower/remote.h"
 #include "pcilend/identity.h"
 #include "pcilend/reach.h"
+#include "pcilend/tenant.h"
 #include "pcilend/vconfig.h"
 #include "virtual/virtual.h"
 
@@ -117,6 +118,8 @@ struct remote {
 	struct pcilend_virtual_bar bar[6];
 	struct pcilend_virtual_bar rom;	/* the lender's copy of it */
 	u64 dma_base;		/* of the function's addresses; not 0: it is lent direct */
+	struct pcilend_tenant tenant;	/* who borrows it, as the next valid unless IDLE */
+	bool reaches;		/* it may reach this host's interrupt controller */
 	u64 interrupts;		/* device-side address of this host's interrupt controller; */
 				/* 0: it does not reach that, the lender relays */
 	u64 last_address;	/* that its lender maps; 0: it is lent direct */
@@ -129,6 +132,7 @@ struct remote {
 	struct work_struct offer_work;	/* frontends are told that it can be borrowed */
 	struct work_struct lost_work;
 	struct work_struct reset_work;	/* as lost_work with a reference */
+	struct work_struct carrier_work;
 	struct work_struct recall_work;
 	struct work_struct return_work;
 	struct delayed_work reach_work;
@@ -179,6 +183,7 @@ void remote_return_work(struct work_struct *work);
 void remote_lost_work(struct work_struct *work);
 void remote_was_reset(struct remote *r, u32 lease);
 void remote_reset_work(struct work_struct *work);
+void remote_carrier_work(struct work_struct *work);
 void remote_drop_slots(struct remote *r, bool all);
 void remote_range_put(struct remote_range *range);
 void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
@@ -227,6 +232,15 @@ struct pcilend_link *remote_link_of_set(struct remote *r);
 struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
+
+/* tenant.c */
+/*
+ * The state is BORROWING. May @r reach this host's interrupt controller? With choice_lock, so that
+ * each choice sees those before.
+ */
+void remote_choose_interrupts(struct remote *r);
+/* The UUID of the domain or mediated device that an owner's name is. Return: 0 or -EINVAL. */
+int remote_parse_owner(const char *owner, uuid_t *uuid);
 
 /* bus.c */
 extern const struct bus_type pcilend_bus;

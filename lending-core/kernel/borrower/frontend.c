@@ -258,6 +258,7 @@ void pcilend_frontend_unregister(struct pcilend_frontend *frontend)
 		flush_work(&r->offer_work);
 		flush_work(&r->lost_work);
 		flush_work(&r->reset_work);
+		flush_work(&r->carrier_work);
 		flush_work(&r->recall_work);
 	}
 }

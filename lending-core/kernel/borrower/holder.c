@@ -207,7 +207,7 @@ EXPORT_SYMBOL_GPL(pcilend_remote_virtual);
 /* @range: a reference is taken over, also on failure. */
 int remote_add_slot(struct remote *r, struct remote_range *range)
 {
-	struct remote_slot *slot = kzalloc(sizeof(*slot), GFP_KERNEL);
+	struct remote_slot *slot = kzalloc(sizeof(*slot), GFP_KERNEL_ACCOUNT);
 	int err = slot ? 0 : -ENOMEM;
 
 	mutex_lock(&r->lock);
@@ -228,7 +228,7 @@ int remote_add_slot(struct remote *r, struct remote_range *range)
 /* A new range, with a reference. Return: ERR_PTR(-ENOSPC), ERR_PTR(-ENOMEM). */
 struct remote_range *remote_range_get(struct pcilend_link *link, u64 size)
 {
-	struct remote_range *range = kzalloc(sizeof(*range), GFP_KERNEL);
+	struct remote_range *range = kzalloc(sizeof(*range), GFP_KERNEL_ACCOUNT);
 	int err;
 
 	if (!range)

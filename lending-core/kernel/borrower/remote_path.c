@@ -230,6 +230,15 @@ bool pcilend_is_available(struct pcilend_remote *remote)
 }
 EXPORT_SYMBOL_GPL(pcilend_is_available);
 
+bool pcilend_is_reached(struct pcilend_remote *remote)
+{
+	struct remote *r = to_remote(remote);
+
+	guard(mutex)(&r->lock);
+	return pcilend_link_carries(r->link);
+}
+EXPORT_SYMBOL_GPL(pcilend_is_reached);
+
 bool pcilend_is_of_kind(struct pcilend_remote *remote, const struct pcilend_kind *kind)
 {
 	struct remote *r = to_remote(remote);

@@ -15,13 +15,16 @@
  *
  * By relay (virtual_relay.c) the message becomes one of the lender's. That has to be asked for, for
  * which there is time only before the vectors are allocated: no lock is held then that other
- * functions need.
+ * functions need. Such vectors are raised by this host alone. So they have no entry of interrupt
+ * remapping, through which what else is behind the NTB could raise them: the parent is the one that
+ * remapping itself has, the vectors.
  */
 
 #include <linux/irq.h>
 #include <linux/msi.h>
 #include <linux/slab.h>
 
+#include "base/compat.h"
 #include "pcilend/pcilend.h"
 #include "virtual/virtual.h"
 
@@ -31,6 +34,7 @@
 
 struct virtual_msi {
 	struct pci_dev *ntb;
+	struct irq_domain *source;	/* MSI parent domain of the NTB */
 	u64 address;		/* device side; 1 MiB aligned */
 	struct pcilend_virtual_relay *relay;	/* or NULL */
 	struct msi_parent_ops ops;
@@ -85,9 +89,9 @@ static bool virtual_msi_init_dev(struct device *dev, struct irq_domain *domain,
 				 struct irq_domain *parent, struct msi_domain_info *info)
 {
 	struct virtual_msi *msi = domain->host_data;
-	struct irq_domain *below = domain->parent;
+	struct irq_domain *source = msi->source;
 
-	if (!below->msi_parent_ops->init_dev_msi_info(dev, below, below, info))
+	if (!source->msi_parent_ops->init_dev_msi_info(dev, source, source, info))
 		return false;
 	msi->write_msg = info->chip->irq_write_msi_msg;
 	info->chip->irq_write_msi_msg = virtual_msi_write_msg;
@@ -104,6 +108,23 @@ static struct irq_chip virtual_msi_chip = {
 	.irq_set_affinity = irq_chip_set_affinity_parent,
 	.irq_retrigger = irq_chip_retrigger_hierarchy,
 	.irq_set_vcpu_affinity = irq_chip_set_vcpu_affinity_parent,
+};
+
+/* Also where no message of this host could lead: that of a processor with a high number. */
+static void virtual_msi_compose_relayed(struct irq_data *data, struct msi_msg *msg)
+{
+	struct virtual_msi *msi = data->domain->host_data;
+
+	*msg = *pcilend_virtual_relay_message(msi->relay, data->hwirq);
+}
+
+/* No posted interrupts: nothing of the function arrives at interrupt remapping. */
+static struct irq_chip virtual_msi_relay_chip = {
+	.name = "pcilend-relayed",
+	.irq_ack = irq_chip_ack_parent,
+	.irq_set_affinity = irq_chip_set_affinity_parent,
+	.irq_retrigger = irq_chip_retrigger_hierarchy,
+	.irq_compose_msi_msg = virtual_msi_compose_relayed,
 };
 
 static int virtual_msi_alloc(struct irq_domain *domain, unsigned int virq, unsigned int count,
@@ -135,9 +156,14 @@ static int virtual_msi_alloc(struct irq_domain *domain, unsigned int virq, unsig
 	if (err)
 		return err;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
 		irq_domain_set_hwirq_and_chip(domain, virq + i, desc->msi_index + i,
-					      &virtual_msi_chip, NULL);
+					      msi->relay ? &virtual_msi_relay_chip :
+							   &virtual_msi_chip, NULL);
+		/* No message is on its way when such a vector moves. */
+		if (msi->relay)
+			pcilend_irq_may_move(virq + i);
+	}
 	return 0;
 }
 
@@ -176,32 +202,44 @@ static const struct irq_domain_ops virtual_msi_ops = {
 	.deactivate = virtual_msi_deactivate,
 };
 
+/* Interrupts of the processors, which no device's message leads to by itself. */
+static struct irq_domain *virtual_msi_vectors(struct irq_domain *domain)
+{
+	while (domain->parent)
+		domain = domain->parent;
+	return domain;
+}
+
 struct irq_domain *pcilend_virtual_msi_create(struct pci_dev *ntb, u64 address,
 					      struct pcilend_virtual_relay *relay, const char *name)
 {
-	struct irq_domain *parent = dev_get_msi_domain(&ntb->dev);
+	struct irq_domain *source = dev_get_msi_domain(&ntb->dev), *parent, *domain;
+	u32 flags = IRQ_DOMAIN_FLAG_MSI_PARENT;
 	struct fwnode_handle *fwnode;
-	struct irq_domain *domain;
 	struct virtual_msi *msi;
 
-	if (!parent || !irq_domain_is_msi_parent(parent))
+	if (!source || !irq_domain_is_msi_parent(source))
 		return NULL;
+	parent = relay ? virtual_msi_vectors(source) : source;
+	/* For VFIO: they are as isolated as those that the NTB itself raises. */
+	if (msi_device_has_isolated_msi(&ntb->dev))
+		flags |= IRQ_DOMAIN_FLAG_ISOLATED_MSI;
 
 	msi = kzalloc(sizeof(*msi), GFP_KERNEL);
 	if (!msi)
 		return NULL;
 	msi->ntb = ntb;
+	msi->source = source;
 	msi->address = address;
 	msi->relay = relay;
-	msi->ops = *parent->msi_parent_ops;
+	msi->ops = *source->msi_parent_ops;
 	msi->ops.prefix = "pcilend-";
 	msi->ops.init_dev_msi_info = virtual_msi_init_dev;
 
 	fwnode = irq_domain_alloc_named_fwnode(name);
 	if (!fwnode)
 		goto err_free;
-	domain = irq_domain_create_hierarchy(parent, IRQ_DOMAIN_FLAG_MSI_PARENT, 0, fwnode,
-					     &virtual_msi_ops, msi);
+	domain = irq_domain_create_hierarchy(parent, flags, 0, fwnode, &virtual_msi_ops, msi);
 	if (IS_ERR_OR_NULL(domain))
 		goto err_fwnode;
 	domain->msi_parent_ops = &msi->ops;

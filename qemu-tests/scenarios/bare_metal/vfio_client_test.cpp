@@ -67,6 +67,18 @@ class VfioClient : public TwoHosts {
     ASSERT_NO_FATAL_FAILURE(share(device));
     ASSERT_OK(borrower().run(make_device(uuid_)));
   }
+  // Lends that device of host1 to a domain of host2, for VFIO.
+  void lend_to_a_domain(const std::string& device) {
+    ASSERT_NO_FATAL_FAILURE(share(device));
+    ASSERT_OK(borrower().run(
+        "pcilend borrow --frontend vfio --owner 5ca1ab1e-0000-4000-8000-000000000001 " + id_));
+  }
+  // Its PCI address there.
+  [[nodiscard]] Result<std::string> place_on_borrower() const {
+    const auto function = function_on(borrower(), id_);
+    if (!function) return tl::unexpected(function.error());
+    return function->at("virtual_bdf").get<std::string>();
+  }
   // It is borrowed on host2, by that one.
   void expect_owner(const std::string& owner) const {
     const auto function = function_on(borrower(), id_);
@@ -274,6 +286,77 @@ TEST_F(VfioClient, APeerReachesWhatIsLentAndNoPageMore) {
   ASSERT_NO_FATAL_FAILURE(expect_state(borrower(), "added"));
   ASSERT_OK(running->wait());
   expect_reach(*lab_, "revoked", 0, 0);
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   xhci ══ messages ═════════════ a domain's: into the interrupt controller
+ *   nvme ── message ── pcilend ══ relayed ══ another tenant's: it reaches none of that
+ *
+ * Interrupt remapping takes both for the adapter, so only one of them may reach it.
+ */
+TEST_F(VfioClient, AnotherTenantOfTheAdapterDoesNotReachItsInterrupts) {
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA Write NO_PASID\\] Request device \\[(0000:)?00:10\\.0\\] fault addr 0xfe000");
+  const auto relayed = [&](const lab::Host& host) {
+    const auto function = function_on(host, id_);
+    EXPECT_OK(function);
+    return function && function->at("relayed") == true;
+  };
+  const auto messages = [&](const std::string& command) {
+    EXPECT_OK(lab_->fabric().counters(true));
+    EXPECT_OK(borrower().run(command));
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    return counters ? counters->path(1, 2).interrupt.writes : 0;
+  };
+  ASSERT_NO_FATAL_FAILURE(lend_to_a_domain("msix"));
+  const std::string first = address_;
+  const std::string first_id = id_;
+  EXPECT_FALSE(relayed(borrower()));
+  const auto place = place_on_borrower();
+  ASSERT_OK(place);
+
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  EXPECT_TRUE(relayed(borrower()));
+  EXPECT_TRUE(relayed(lender()));
+  EXPECT_OK(borrower().run("dmesg | grep 'another tenant has functions over 0000:00:04.0'"));
+  EXPECT_EQ(messages(client("write-interrupts")), 0U);
+  EXPECT_NE(lender().log().find("fault addr 0xfe000"), std::string::npos);
+  EXPECT_GT(messages(fmt::format("{} {} msix", kClient, *place)), 0U);
+
+  ASSERT_OK(borrower().run("pcilend return --force " + first_id));
+  ASSERT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", first)));
+  EXPECT_TRUE(relayed(borrower())) << "until it is borrowed anew";
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  ASSERT_OK(borrower().run(make_device(uuid_)));
+  EXPECT_FALSE(relayed(borrower()));
+  EXPECT_GT(messages(client("nvme")), 0U);
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   xhci ═════════════════════════ a domain's: it reaches the interrupt controller
+ *   xhci (MSI) ── pcilend ════════ client: a single MSI, three, after a reset, all 16: relayed
+ */
+TEST_F(VfioClient, RelayedMsiInAllForms) {
+  ASSERT_NO_FATAL_FAILURE(lend_to_a_domain("msix"));
+  const std::string first = address_;
+  const std::string first_id = id_;
+  ASSERT_NO_FATAL_FAILURE(share("msi"));
+  ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + id_));
+  const auto place = place_on_borrower();
+  ASSERT_OK(place);
+  EXPECT_OK(lab_->fabric().counters(true));
+  for (int i = 0; i < 3; ++i) EXPECT_OK(borrower().run(fmt::format("{} {} msi", kClient, *place)));
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  EXPECT_EQ(counters->path(1, 2).interrupt.writes, 0U);
+  ASSERT_OK(borrower().run("pcilend return " + id_));
+  EXPECT_OK(lender().run("! grep pcilend-relay /proc/interrupts"));
+  ASSERT_OK(borrower().run("pcilend return --force " + first_id));
+  ASSERT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", first)));
 }
 
 /*
@@ -776,6 +859,26 @@ TEST_F(VfioClient, ADeviceMadeBeforeItsFunctionIsOfferedGetsIt) {
   ASSERT_NO_FATAL_FAILURE(expect_had());
   ASSERT_OK(borrower().run(remove_device(uuid_)));
   ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═══════ down ════════════ client: its BAR is memory of host2, and reads all-ones
+ *   nvme: reset ══════════════════ the drive is there again, as after a reset
+ */
+TEST_F(VfioClient, NothingGoesToADriveWhoseLinkIsDown) {
+  expect_stopped_accesses();  // from when the link is up until the drive was reset
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("outlive-link", &running));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  EXPECT_OK(await_words(*running, R"({"away":true,"read":true,"written":true})"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_NE(ended->out.find(kSerial), std::string::npos) << ended->out;
+  EXPECT_OK(borrower().run("dmesg | grep 'was reset by its lender, because the link was lost'"));
 }
 
 /*

@@ -194,6 +194,13 @@ TEST_F(CheckTest, UnsafeInterruptsAreSaid) {
   EXPECT_THAT(wrong(), HasSubstr("load pcilend without unsafe_interrupts"));
 }
 
+TEST_F(CheckTest, UnsafeGroupsAreSaid) {
+  write("sys/module/pcilend/parameters/unsafe_groups", "N\n");
+  EXPECT_THAT(run({"check"}).out, Not(HasSubstr("unsafe_groups")));
+  write("sys/module/pcilend/parameters/unsafe_groups", "Y\n");
+  EXPECT_THAT(wrong(), HasSubstr("load pcilend without unsafe_groups"));
+}
+
 TEST_F(CheckTest, RouteOfDma) {
   EXPECT_THAT(run({"check"}).out, HasSubstr("is routed by the root complex, which not every CPU"));
   write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\n");
