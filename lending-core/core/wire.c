@@ -47,6 +47,14 @@ static const struct msg_kind msg_kinds[] = {
 	{ "msi", PCILEND_MSG_MSI, sizeof(struct pcilend_msg_msi),
 	  sizeof(struct pcilend_msg_msi_message), true },
 	{ "msi-raised", PCILEND_MSG_MSI_RAISED, sizeof(struct pcilend_msg_msi_raised), 0, true },
+	{ "client", PCILEND_MSG_CLIENT, sizeof(struct pcilend_msg_client), 0, false },
+	{ "client-gone", PCILEND_MSG_CLIENT_GONE, sizeof(struct pcilend_msg_clear), 0, false },
+	{ "quarantine", PCILEND_MSG_QUARANTINE, sizeof(struct pcilend_msg_clear), 0, false },
+	{ "readmitted", PCILEND_MSG_READMITTED, sizeof(struct pcilend_msg_lease), 0, false },
+	{ "policy", PCILEND_MSG_POLICY, sizeof(struct pcilend_msg_policy), 0, true },
+	{ "join", PCILEND_MSG_JOIN, sizeof(struct pcilend_msg_join),
+	  sizeof(struct pcilend_msg_joined), true },
+	{ "cleared", PCILEND_MSG_CLEARED, sizeof(struct pcilend_msg_clear), 0, true },
 };
 
 struct status_kind {
@@ -465,8 +473,10 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_hello(payload);
 	case PCILEND_MSG_VOUCH:
 		return vouch->asker && vouch->asked ? NULL : "boot id 0";
-	default: /* PCILEND_MSG_SYNC: no payload */
+	case PCILEND_MSG_SYNC: /* no payload */
 		return NULL;
+	default:
+		return pcilend_wire_share_fault(type, false, payload);
 	}
 }
 
@@ -480,7 +490,7 @@ static const char *wire_check_answer(u16 type, const void *payload)
 	case PCILEND_MSG_MSI:
 		return wire_check_msi_message(payload);
 	default:
-		return NULL;
+		return pcilend_wire_share_fault(type, true, payload);
 	}
 }
 

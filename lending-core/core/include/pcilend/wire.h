@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 9.
+ * The wire protocol between the pcilend.ko of two hosts, version 10.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -14,10 +14,11 @@
 #define PCILEND_WIRE_H
 
 #include "pcilend/platform.h"
+#include "pcilend/wire_share.h"
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 9
+#define PCILEND_WIRE_VERSION 10
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -95,6 +96,11 @@ enum pcilend_msg_type {
 	PCILEND_MSG_INTX_RAISED = 7,	/* struct pcilend_msg_lease: its legacy interrupt came, */
 					/* and is masked until the borrower opens it again */
 	PCILEND_MSG_UNREACHED = 8,	/* struct pcilend_msg_unreached */
+	/* Of shared functions: wire_share.h. */
+	PCILEND_MSG_CLIENT = 12,	/* struct pcilend_msg_client */
+	PCILEND_MSG_CLIENT_GONE = 13,	/* struct pcilend_msg_clear */
+	PCILEND_MSG_QUARANTINE = 14,	/* struct pcilend_msg_clear */
+	PCILEND_MSG_READMITTED = 15,	/* struct pcilend_msg_lease */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
@@ -119,6 +125,10 @@ enum pcilend_msg_type {
 	PCILEND_MSG_MSI = 32,		/* struct pcilend_msg_msi -> ..._msi_message */
 	PCILEND_MSG_MSI_RAISED = 33,	/* struct pcilend_msg_msi_raised: a lender's, answered */
 					/* when they are raised on the borrower */
+	/* Of shared functions: wire_share.h. */
+	PCILEND_MSG_POLICY = 48,	/* struct pcilend_msg_policy */
+	PCILEND_MSG_JOIN = 49,		/* struct pcilend_msg_join -> ..._joined */
+	PCILEND_MSG_CLEARED = 50,	/* struct pcilend_msg_clear */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001
