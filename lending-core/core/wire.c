@@ -54,6 +54,14 @@ static const struct msg_kind msg_kinds[] = {
 	  true },
 	{ "segment-withdraw", PCILEND_MSG_SEGMENT_WITHDRAW, sizeof(struct pcilend_msg_withdraw), 0,
 	  true },
+	{ "client", PCILEND_MSG_CLIENT, sizeof(struct pcilend_msg_client), 0, false },
+	{ "client-gone", PCILEND_MSG_CLIENT_GONE, sizeof(struct pcilend_msg_clear), 0, false },
+	{ "quarantine", PCILEND_MSG_QUARANTINE, sizeof(struct pcilend_msg_clear), 0, false },
+	{ "readmitted", PCILEND_MSG_READMITTED, sizeof(struct pcilend_msg_lease), 0, false },
+	{ "policy", PCILEND_MSG_POLICY, sizeof(struct pcilend_msg_policy), 0, true },
+	{ "join", PCILEND_MSG_JOIN, sizeof(struct pcilend_msg_join),
+	  sizeof(struct pcilend_msg_joined), true },
+	{ "cleared", PCILEND_MSG_CLEARED, sizeof(struct pcilend_msg_clear), 0, true },
 };
 
 struct status_kind {
@@ -507,8 +515,10 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_hello(payload);
 	case PCILEND_MSG_VOUCH:
 		return vouch->asker && vouch->asked ? NULL : "boot id 0";
-	default: /* PCILEND_MSG_SYNC: no payload */
+	case PCILEND_MSG_SYNC: /* no payload */
 		return NULL;
+	default:
+		return pcilend_wire_share_fault(type, false, payload);
 	}
 }
 
@@ -524,7 +534,7 @@ static const char *wire_check_answer(u16 type, const void *payload)
 	case PCILEND_MSG_SEGMENT_CONNECT:
 		return wire_check_segment(payload);
 	default:
-		return NULL;
+		return pcilend_wire_share_fault(type, true, payload);
 	}
 }
 

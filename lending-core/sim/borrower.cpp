@@ -381,6 +381,14 @@ void Borrower::Notice(u32 l, const Slot& slot) {
       if (r.lease == lost.lease) Lost(l, index, lost.reason, true);
       return;
     }
+    case PCILEND_MSG_WAS_RESET: {
+      const auto told = Body<pcilend_msg_lease>(slot);
+      const pcilend_msg_bus_master on = {told.id, told.lease, 1};
+      if (r.state == State::kHeld && r.lease == told.lease) {
+        Ask(l, PCILEND_MSG_BUS_MASTER, index, &on, true);
+      }
+      return;
+    }
     case PCILEND_MSG_RECALL:
       if (r.state == State::kHeld && r.lease == Body<pcilend_msg_recall>(slot).lease) {
         port_.React(l, index);

@@ -96,12 +96,56 @@ void Lender::Withdraw(u32 f) {
 
 void Lender::LinkUp(u32 index) {
   links_[index].up = true;
+  pcilend_carrier_take_lost(&links_[index].carrier);
+  hardware_.Demand(pcilend_carrier_met(&links_[index].carrier), "a link that is met carries", 0);
   const pcilend_msg_connected msg = {links_[index].connected ? 1u : 0u};
   port_.Send(index, PCILEND_MSG_CONNECTED, false, 0, 0, &msg);
+  for (u32 f = 0; f < functions_.size(); ++f) {
+    const Function& fn = functions_[f];
+    if (fn.link != static_cast<int>(index)) continue;
+    hardware_.LinkBack(number(f));
+    if (fn.lease.state != PCILEND_FUNCTION_BORROWED) continue;
+    const u32 todo = Happened(f, PCILEND_MASTERING_RESUME);
+    if ((todo & PCILEND_MASTERING_RECOVER) != 0) Recover(f);
+    if ((todo & PCILEND_MASTERING_TELL) != 0) TellReset(f);
+  }
 }
 
 void Lender::LinkDown(u32 index) {
   links_[index].up = false;
+  pcilend_carrier_lose(&links_[index].carrier);
+  for (u32 f = 0; f < functions_.size(); ++f) {
+    if (functions_[f].link != static_cast<int>(index)) continue;
+    const bool did_dma = hardware_.master(number(f));
+    if (sabotage_ != Sabotage::kDmaThroughLoss) Happened(f, PCILEND_MASTERING_LOST);
+    hardware_.LinkLost(number(f), did_dma);
+  }
+}
+
+// Something happened to a lent function; returns what is left to do.
+u32 Lender::Happened(u32 f, pcilend_mastering_event event) {
+  Function& fn = functions_[f];
+  const bool carries = fn.link >= 0 && links_[fn.link].carrier == PCILEND_CARRIER_CARRIES;
+  const u32 todo = pcilend_mastering_step(&fn.mastering, event, carries);
+  if ((todo & PCILEND_MASTERING_SWITCH_OFF) != 0) hardware_.Master(number(f), false);
+  if ((todo & PCILEND_MASTERING_SWITCH_ON) != 0) hardware_.Master(number(f), true);
+  return todo;
+}
+
+void Lender::Recover(u32 f) {
+  port_.Later(port_.Duration(Work::kReset), Work::kRecover, f, functions_[f].lease.number);
+}
+
+void Lender::TellReset(u32 f) {
+  const pcilend_msg_lease msg = {functions_[f].info.id, functions_[f].lease.number, 0};
+  port_.Send(functions_[f].link, PCILEND_MSG_WAS_RESET, false, 0, 0, &msg);
+}
+
+void Lender::ResetByOthers(u32 f) {
+  if (functions_[f].link < 0 || functions_[f].lease.state != PCILEND_FUNCTION_BORROWED) return;
+  Happened(f, PCILEND_MASTERING_FOREIGN);
+  hardware_.ResetByOthers(number(f));
+  Recover(f);
 }
 
 void Lender::PeerDead(u32 index, u32 node, u64 boot) {
@@ -181,7 +225,7 @@ void Lender::DropMap(Function& fn, u32 f, size_t i) {
 void Lender::Fence(u32 f) {
   Function& fn = functions_[f];
   if (fn.link >= 0 && sabotage_ != Sabotage::kNoFence) {
-    fn.bus_master = false;
+    Happened(f, PCILEND_MASTERING_DONT_WANT);
     while (!fn.maps.empty()) DropMap(fn, f, fn.maps.size() - 1);
     for (pcilend_range_entry& e : fn.exported) {
       if (e.size != 0 && sabotage_ != Sabotage::kLeakExports) {
@@ -190,6 +234,7 @@ void Lender::Fence(u32 f) {
       }
       e = {};
     }
+    Happened(f, PCILEND_MASTERING_ENDED);
     fn.link = -1;
     hardware_.Fenced(number(f));
   }
@@ -240,6 +285,20 @@ void Lender::Do(Work work, u32 f, u32 lease) {
     Fence(f);
   } else if (work == Work::kReset && same && fn.lease.state == PCILEND_FUNCTION_RESETTING) {
     Reset(f);
+  } else if (work == Work::kRecover && same && fn.link >= 0 &&
+             fn.lease.state == PCILEND_FUNCTION_BORROWED) {
+    Happened(f, PCILEND_MASTERING_UNMAP);
+    if ((Happened(f, PCILEND_MASTERING_RETRY) & PCILEND_MASTERING_RECOVER) != 0) {
+      ++resets_;
+      ++recovered_;
+      if (port_.ResetFails()) {
+        event.type = PCILEND_LEASE_EXPIRE;
+        Apply(f, event);
+      } else {
+        if (sabotage_ != Sabotage::kNoRecovery) hardware_.WasResetLent(number(f));
+        if ((Happened(f, PCILEND_MASTERING_RECOVERED) & PCILEND_MASTERING_TELL) != 0) TellReset(f);
+      }
+    }
   } else if (work == Work::kExpiry && same && fn.link >= 0) {
     const u64 left = pcilend_lease_expires_in(&fn.lease, &links_[fn.link].beat, port_.Now());
     event.type = PCILEND_LEASE_EXPIRE;
@@ -263,6 +322,7 @@ int Lender::Lend(u32 f, u32 index, pcilend_msg_borrowed* out) {
   pcilend_range& exports = links_[index].own->exports();
   u32 exported = 0;
   fn.link = static_cast<int>(index);
+  fn.mastering = {};
   out->last_address = (1ULL << 48) - 1;
   for (u32 bar = 0; bar < 6; ++bar) {
     if (fn.info.bar[bar].size == 0) continue;
@@ -360,10 +420,13 @@ int Lender::Obey(u32 f, u32 index, u16 type, const Slot& slot) {
     case PCILEND_MSG_UNMAP:
       return UnmapFor(f, Body<pcilend_msg_map>(slot));
     case PCILEND_MSG_BUS_MASTER:
-      fn.bus_master = Body<pcilend_msg_bus_master>(slot).on != 0;
+      Happened(f, Body<pcilend_msg_bus_master>(slot).on != 0 ? PCILEND_MASTERING_WANT
+                                                             : PCILEND_MASTERING_DONT_WANT);
       return 0;
     case PCILEND_MSG_RESET:
-      fn.bus_master = false;
+      Happened(f, PCILEND_MASTERING_DONT_WANT);
+      hardware_.WasResetLent(number(f));
+      Happened(f, PCILEND_MASTERING_ENDED);
       ++resets_;
       return 0;
     default:  // the configuration space is not simulated

@@ -8,12 +8,13 @@
 #include "model.h"
 #include "pcilend/access.h"
 #include "pcilend/lease.h"
+#include "pcilend/mastering.h"
 #include "pcilend/reservation.h"
 
 namespace pcilend::sim {
 
 // What takes time on a lender.
-enum class Work : u8 { kFence, kReset, kExpiry, kRecall };
+enum class Work : u8 { kFence, kReset, kExpiry, kRecall, kRecover };
 
 class LenderPort {
  public:
@@ -38,6 +39,7 @@ class Lender {
     u64 boot = 0;
     u32 session = 0;
     bool up = false;
+    pcilend_carrier carrier = PCILEND_CARRIER_LOST;
     bool connected = true;  // this host offers its functions to it
     pcilend_heartbeat beat = {};
     Aperture* own = nullptr;
@@ -53,7 +55,7 @@ class Lender {
     pcilend_lease_result result = {};
     pcilend_lease_result lost = {};  // whom to tell after the fence
     int link = -1;                   // lent over
-    bool bus_master = false;
+    pcilend_mastering mastering = {};
     pcilend_range_entry exported[kBars] = {};
     struct Map {
       u64 device, iova, size;
@@ -85,6 +87,8 @@ class Lender {
   int Allow(u32 function, const u32* nodes, u32 count);
   int Reserve(u32 function, pcilend_reserve wish);
   void Connect(u32 index, bool connected);
+  // An administrator resets a function, lent or not, behind this lender's back.
+  void ResetByOthers(u32 function);
   void Do(Work work, u32 function, u32 lease);
 
   const Function& function(u32 i) const { return functions_[i]; }
@@ -94,6 +98,7 @@ class Lender {
   u64 granted() const { return granted_; }
   u64 refused() const { return refused_; }
   u64 expired() const { return expired_; }
+  u64 recovered() const { return recovered_; }
 
  private:
   bool Sees(const Link& link, const Function& fn) const;
@@ -102,6 +107,9 @@ class Lender {
   void Withdraw(u32 f);
   int Apply(u32 f, const pcilend_lease_event& event);
   void Carry(u32 f, bool now);
+  u32 Happened(u32 f, pcilend_mastering_event event);
+  void Recover(u32 f);
+  void TellReset(u32 f);
   void Fence(u32 f);
   void Reset(u32 f);
   void TellLost(u32 f, const pcilend_lease_result& lost);
@@ -125,6 +133,7 @@ class Lender {
   u64 granted_ = 0;
   u64 refused_ = 0;
   u64 expired_ = 0;
+  u64 recovered_ = 0;
 };
 
 }  // namespace pcilend::sim

@@ -25,8 +25,10 @@ void Print(const Counts& c, double seconds) {
       static_cast<double>(c.virtual_ms) / 1000);
   fmt::print("messages        {:>12}  passed the wire check, {} refused (lost, replayed, stale)\n",
              c.messages, c.refused);
-  fmt::print("leases          {:>12}  granted; {} lost, {} expired, {} resets\n", c.granted, c.lost,
-             c.expired, c.resets);
+  fmt::print("leases          {:>12}  granted; {} lost, {} expired\n", c.granted, c.lost,
+             c.expired);
+  fmt::print("resets          {:>12}  of them {} after a loss of the link, or a reset by others\n",
+             c.resets, c.recovered);
   fmt::print("requests        {:>12}  declined; {} answers came late\n", c.declined, c.late);
   fmt::print("accidents       {:>12}  links down, {} hosts stalled, {} hosts died\n", c.flaps,
              c.stalls, c.deaths);

@@ -25,7 +25,9 @@ enum class Sabotage {
   kStaleLease,
   kLeakExports,
   kDeafBorrower,
-  kEarlySlot
+  kEarlySlot,
+  kDmaThroughLoss,
+  kNoRecovery
 };
 
 using Slot = std::array<u8, PCILEND_SLOT_BYTES>;
@@ -121,6 +123,7 @@ class Hardware {
     fn.lessee = lessee;
     fn.last_lease = lessee.lease;
     fn.unfenced = fn.unreset = true;
+    fn.link_lost = false;
   }
   // The lender regards the lease as over.
   void Ended(u32 f, Time now) {
@@ -131,12 +134,39 @@ class Hardware {
   }
   void Fenced(u32 f) {
     Demand(functions_[f].reach == 0, "a fenced function reaches nothing", f);
+    Demand(!functions_[f].master, "a fenced function does no DMA", f);
     functions_[f].unfenced = false;
   }
   void WasReset(u32 f) {
     Demand(!functions_[f].unfenced, "fenced before it is reset", f);
     functions_[f].unreset = false;
+    functions_[f].tainted = false;
   }
+  // ... while it is lent.
+  void WasResetLent(u32 f) {
+    Demand(!functions_[f].master, "bus mastering is off when it is reset", f);
+    functions_[f].tainted = false;
+  }
+  // Its bus mastering.
+  void Master(u32 f, bool on) {
+    Demand(!on || !functions_[f].link_lost, "no DMA over a link that is lost", f);
+    Demand(!on || !functions_[f].tainted,
+           "what did DMA when its link was lost is reset before it does more", f);
+    functions_[f].master = on;
+  }
+  // The link of its lease is lost, or there again; the lender has done what it does then.
+  void LinkLost(u32 f, bool did_dma) {
+    functions_[f].link_lost = true;
+    functions_[f].tainted = functions_[f].tainted || did_dma;
+    Demand(!functions_[f].master, "no DMA over a link that is lost", f);
+  }
+  void LinkBack(u32 f) { functions_[f].link_lost = false; }
+  // Somebody else has reset it; the lender has done what it does then.
+  void ResetByOthers(u32 f) {
+    functions_[f].tainted = true;
+    Demand(!functions_[f].master, "no DMA after a reset that its borrower does not know of", f);
+  }
+  bool master(u32 f) const { return functions_[f].master; }
   // The lender did what a message under this lease asked for.
   void Obeyed(u32 f, const Lessee& lessee) {
     Demand(functions_[f].lessee == lessee && lessee.lease != 0, "only the lease in force is obeyed",
@@ -146,6 +176,7 @@ class Hardware {
   void PoweredUp(u32 f, Time now) {
     Ended(f, now);
     functions_[f].unfenced = functions_[f].unreset = false;
+    functions_[f].master = functions_[f].tainted = functions_[f].link_lost = false;
     functions_[f].last_lease = 0;
   }
 
@@ -215,6 +246,9 @@ class Hardware {
     u32 reach = 0;
     bool unfenced = false;
     bool unreset = false;
+    bool master = false;     // bus mastering is on
+    bool link_lost = false;  // of its lease
+    bool tainted = false;    // may hold commands of before a loss
     std::vector<Belief> beliefs;
   };
   std::vector<Function> functions_;

@@ -400,6 +400,7 @@ void Simulation::Administrator(u32 n) {
   }
   if (!resting_ || event.type != PCILEND_LEASE_UNPLUGGED) lender.Admin(f, event);
   if (resting_) return;
+  if (OneIn(64)) lender.ResetByOthers(f);
   if (OneIn(64)) {
     std::vector<u32> nodes;
     for (const u32 peer : nodes_[n]->peers) {
@@ -619,6 +620,7 @@ Counts Simulation::counts() const {
     counts.granted += node->lender->granted();
     counts.declined += node->lender->refused();
     counts.resets += node->lender->resets();
+    counts.recovered += node->lender->recovered();
     counts.expired += node->lender->expired();
     counts.lost += node->borrower->lost();
     counts.late += node->borrower->late();

@@ -34,6 +34,7 @@ struct Counts {
   u64 expired = 0;
   u64 late = 0;  // answers
   u64 resets = 0;
+  u64 recovered = 0;  // of them after a loss of the link, or a reset by others
   u64 flaps = 0;
   u64 stalls = 0;
   u64 deaths = 0;

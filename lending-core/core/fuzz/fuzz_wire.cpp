@@ -149,6 +149,38 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     case PCILEND_MSG_UNREACHED:
       Demand(pcilend_id_valid(Body<pcilend_msg_unreached>(slot).target), "a valid target");
       break;
+    case PCILEND_MSG_POLICY: {
+      const auto m = Body<pcilend_msg_policy>(slot);
+      Demand(m.clients <= 64 && m.vectors <= 32 && m.near_bytes % PCILEND_PAGE == 0, "policy");
+      for (const auto& range : m.range) Demand(range.pages == 0 || range.bar <= 5, "a BAR");
+      break;
+    }
+    case PCILEND_MSG_JOIN: {
+      if (answer) {
+        const auto m = Body<pcilend_msg_joined>(slot);
+        Demand(m.slice >= 1ULL << 36 && m.slice >> 62 == 0, "a slice");
+        Demand(m.alias != 0 && m.alias <= 0xfe000000 && m.alias % 0x100000 == 0, "an alias");
+        break;
+      }
+      const auto m = Body<pcilend_msg_join>(slot);
+      Demand(m.slice_offset + m.slice_bytes > m.slice_offset, "a slice that does not wrap");
+      Demand((m.slice_bytes & (m.slice_bytes - 1)) == 0 && m.slice_bytes >= PCILEND_PAGE, "size");
+      Demand(m.slice_window < PCILEND_WIRE_WINDOWS && m.vectors <= 32, "window, vectors");
+      return;
+    }
+    case PCILEND_MSG_CLIENT: {
+      const auto m = Body<pcilend_msg_client>(slot);
+      Demand(m.client != 0 && m.node != 0 && m.node <= PCILEND_NODE_MAX, "a client");
+      Demand(m.slice % m.slice_bytes == 0 && m.slice >> 62 == 0 && m.piece < 64, "its slice");
+      break;
+    }
+    case PCILEND_MSG_CLIENT_GONE:
+    case PCILEND_MSG_QUARANTINE:
+    case PCILEND_MSG_CLEARED: {
+      const auto m = Body<pcilend_msg_clear>(slot);
+      Demand(m.client != 0 && m.round != 0, "which client, which round");
+      break;
+    }
     case PCILEND_MSG_CONFIG_READ:
     case PCILEND_MSG_CONFIG_WRITE: {
       const auto m = Body<pcilend_msg_config>(slot);

@@ -73,6 +73,30 @@ inline pcilend_msg_exposed Exposed() {
   return exposed;
 }
 
+inline pcilend_msg_policy Policy() {
+  pcilend_msg_policy policy = {};
+  policy.id = 0x40001;
+  policy.lease = 3;
+  policy.clients = 30;
+  policy.vectors = 4;
+  policy.slice_bytes = 1 << 26;
+  policy.near_bytes = 1 << 20;
+  policy.range[0] = {0, 0, 0, 1, 1};
+  policy.range[1] = {2, 1, 0, 0, 16};
+  return policy;
+}
+
+inline pcilend_msg_joined Joined() {
+  pcilend_msg_joined joined = {};
+  joined.id = 0x40001;
+  joined.lease = 4;
+  joined.slice = 1ULL << 36;
+  joined.alias = 0xfdf00000;
+  joined.range[0] = {0x11000, 1, 1};
+  joined.range[1] = {0x40000, 16, 1};
+  return joined;
+}
+
 inline pcilend_msg_config Config() {
   pcilend_msg_config config = {};
   config.id = 0x40001;
@@ -158,6 +182,18 @@ inline std::vector<Sample> All() {
       Make(PCILEND_MSG_EXPOSED, false, Exposed()),
       MakeEmpty(PCILEND_MSG_EXPOSED, true),
       Make(PCILEND_MSG_UNREACHED, false, pcilend_msg_unreached{0x40001, 3, 0x80001}),
+      Make(PCILEND_MSG_CLIENT, false,
+           pcilend_msg_client{0x40001, 3, 4, 8, 1ULL << 36, 1 << 26, 0xfe000000, 4, 63}),
+      Make(PCILEND_MSG_CLIENT_GONE, false, pcilend_msg_clear{0x40001, 3, 4, 1}),
+      Make(PCILEND_MSG_QUARANTINE, false, pcilend_msg_clear{0x40001, 3, 4, 2}),
+      Make(PCILEND_MSG_READMITTED, false, pcilend_msg_lease{0x40001, 4, 0}),
+      Make(PCILEND_MSG_POLICY, false, Policy()),
+      MakeEmpty(PCILEND_MSG_POLICY, true),
+      Make(PCILEND_MSG_JOIN, false,
+           pcilend_msg_join{0x40001, PCILEND_LEASE_MS_DEFAULT, 1 << 26, 0x200000000, 0, 4, 4096}),
+      Make(PCILEND_MSG_JOIN, true, Joined()),
+      Make(PCILEND_MSG_CLEARED, false, pcilend_msg_clear{0x40001, 3, 4, 1}),
+      MakeEmpty(PCILEND_MSG_CLEARED, true),
       Make(PCILEND_MSG_MSI, false, pcilend_msg_msi{0x40001, 3, 0, 4, 1}),
       Make(PCILEND_MSG_MSI, true, pcilend_msg_msi_message{0x40001, 3, 0xfee00318, 0, 0}),
       Make(PCILEND_MSG_MSI_RAISED, false, pcilend_msg_msi_raised{0x40001, 3, 5}),

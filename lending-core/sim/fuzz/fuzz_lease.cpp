@@ -341,8 +341,14 @@ class Host : public LenderPort, public BorrowerPort {
       case 11:
         return Pick(2) != 0 ? LinkUp(p) : LinkDown(p);
       case 12:
-        if (Pick(8) == 0) return Boot();
-        return Meet(p);
+        switch (Pick(8)) {
+          case 0:
+            return Boot();
+          case 1:
+            return lender_->ResetByOthers(p);
+          default:
+            return Meet(p);
+        }
       case 13:
         return Rights(p);
       case 14:

@@ -32,6 +32,7 @@ TEST(Simulation, KeepsItsPromises) {
   EXPECT_GT(counts.declined, 1000u);
   EXPECT_GT(counts.refused, 1000u);
   EXPECT_GT(counts.lost, 100u);
+  EXPECT_GT(counts.recovered, 10u);
   EXPECT_GT(counts.expired, 0u);
   EXPECT_GT(counts.late, 0u);
   EXPECT_GT(counts.stalls, 0u);
@@ -64,6 +65,9 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{Sabotage::kStaleLease, "only the lease in force is obeyed"},
         std::pair{Sabotage::kLeakExports, "no bytes of an aperture are leaked"},
         std::pair{Sabotage::kDeafBorrower, "a borrower learns in time that its lease is over"},
-        std::pair{Sabotage::kEarlySlot, "no function reaches memory that is not lent to it"}));
+        std::pair{Sabotage::kEarlySlot, "no function reaches memory that is not lent to it"},
+        std::pair{Sabotage::kDmaThroughLoss, "no DMA over a link that is lost"},
+        std::pair{Sabotage::kNoRecovery,
+                  "what did DMA when its link was lost is reset before it does more"}));
 
 }  // namespace

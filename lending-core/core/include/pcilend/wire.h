@@ -14,6 +14,7 @@
 #define PCILEND_WIRE_H
 
 #include "pcilend/platform.h"
+#include "pcilend/wire_share.h"
 
 __BEGIN_DECLS
 
@@ -95,6 +96,11 @@ enum pcilend_msg_type {
 	PCILEND_MSG_INTX_RAISED = 7,	/* struct pcilend_msg_lease: its legacy interrupt came, */
 					/* and is masked until the borrower opens it again */
 	PCILEND_MSG_UNREACHED = 8,	/* struct pcilend_msg_unreached */
+	/* Of shared functions: wire_share.h. */
+	PCILEND_MSG_CLIENT = 12,	/* struct pcilend_msg_client */
+	PCILEND_MSG_CLIENT_GONE = 13,	/* struct pcilend_msg_clear */
+	PCILEND_MSG_QUARANTINE = 14,	/* struct pcilend_msg_clear */
+	PCILEND_MSG_READMITTED = 15,	/* struct pcilend_msg_lease */
 	/*
 	 * Requests of a borrower; each is answered with the same type, FLAG_ANSWER and a status.
 	 * An answer has no payload unless one is named here; then it has it (zeroes) also when
@@ -124,6 +130,10 @@ enum pcilend_msg_type {
 	PCILEND_MSG_SEGMENT_RELEASE = 41, /* struct pcilend_msg_connection: may be repeated */
 	PCILEND_MSG_SEGMENT_WITHDRAW = 42, /* struct pcilend_msg_withdraw: answered when the */
 					/* receiver reaches nothing of that offer any more */
+	/* Of shared functions: wire_share.h. */
+	PCILEND_MSG_POLICY = 48,	/* struct pcilend_msg_policy */
+	PCILEND_MSG_JOIN = 49,		/* struct pcilend_msg_join -> ..._joined */
+	PCILEND_MSG_CLEARED = 50,	/* struct pcilend_msg_clear */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001

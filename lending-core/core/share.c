@@ -1,0 +1,983 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* A function that several hosts use at once; see share.h. */
+
+#include "pcilend/identity.h"
+#include "pcilend/share.h"
+
+static const char not_shared[] =
+	"it is not shared: 'pcilend share' on its lender, then a manager that admits clients";
+static const char no_right[] = "it is not shared with this node";
+static const char not_manager[] = "only the manager of the function may do this";
+static const char taken_back[] = "it is being taken back: try again when that is over";
+static const char no_such_lease[] = "this lease is over, or was never granted";
+
+static int share_refuse(struct pcilend_share_result *result, int error, const char *why)
+{
+	result->why = why;
+	return error;
+}
+
+static struct pcilend_share_action *share_add(struct pcilend_share_result *result,
+					      enum pcilend_share_action_type type)
+{
+	struct pcilend_share_action *action = &result->action[result->count++];
+
+	*action = (struct pcilend_share_action){ .type = type };
+	return action;
+}
+
+static struct pcilend_share_action *share_do(struct pcilend_share_result *result,
+					     enum pcilend_share_action_type type,
+					     const struct pcilend_share_client *client)
+{
+	struct pcilend_share_action *action = share_add(result, type);
+
+	action->lease = client->lease;
+	action->node = client->node;
+	action->boot = client->boot;
+	action->round = client->round;
+	action->reason = client->reason;
+	return action;
+}
+
+static struct pcilend_share_action *share_do_manager(const struct pcilend_share *share,
+						     struct pcilend_share_result *result,
+						     enum pcilend_share_action_type type)
+{
+	struct pcilend_share_action *action = share_add(result, type);
+
+	action->lease = share->lease;
+	action->node = share->node;
+	action->boot = share->boot;
+	return action;
+}
+
+static bool share_is_manager(const struct pcilend_share *share,
+			     const struct pcilend_share_event *event)
+{
+	return share->state != PCILEND_SHARE_OFF && share->node == event->node &&
+	       share->boot == event->boot;
+}
+
+static bool share_is_managers_lease(const struct pcilend_share *share,
+				    const struct pcilend_share_event *event)
+{
+	return share_is_manager(share, event) && share->lease == event->lease;
+}
+
+static bool share_same_host(const struct pcilend_share_client *a,
+			    const struct pcilend_share_client *b)
+{
+	return a->node == b->node && a->boot == b->boot;
+}
+
+/* It can be reached by its host: slice mapped, BAR pages open. */
+static bool share_has_pages(const struct pcilend_share_client *client)
+{
+	return client->state >= PCILEND_CLIENT_ADMITTED &&
+	       client->state <= PCILEND_CLIENT_QUARANTINED;
+}
+
+static bool share_has_alias(const struct pcilend_share_client *client)
+{
+	return client->state >= PCILEND_CLIENT_ADMITTED &&
+	       client->state <= PCILEND_CLIENT_CLEARING;
+}
+
+/* Is there no other client of that host for which @has is true? */
+static bool share_is_last(const struct pcilend_share *share,
+			  const struct pcilend_share_client *client,
+			  bool (*has)(const struct pcilend_share_client *client))
+{
+	u32 i;
+
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		const struct pcilend_share_client *other = &share->client[i];
+
+		if (other != client && share_same_host(other, client) && has(other))
+			return false;
+	}
+	return true;
+}
+
+static u32 share_count(const struct pcilend_share *share)
+{
+	u32 count = 0;
+	u32 i;
+
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
+		count += share->client[i].state != PCILEND_CLIENT_NONE;
+	return count;
+}
+
+static struct pcilend_share_client *share_client(struct pcilend_share *share, u32 lease)
+{
+	return (struct pcilend_share_client *)pcilend_share_find(share, lease);
+}
+
+static void share_off(struct pcilend_share *share)
+{
+	share->state = PCILEND_SHARE_OFF;
+	share->node = 0;
+	share->boot = 0;
+	share->lease = 0;
+	share->recalled = false;
+	share->resetting = false;
+	share->lost = 0;
+	share->policy = (struct pcilend_share_policy){ };
+}
+
+/* The last client may be over: what waited for that goes on. */
+static void share_settle(struct pcilend_share *share, struct pcilend_share_result *result)
+{
+	if (share_count(share))
+		return;
+	if (share->state == PCILEND_SHARE_UNSHARING) {
+		share->policy = (struct pcilend_share_policy){ };
+		share->state = PCILEND_SHARE_EXCLUSIVE;
+	}
+	if (share->state == PCILEND_SHARE_RETURNING) {
+		share_do_manager(share, result, PCILEND_SHARE_DO_MANAGER_OVER);
+		share_off(share);
+	}
+}
+
+static void share_release(struct pcilend_share *share, struct pcilend_share_client *client,
+			  struct pcilend_share_result *result)
+{
+	share_do(result, PCILEND_SHARE_DO_RELEASE, client);
+	pcilend_slice_release(&share->slices, client->slice, client->wish.slice_bytes);
+	pcilend_alias_put(&share->slices, client->node, client->boot);
+	*client = (struct pcilend_share_client){ };
+}
+
+static void share_fence(struct pcilend_share *share, struct pcilend_share_result *result,
+			enum pcilend_lost_reason reason)
+{
+	share->state = PCILEND_SHARE_FENCING;
+	share->lost = reason;
+	share_do_manager(share, result, PCILEND_SHARE_DO_FENCE)->reason = reason;
+}
+
+static void share_close(struct pcilend_share *share, struct pcilend_share_client *client,
+			struct pcilend_share_result *result)
+{
+	client->state = PCILEND_CLIENT_ENDING;
+	share_do(result, PCILEND_SHARE_DO_CLOSE, client)->last =
+		share_is_last(share, client, share_has_pages);
+}
+
+/* @reason: 0: it returned. What ends already goes on ending. */
+static void share_end(struct pcilend_share *share, struct pcilend_share_client *client,
+		      struct pcilend_share_result *result, enum pcilend_lost_reason reason)
+{
+	switch (client->state) {
+	case PCILEND_CLIENT_REQUESTED:
+		client->reason = reason;
+		share_release(share, client, result);
+		return;
+	case PCILEND_CLIENT_ADMITTED:
+		if (client->over)
+			return;
+		client->over = true;
+		client->reason = reason;
+		return;
+	case PCILEND_CLIENT_ACTIVE:
+	case PCILEND_CLIENT_QUARANTINING:
+	case PCILEND_CLIENT_QUARANTINED:
+		client->reason = reason;
+		share_close(share, client, result);
+		return;
+	default:
+		return;
+	}
+}
+
+static void share_end_all(struct pcilend_share *share, struct pcilend_share_result *result)
+{
+	u32 i;
+
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
+		share_end(share, &share->client[i], result, PCILEND_LOST_REVOKED);
+	share_settle(share, result);
+}
+
+/* Asks the manager; not while it resets the function: then it is asked afterwards. */
+static void share_ask(struct pcilend_share *share, struct pcilend_share_client *client,
+		      struct pcilend_share_result *result, u64 now)
+{
+	bool gone = client->state == PCILEND_CLIENT_CLEARING;
+
+	client->round = 0;
+	if (share->resetting)
+		return;
+	if (!++share->rounds)
+		share->rounds = 1;
+	client->round = share->rounds;
+	client->due = now + share->clear_ms;
+	share_do(result, gone ? PCILEND_SHARE_DO_GONE : PCILEND_SHARE_DO_QUARANTINE, client);
+}
+
+static void share_unmap(struct pcilend_share *share, struct pcilend_share_client *client,
+			struct pcilend_share_result *result)
+{
+	client->state = PCILEND_CLIENT_CLEARED;
+	share_do(result, PCILEND_SHARE_DO_UNMAP, client)->last =
+		share_is_last(share, client, share_has_alias);
+}
+
+static void share_map(struct pcilend_share_client *client, struct pcilend_share_result *result)
+{
+	client->state = PCILEND_CLIENT_ADMITTED;
+	share_do(result, PCILEND_SHARE_DO_MAP, client);
+}
+
+/* Its queues of before the loss are gone. */
+static void share_has_no_queues(struct pcilend_share_client *client,
+				struct pcilend_share_result *result)
+{
+	client->state = PCILEND_CLIENT_QUARANTINED;
+	if (!client->carries)
+		return;
+	client->state = PCILEND_CLIENT_ACTIVE;
+	share_do(result, PCILEND_SHARE_DO_READMIT, client);
+}
+
+static int share_manage(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	if (share->state != PCILEND_SHARE_OFF)
+		return share_refuse(result, -EBUSY, "it has a manager already");
+	if (!event->node || event->node > PCILEND_NODE_MAX || !event->lease)
+		return share_refuse(result, -EINVAL, "a manager without a node id or a lease");
+	share->state = PCILEND_SHARE_EXCLUSIVE;
+	share->node = event->node;
+	share->boot = event->boot;
+	share->lease = event->lease;
+	share->manager_carries = true;
+	return 0;
+}
+
+static bool share_overlap(u64 a, u64 a_pages, u64 b, u64 b_pages)
+{
+	return a < b + b_pages && b < a + a_pages;
+}
+
+/* Pages of all clients together. */
+static u64 share_range_pages(const struct pcilend_share_policy *policy,
+			     const struct pcilend_share_range *range)
+{
+	return (u64)range->pages * (range->kind == PCILEND_SHARE_POOL ? policy->clients : 1);
+}
+
+static const char *share_check_range(const struct pcilend_share_function *function,
+				     const struct pcilend_share_policy *policy, u32 index)
+{
+	const struct pcilend_share_range *range = &policy->range[index];
+	u64 pages = share_range_pages(policy, range);
+	u32 i;
+
+	if (range->bar > 5 || range->kind > PCILEND_SHARE_POOL || !range->pages)
+		return "pages of no BAR";
+	if (range->page + pages > function->bar_bytes[range->bar] / PCILEND_PAGE)
+		return "pages past the end of the BAR";
+	if (function->msix_pages && function->msix_bar == range->bar &&
+	    share_overlap(range->page, pages, function->msix_page, function->msix_pages))
+		return "pages with the function's MSI-X table, which is the lender's";
+	for (i = 0; i < index; i++) {
+		const struct pcilend_share_range *other = &policy->range[i];
+
+		if (other->bar == range->bar &&
+		    share_overlap(range->page, pages, other->page,
+				  share_range_pages(policy, other)))
+			return "pages that are named twice";
+	}
+	return NULL;
+}
+
+static const char *share_check_policy(const struct pcilend_share_function *function,
+				      const struct pcilend_share_policy *policy)
+{
+	const char *fault;
+	u32 i;
+
+	if (policy->clients > PCILEND_SHARE_CLIENTS)
+		return "at most 64 clients can share a function";
+	if (policy->vectors > PCILEND_SHARE_VECTORS)
+		return "at most 32 vectors for each client";
+	if (!pcilend_slice_size_valid(policy->slice_bytes))
+		return "a slice is a power of two of bytes, from 4 KiB to 64 GiB";
+	if (policy->near_bytes & (PCILEND_PAGE - 1))
+		return "memory near the function is whole pages";
+	if (policy->ranges > PCILEND_SHARE_RANGES)
+		return "at most 8 ranges of BAR pages";
+	for (i = 0; i < policy->ranges; i++) {
+		fault = share_check_range(function, policy, i);
+		if (fault)
+			return fault;
+	}
+	return NULL;
+}
+
+static int share_begin(struct pcilend_share *share, const struct pcilend_share_policy *policy,
+		       struct pcilend_share_result *result)
+{
+	const struct pcilend_share_function *function = &share->function;
+	const char *fault;
+
+	if (!share->rules.clients)
+		return share_refuse(result, -EOPNOTSUPP, not_shared);
+	if (!function->last_address)
+		return share_refuse(result, -EOPNOTSUPP,
+				    "it is lent without an IOMMU, which could not fence one client");
+	if (!function->alone)
+		return share_refuse(result, -EOPNOTSUPP,
+				    "it shares its IOMMU group with other functions");
+	fault = share_check_policy(function, policy);
+	if (fault)
+		return share_refuse(result, -ERANGE, fault);
+	if (pcilend_slices_init(&share->slices, function->last_address))
+		return share_refuse(result, -EOPNOTSUPP,
+				    "its lender's IOMMU translates too few addresses for slices");
+	share->policy = *policy;
+	share->state = PCILEND_SHARE_SHARED;
+	return 0;
+}
+
+static int share_policy(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	if (!share_is_managers_lease(share, event))
+		return share_refuse(result, -EPERM, not_manager);
+	if (share->recalled || share->state >= PCILEND_SHARE_RETURNING)
+		return share_refuse(result, -EBUSY, taken_back);
+	if (share->state == PCILEND_SHARE_UNSHARING)
+		return share_refuse(result, -EAGAIN, "its clients are ending: try again");
+	if (event->policy->clients) {
+		if (share_count(share))
+			return share_refuse(result, -EBUSY,
+					    "it has clients, to whom another policy was promised");
+		return share_begin(share, event->policy, result);
+	}
+	if (share->state == PCILEND_SHARE_SHARED) {
+		share->state = PCILEND_SHARE_UNSHARING;
+		share_end_all(share, result);
+	}
+	return 0;
+}
+
+static int share_admits(const struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	const struct pcilend_share_policy *policy = &share->policy;
+	const struct pcilend_share_wish *wish = &event->wish;
+	u32 i;
+
+	if (!event->node || event->node > PCILEND_NODE_MAX || !share->rules.clients ||
+	    !pcilend_access_allows(&share->rules.nodes, event->node))
+		return share_refuse(result, -ENODEV, no_right);
+	if (share->recalled || share->state >= PCILEND_SHARE_UNSHARING)
+		return share_refuse(result, -EBUSY, taken_back);
+	if (share->state != PCILEND_SHARE_SHARED)
+		return share_refuse(result, -EAGAIN, not_shared);
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		const struct pcilend_share_client *other = &share->client[i];
+
+		if (other->state != PCILEND_CLIENT_NONE && other->node == event->node &&
+		    other->boot != event->boot)
+			return share_refuse(result, -EAGAIN,
+					    "a former boot of this node is not cleared: try again");
+	}
+	if (wish->lease_ms < PCILEND_LEASE_MS_MIN || wish->lease_ms > PCILEND_LEASE_MS_MAX)
+		return share_refuse(result, -ERANGE, "lease time must be from 2 seconds to 1 hour");
+	if (!pcilend_slice_size_valid(wish->slice_bytes) ||
+	    wish->slice_bytes > policy->slice_bytes)
+		return share_refuse(result, -ERANGE, "the manager allows no slice of this size");
+	if (wish->near_bytes & (PCILEND_PAGE - 1) || wish->near_bytes > policy->near_bytes)
+		return share_refuse(result, -ERANGE,
+				    "the manager allows less memory near the function");
+	if (wish->vectors > policy->vectors)
+		return share_refuse(result, -ERANGE, "the manager allows fewer vectors");
+	if (share_count(share) >= policy->clients || share_count(share) >= share->rules.clients)
+		return share_refuse(result, -EBUSY, "it has as many clients as it may have");
+	return 0;
+}
+
+static int share_join(struct pcilend_share *share, const struct pcilend_share_event *event,
+		      struct pcilend_lease_numbers *numbers, struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share->client;
+	u64 slice, alias;
+	int error = share_admits(share, event, result);
+
+	if (error)
+		return error;
+	if (numbers->last == U32_MAX)
+		return share_refuse(result, -EOVERFLOW,
+				    "lease numbers are used up: reload pcilend.ko on its lender");
+	if (pcilend_slice_place(&share->slices, event->wish.slice_bytes, &slice))
+		return share_refuse(result, -ENOSPC, "no place is left for a slice of this size");
+	if (pcilend_alias_get(&share->slices, event->node, event->boot, &alias)) {
+		pcilend_slice_release(&share->slices, slice, event->wish.slice_bytes);
+		return share_refuse(result, -ENOSPC, "no place is left for another host");
+	}
+	/* There are fewer than the policy allows, so its pools have a piece for this one. */
+	while (client->state != PCILEND_CLIENT_NONE)
+		client++;
+	*client = (struct pcilend_share_client){
+		.state = PCILEND_CLIENT_REQUESTED,
+		.node = event->node,
+		.boot = event->boot,
+		.lease = ++numbers->last,
+		.wish = event->wish,
+		.slice = slice,
+		.alias = alias,
+		.carries = true,
+	};
+	result->lease = client->lease;
+	if (!share->resetting)
+		share_map(client, result);
+	return 0;
+}
+
+static int share_return(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->lease);
+
+	if (share_is_managers_lease(share, event)) {
+		if (share->state >= PCILEND_SHARE_RETURNING)
+			return 0;
+		share->state = PCILEND_SHARE_RETURNING;
+		share_end_all(share, result);
+		return 0;
+	}
+	if (!client || client->node != event->node || client->boot != event->boot)
+		return share_refuse(result, -ESTALE, no_such_lease);
+	if (share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	share_end(share, client, result, 0);
+	share_settle(share, result);
+	return 0;
+}
+
+static int share_cleared(struct pcilend_share *share, const struct pcilend_share_event *event,
+			 struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->client);
+	u32 ahead = event->round - share->rounds;
+
+	if (share->state == PCILEND_SHARE_OFF)
+		return share_refuse(result, -ESTALE, no_such_lease);
+	if (!share_is_manager(share, event)) {
+		share_add(result, PCILEND_SHARE_DO_AUDIT)->node = event->node;
+		return share_refuse(result, -EPERM, not_manager);
+	}
+	if (event->lease != share->lease)
+		return share_refuse(result, -ESTALE, no_such_lease);
+	if (!event->round || (ahead && ahead < 0x80000000u)) {
+		share_add(result, PCILEND_SHARE_DO_AUDIT)->node = event->node;
+		return share_refuse(result, -EINVAL, "it was not asked to clear anything yet");
+	}
+	if (share->state == PCILEND_SHARE_FENCING || !client || client->round != event->round)
+		return 0;
+	if (client->state == PCILEND_CLIENT_CLEARING)
+		share_unmap(share, client, result);
+	else if (client->state == PCILEND_CLIENT_QUARANTINING)
+		share_has_no_queues(client, result);
+	return 0;
+}
+
+static int share_resetting(struct pcilend_share *share, const struct pcilend_share_event *event,
+			   struct pcilend_share_result *result)
+{
+	if (!share_is_managers_lease(share, event))
+		return share_refuse(result, -EPERM, not_manager);
+	if (share->state == PCILEND_SHARE_FENCING)
+		return share_refuse(result, -EBUSY, taken_back);
+	if (share->resetting)
+		return share_refuse(result, -EBUSY, "it is being reset already");
+	share->resetting = true;
+	return 0;
+}
+
+static void share_client_was_reset(struct pcilend_share *share,
+				   struct pcilend_share_client *client,
+				   struct pcilend_share_result *result, u64 now)
+{
+	switch (client->state) {
+	case PCILEND_CLIENT_REQUESTED:
+		share_map(client, result);
+		return;
+	case PCILEND_CLIENT_ACTIVE:
+		share_do(result, PCILEND_SHARE_DO_WAS_RESET, client);
+		return;
+	case PCILEND_CLIENT_QUARANTINING:
+		share_has_no_queues(client, result);
+		return;
+	case PCILEND_CLIENT_CLEARING:
+		/* Its queues are gone; that the manager makes none again it has to say. */
+		share_ask(share, client, result, now);
+		return;
+	default:
+		return;
+	}
+}
+
+static int share_reset_done(struct pcilend_share *share, const struct pcilend_share_event *event,
+			    struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (!share->resetting)
+		return share_refuse(result, -EINVAL, "it is not being reset");
+	share->resetting = false;
+	if (event->type == PCILEND_SHARE_RESET_FAILED) {
+		share_fence(share, result, PCILEND_LOST_GONE);
+		return 0;
+	}
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
+		share_client_was_reset(share, &share->client[i], result, event->now);
+	return 0;
+}
+
+static int share_mapped(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->client);
+
+	if (!client || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (client->state != PCILEND_CLIENT_ADMITTED)
+		return share_refuse(result, -EINVAL, "it is not being mapped");
+	if (event->type == PCILEND_SHARE_MAP_FAILED) {
+		share_release(share, client, result);
+		share_settle(share, result);
+	} else if (client->over) {
+		share_close(share, client, result);
+	} else {
+		client->state = PCILEND_CLIENT_ACTIVE;
+		client->known = true;
+		share_do(result, PCILEND_SHARE_DO_TELL, client);
+		share_do(result, PCILEND_SHARE_DO_ANSWER, client);
+	}
+	return 0;
+}
+
+static int share_closed(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->client);
+
+	if (!client || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (client->state != PCILEND_CLIENT_ENDING)
+		return share_refuse(result, -EINVAL, "it is not being closed");
+	if (!client->known) {
+		share_unmap(share, client, result);
+		return 0;
+	}
+	client->state = PCILEND_CLIENT_CLEARING;
+	share_ask(share, client, result, event->now);
+	return 0;
+}
+
+static int share_unmapped(struct pcilend_share *share, const struct pcilend_share_event *event,
+			  struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->client);
+
+	if (!client || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (client->state != PCILEND_CLIENT_CLEARED)
+		return share_refuse(result, -EINVAL, "it is not being unmapped");
+	share_release(share, client, result);
+	share_settle(share, result);
+	return 0;
+}
+
+static int share_fenced(struct pcilend_share *share, struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (share->state != PCILEND_SHARE_FENCING)
+		return share_refuse(result, -EINVAL, "it is not being fenced");
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (client->state == PCILEND_CLIENT_NONE)
+			continue;
+		if (client->state < PCILEND_CLIENT_ENDING && !client->over)
+			client->reason = share->lost;
+		share_release(share, client, result);
+	}
+	share_off(share);
+	return 0;
+}
+
+static int share_end_one(struct pcilend_share *share, const struct pcilend_share_event *event,
+			 struct pcilend_share_result *result)
+{
+	struct pcilend_share_client *client = share_client(share, event->client);
+
+	if (!client || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	share_end(share, client, result, event->type == PCILEND_SHARE_EXPIRE ?
+		  PCILEND_LOST_EXPIRED : PCILEND_LOST_REVOKED);
+	share_settle(share, result);
+	return 0;
+}
+
+static int share_allow(struct pcilend_share *share, const struct pcilend_share_event *event,
+		       struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (event->rules->clients > PCILEND_SHARE_CLIENTS)
+		return share_refuse(result, -ERANGE, "at most 64 clients can share a function");
+	share->rules = *event->rules;
+	if (share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (client->state != PCILEND_CLIENT_NONE &&
+		    (!share->rules.clients ||
+		     !pcilend_access_allows(&share->rules.nodes, client->node)))
+			share_end(share, client, result, PCILEND_LOST_REVOKED);
+	}
+	share_settle(share, result);
+	return 0;
+}
+
+static int share_peer_dead(struct pcilend_share *share, const struct pcilend_share_event *event,
+			   struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (share_is_manager(share, event)) {
+		share_fence(share, result, PCILEND_LOST_GONE);
+		return 0;
+	}
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (client->node == event->node && client->boot == event->boot)
+			share_end(share, client, result, PCILEND_LOST_GONE);
+	}
+	share_settle(share, result);
+	return 0;
+}
+
+static void share_client_link_lost(struct pcilend_share *share,
+				   struct pcilend_share_client *client,
+				   struct pcilend_share_result *result, u64 now)
+{
+	if (client->carries)
+		client->lost_until = now + client->wish.lease_ms;
+	client->carries = false;
+	switch (client->state) {
+	case PCILEND_CLIENT_REQUESTED:
+	case PCILEND_CLIENT_ADMITTED:
+		/* Nobody would hear the answer. */
+		share_end(share, client, result, PCILEND_LOST_EXPIRED);
+		return;
+	case PCILEND_CLIENT_ACTIVE:
+		client->state = PCILEND_CLIENT_QUARANTINING;
+		share_ask(share, client, result, now);
+		return;
+	default:
+		return;
+	}
+}
+
+static int share_link_lost(struct pcilend_share *share, const struct pcilend_share_event *event,
+			   struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (share_is_manager(share, event) && share->manager_carries) {
+		share->manager_carries = false;
+		share->manager_due = event->now + share->clear_ms;
+	}
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (client->node == event->node && client->boot == event->boot)
+			share_client_link_lost(share, client, result, event->now);
+	}
+	share_settle(share, result);
+	return 0;
+}
+
+/* What it may not have heard. */
+static void share_tell_again(const struct pcilend_share_client *client,
+			     struct pcilend_share_result *result)
+{
+	if (client->known && client->state <= PCILEND_CLIENT_QUARANTINED)
+		share_do(result, PCILEND_SHARE_DO_TELL, client);
+	if (client->state == PCILEND_CLIENT_CLEARING && client->round)
+		share_do(result, PCILEND_SHARE_DO_GONE, client);
+	if (client->state == PCILEND_CLIENT_QUARANTINING && client->round)
+		share_do(result, PCILEND_SHARE_DO_QUARANTINE, client);
+}
+
+static int share_link_up(struct pcilend_share *share, const struct pcilend_share_event *event,
+			 struct pcilend_share_result *result)
+{
+	bool manager = share_is_manager(share, event) && !share->manager_carries;
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (manager)
+		share->manager_carries = true;
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (manager)
+			share_tell_again(client, result);
+		if (client->node != event->node || client->boot != event->boot)
+			continue;
+		client->carries = true;
+		if (client->state == PCILEND_CLIENT_QUARANTINED)
+			share_has_no_queues(client, result);
+	}
+	return 0;
+}
+
+static int share_recall(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (event->grace_ms > PCILEND_GRACE_MS_MAX)
+		return share_refuse(result, -ERANGE, "the grace time must be at most 24 hours");
+	if (share->state == PCILEND_SHARE_OFF)
+		return share_refuse(result, -EINVAL, "nobody has it: nothing to recall");
+	if (share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	share->recalled = true;
+	share->recall_at = event->now + event->grace_ms;
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		const struct pcilend_share_client *client = &share->client[i];
+
+		if (client->known && client->state < PCILEND_CLIENT_ENDING)
+			share_do(result, PCILEND_SHARE_DO_RECALL, client);
+	}
+	share_do_manager(share, result, PCILEND_SHARE_DO_RECALL);
+	return 0;
+}
+
+static int share_take(struct pcilend_share *share, struct pcilend_share_result *result,
+		      enum pcilend_lost_reason reason)
+{
+	if (share->state == PCILEND_SHARE_OFF)
+		return share_refuse(result, -EINVAL, "nobody has it: nothing to revoke");
+	if (share->state != PCILEND_SHARE_FENCING)
+		share_fence(share, result, reason);
+	return 0;
+}
+
+static bool share_asked(const struct pcilend_share *share,
+			const struct pcilend_share_client *client)
+{
+	return !share->resetting && client->round &&
+	       (client->state == PCILEND_CLIENT_CLEARING ||
+		client->state == PCILEND_CLIENT_QUARANTINING);
+}
+
+static bool share_waits_for_link(const struct pcilend_share_client *client)
+{
+	return !client->carries && (client->state == PCILEND_CLIENT_QUARANTINING ||
+				    client->state == PCILEND_CLIENT_QUARANTINED);
+}
+
+static bool share_overdue(const struct pcilend_share *share, u64 now)
+{
+	u32 i;
+
+	if (!share->manager_carries && now >= share->manager_due)
+		return true;
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
+		if (share_asked(share, &share->client[i]) && now >= share->client[i].due)
+			return true;
+	return false;
+}
+
+static int share_tick(struct pcilend_share *share, u64 now, struct pcilend_share_result *result)
+{
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return 0;
+	if (share->recalled && now >= share->recall_at) {
+		share_fence(share, result, PCILEND_LOST_REVOKED);
+		return 0;
+	}
+	if (share_overdue(share, now)) {
+		share_fence(share, result, PCILEND_LOST_GONE);
+		return 0;
+	}
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		struct pcilend_share_client *client = &share->client[i];
+
+		if (share_waits_for_link(client) && now >= client->lost_until)
+			share_end(share, client, result, PCILEND_LOST_EXPIRED);
+	}
+	return 0;
+}
+
+void pcilend_share_init(struct pcilend_share *share, const struct pcilend_share_function *function,
+			u32 clear_ms)
+{
+	memset(share, 0, sizeof(*share));
+	share->function = *function;
+	share->clear_ms = clear_ms;
+}
+
+int pcilend_share_apply(struct pcilend_share *share, const struct pcilend_share_event *event,
+			struct pcilend_lease_numbers *numbers, struct pcilend_share_result *result)
+{
+	result->lease = 0;
+	result->why = NULL;
+	result->count = 0;
+	switch (event->type) {
+	case PCILEND_SHARE_MANAGE:
+		return share_manage(share, event, result);
+	case PCILEND_SHARE_POLICY:
+		return share_policy(share, event, result);
+	case PCILEND_SHARE_JOIN:
+		return share_join(share, event, numbers, result);
+	case PCILEND_SHARE_RETURN:
+		return share_return(share, event, result);
+	case PCILEND_SHARE_CLEARED:
+		return share_cleared(share, event, result);
+	case PCILEND_SHARE_RESETTING:
+		return share_resetting(share, event, result);
+	case PCILEND_SHARE_RESET_OK:
+	case PCILEND_SHARE_RESET_FAILED:
+		return share_reset_done(share, event, result);
+	case PCILEND_SHARE_MAPPED:
+	case PCILEND_SHARE_MAP_FAILED:
+		return share_mapped(share, event, result);
+	case PCILEND_SHARE_CLOSED:
+		return share_closed(share, event, result);
+	case PCILEND_SHARE_UNMAPPED:
+		return share_unmapped(share, event, result);
+	case PCILEND_SHARE_FENCED:
+		return share_fenced(share, result);
+	case PCILEND_SHARE_EXPIRE:
+	case PCILEND_SHARE_REVOKE_CLIENT:
+		return share_end_one(share, event, result);
+	case PCILEND_SHARE_ALLOW:
+		return share_allow(share, event, result);
+	case PCILEND_SHARE_PEER_DEAD:
+		return share_peer_dead(share, event, result);
+	case PCILEND_SHARE_LINK_LOST:
+		return share_link_lost(share, event, result);
+	case PCILEND_SHARE_LINK_UP:
+		return share_link_up(share, event, result);
+	case PCILEND_SHARE_RECALL:
+		return share_recall(share, event, result);
+	case PCILEND_SHARE_REVOKE:
+		return share_take(share, result, PCILEND_LOST_REVOKED);
+	case PCILEND_SHARE_UNPLUGGED:
+		return share->state == PCILEND_SHARE_OFF ? 0 :
+			share_take(share, result, PCILEND_LOST_GONE);
+	case PCILEND_SHARE_TICK:
+		return share_tick(share, event->now, result);
+	}
+	return share_refuse(result, -EINVAL, "unknown event");
+}
+
+static u64 share_sooner(u64 left, u64 at, u64 now)
+{
+	u64 until = at > now ? at - now : 0;
+
+	return until < left ? until : left;
+}
+
+u64 pcilend_share_due_in(const struct pcilend_share *share, u64 now)
+{
+	u64 left = U64_MAX;
+	u32 i;
+
+	if (share->state == PCILEND_SHARE_OFF || share->state == PCILEND_SHARE_FENCING)
+		return left;
+	if (share->recalled)
+		left = share_sooner(left, share->recall_at, now);
+	if (!share->manager_carries)
+		left = share_sooner(left, share->manager_due, now);
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		const struct pcilend_share_client *client = &share->client[i];
+
+		if (share_asked(share, client))
+			left = share_sooner(left, client->due, now);
+		if (share_waits_for_link(client))
+			left = share_sooner(left, client->lost_until, now);
+	}
+	return left;
+}
+
+const struct pcilend_share_client *pcilend_share_find(const struct pcilend_share *share, u32 lease)
+{
+	u32 i;
+
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
+		if (share->client[i].state != PCILEND_CLIENT_NONE &&
+		    share->client[i].lease == lease)
+			return &share->client[i];
+	return NULL;
+}
+
+u32 pcilend_share_piece(const struct pcilend_share *share,
+			const struct pcilend_share_client *client)
+{
+	return (u32)(client - share->client);
+}
+
+int pcilend_share_check(const struct pcilend_share *share, u32 node, u64 boot, u32 lease,
+			const char **why)
+{
+	const struct pcilend_share_client *client = pcilend_share_find(share, lease);
+	const char *fault = no_such_lease;
+	int error = -ESTALE;
+
+	if (client && client->node == node && client->boot == boot &&
+	    share->state != PCILEND_SHARE_FENCING) {
+		if (client->state == PCILEND_CLIENT_ACTIVE)
+			return 0;
+		if (client->state == PCILEND_CLIENT_QUARANTINING ||
+		    client->state == PCILEND_CLIENT_QUARANTINED) {
+			fault = "its link was lost: its queues of before are deleted first";
+			error = -EAGAIN;
+		}
+	}
+	if (why)
+		*why = fault;
+	return error;
+}
+
+const char *pcilend_share_state_name(enum pcilend_share_state state)
+{
+	static const char *const names[] = { "off", "exclusive", "shared", "unsharing",
+					     "returning", "fencing" };
+
+	return (u32)state < ARRAY_SIZE(names) ? names[state] : "unknown";
+}
+
+const char *pcilend_client_state_name(enum pcilend_client_state state)
+{
+	static const char *const names[] = { "none", "requested", "admitted", "active",
+					     "quarantining", "quarantined", "ending", "clearing",
+					     "cleared" };
+
+	return (u32)state < ARRAY_SIZE(names) ? names[state] : "unknown";
+}
