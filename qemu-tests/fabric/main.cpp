@@ -113,6 +113,7 @@ int main(int argc, char** argv) {
   }
 
   for (const uint64_t size : options.fabric.windows) {
+    if (size == 0) continue;
     if (!std::has_single_bit(size) || size < (1 << 20) || size > (1ull << 38)) {
       fmt::print(stderr, "ntb-fabric: window of {} bytes: use a power of two, 1M to 256G\n", size);
       return static_cast<int>(ErrorClass::Usage);
