@@ -39,6 +39,8 @@ struct Opening {
   uint64_t offset;
   uint64_t length;
   uint64_t address;
+
+  bool operator==(const Opening&) const = default;
 };
 
 // An entry of a table of those who may send through the adapter.

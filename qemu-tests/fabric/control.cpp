@@ -62,6 +62,11 @@ Result<Pair> pair_of(const Fabric& fabric, const json& request, const char* a, c
   return Pair{*first, *second, *path == 0 ? std::nullopt : std::optional(*path - 1)};
 }
 
+// "01:00.0".
+std::string function_name(uint16_t id) {
+  return fmt::format("{:02x}:{:02x}.{:x}", id >> 8, id >> 3 & 0x1f, id & 7);
+}
+
 json adapter_status(const Fabric& fabric, const Adapter& adapter) {
   json windows = json::array();
   for (unsigned window = 0; window < kWindowCount; window++) {
@@ -73,6 +78,11 @@ json adapter_status(const Fabric& fabric, const Adapter& adapter) {
     }
     windows.push_back({{"size", adapter.window_size(window)}, {"openings", openings}});
   }
+  json requesters = json::array();
+  for (const Requester& requester : adapter.model().requesters())
+    requesters.push_back(
+        {{"id", function_name(requester.id)},
+         {"proxy", fmt::format("{:02x}.{:x}", requester.proxy >> 3, requester.proxy & 7)}});
   const Session* session = adapter.session();
   return {{"host", host_name(adapter.host())},
           {"peer", host_name(adapter.peer())},
@@ -83,6 +93,7 @@ json adapter_status(const Fabric& fabric, const Adapter& adapter) {
           {"link_up", fabric.link(adapter.host(), adapter.peer(), adapter.path()).up},
           {"bus_master", adapter.bus_master()},
           {"inbound_windows", windows},
+          {"requesters", requesters},
           {"dma_maps", adapter.memory().count()},
           {"dma_mapped_bytes", adapter.memory().mapped_bytes()},
           {"vectors_enabled", adapter.interrupts().enabled()},

@@ -12,7 +12,7 @@
 
 namespace pcilend::fabric {
 
-enum class Product { Amd };
+enum class Product { Amd, Switchtec };
 
 std::string_view to_string(Product product);
 Result<Product> parse_product(std::string_view text);
