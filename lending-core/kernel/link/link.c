@@ -207,6 +207,17 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 			 *reason ? ": " : "", reason);
 }
 
+/*
+ * Does the adapter have a link? Some drivers pass on what they read of a register: all-ones, when
+ * the adapter is gone. Any context.
+ */
+bool pcilend_link_adapter_is_up(struct pcilend_link *link)
+{
+	u64 up = ntb_link_is_up(link->ntb, NULL, NULL);
+
+	return up && lower_32_bits(up) != U32_MAX;
+}
+
 void pcilend_link_kick_peer(struct pcilend_link *link)
 {
 	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
