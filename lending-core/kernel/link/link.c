@@ -347,6 +347,8 @@ static const char *link_missing(struct pcilend_link *link)
 {
 	const struct pcilend_aperture *ap = &link->aperture;
 
+	if (ntb_get_dma_dev(link->ntb) != &link->pdev->dev)
+		return "the DMA of this NTB is that of another device, which pcilend can't use";
 	if (!pcilend_node)
 		return "this host has no node id: load pcilend with node=1..65535";
 	if (!ap->domain && !pcilend_direct)
@@ -367,6 +369,8 @@ static const char *link_missing(struct pcilend_link *link)
 		return "the NTB has fewer than 6 scratchpads, which pcilend needs";
 	if (!(ntb_db_valid_mask(link->ntb) & BIT_ULL(PCILEND_DOORBELL_KICK)))
 		return "the NTB has no doorbell 0, which pcilend needs";
+	if (ntb_db_is_unsafe(link->ntb) || ntb_spad_is_unsafe(link->ntb))
+		return "its doorbells or scratchpads can hang the host: use another adapter";
 	return NULL;
 }
 
