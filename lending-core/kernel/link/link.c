@@ -492,11 +492,13 @@ static int link_start(struct pcilend_link *link)
 		goto err_area;
 
 	link->usable = true;
-	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
-	ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
-	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 	/* ntb_hw_amd leaves them all open. */
 	ntb_db_set_mask(link->ntb, ntb_db_valid_mask(link->ntb));
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	err = ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
+	if (err && err != -EINVAL)
+		pci_warn(link->pdev, "pcilend: its driver can't enable the link (error %d)\n", err);
 	link->kicks_left = -1;
 	pcilend_link_listen(link);
 	pcilend_handshake_start(link);
