@@ -246,9 +246,14 @@ static void layout_plan_interrupts(struct pcilend_layout *layout, const struct p
 		u64 at = PCILEND_MSI_IOVA & ~(window->align - 1);
 		u64 size = layout_align_up(PCILEND_MSI_IOVA + PCILEND_MSI_BYTES - at,
 					   window->size_align);
+		u64 whole;
 
 		if (layout->window[i].size || size > window->size || at + size > window->end)
 			continue;
+		/* Some chips take the logarithm of a size, rounded down, for all there is. */
+		whole = layout_power_of_two_up(size);
+		if (whole <= window->size && at + whole <= window->end)
+			size = whole;
 		layout_open_window(layout, i, at, size);
 		layout_set_region(&layout->interrupts, i, PCILEND_MSI_IOVA, PCILEND_MSI_BYTES);
 		return;

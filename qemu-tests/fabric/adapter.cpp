@@ -12,13 +12,10 @@ namespace {
 constexpr uint64_t kInterruptBase = 0xfee00000;
 constexpr uint64_t kInterruptSize = 1 << 20;
 
-bool in(uint32_t offset, uint32_t base, uint32_t size) {
-  return offset >= base && offset < base + size;
-}
-
 }  // namespace
 
-Adapter::Adapter(size_t host, size_t peer, size_t path, const WindowSizes& windows, Bridge& bridge)
+Adapter::Adapter(size_t host, size_t peer, size_t path, std::unique_ptr<AdapterModel> model,
+                 const WindowSizes& windows, Bridge& bridge)
     : host_(host),
       peer_(peer),
       path_(path),
@@ -26,15 +23,18 @@ Adapter::Adapter(size_t host, size_t peer, size_t path, const WindowSizes& windo
             (path == 0 ? std::string() : fmt::format(".{}", path + 1))),
       windows_(windows),
       bridge_(bridge),
-      registers_(host < peer ? Side::Primary : Side::Secondary),
-      config_(windows) {}
+      model_(std::move(model)),
+      config_(model_->identity(), windows),
+      interrupts_(model_->identity().vectors) {
+  model_->set_owner(*this);
+}
 
 void Adapter::attach(UniqueFd socket) {
   session_ = std::make_unique<Session>(std::move(socket), *this);
 }
 
 std::unique_ptr<Session> Adapter::detach() {
-  registers_.reset();
+  model_->reset();
   config_.reset();
   interrupts_.clear();
   memory_.clear();
@@ -42,12 +42,17 @@ std::unique_ptr<Session> Adapter::detach() {
 }
 
 Adapter::Landing Adapter::land(unsigned window, uint64_t offset, uint64_t size, bool write) const {
-  const Translation& translation = registers_.translations()[window];
-  const uint64_t limit = std::min(translation.limit, windows_[window]);
-  if (offset >= limit) return {Where::Nowhere, 0, size, {}, Target::Bar};
-  size = std::min(size, limit - offset);
-  const uint64_t address = translation.address + offset;
-  if (address < offset || size - 1 > UINT64_MAX - address || !config_.bus_master())
+  const std::span<const Opening> openings = model_->inbound(window);
+  const auto opening = std::find_if(openings.begin(), openings.end(), [&](const Opening& one) {
+    return offset < one.offset + one.length;
+  });
+  if (opening == openings.end()) return {Where::Nowhere, 0, size, {}, Target::Bar};
+  if (offset < opening->offset)
+    return {Where::Nowhere, 0, std::min(size, opening->offset - offset), {}, Target::Bar};
+  const uint64_t inside = offset - opening->offset;
+  size = std::min(size, opening->length - inside);
+  const uint64_t address = opening->address + inside;
+  if (address < inside || size - 1 > UINT64_MAX - address || !config_.bus_master())
     return {Where::Nowhere, address, size, {}, Target::Bar};
 
   if (address >= kInterruptBase && address - kInterruptBase < kInterruptSize) {
@@ -77,7 +82,7 @@ void Adapter::connected() {
 uint64_t Adapter::region_size(uint32_t region) const {
   switch (region) {
     case kRegionBar0:
-      return kRegisterBarSize;
+      return model_->identity().register_size;
     case kRegionBar2:
       return windows_[0];
     case kRegionBar4:
@@ -90,7 +95,7 @@ uint64_t Adapter::region_size(uint32_t region) const {
 }
 
 uint32_t Adapter::irq_count(uint32_t index) const {
-  return index == kIrqMsix ? kMsixVectorCount : 0;
+  return index == kIrqMsix ? model_->identity().vectors : 0;
 }
 
 Parsed<> Adapter::dma_map(const DmaMap& map, UniqueFd fd) {
@@ -115,8 +120,11 @@ Parsed<> Adapter::set_irqs(const IrqRequest& request, std::vector<UniqueFd> fds)
     const bool disable = (request.set.flags & IrqSet::kDataNone) != 0 && request.set.count == 0;
     return disable ? Parsed<>() : tl::unexpected(EINVAL);
   }
-  return interrupts_.set(request, std::move(fds),
-                         [this](unsigned vector) { return registers_.cause_stands(vector); });
+  const auto set = interrupts_.set(
+      request, std::move(fds), [this](unsigned vector) { return model_->cause_stands(vector); });
+  // A driver that takes no interrupts is not waited for.
+  bridge_.loss_acknowledged(*this);
+  return set;
 }
 
 void Adapter::region_read(const ReadTicket& ticket) {
@@ -158,38 +166,31 @@ void Adapter::region_write(const RegionAccess& access, std::span<const std::byte
 }
 
 void Adapter::registers_read(uint32_t offset, std::span<std::byte> data) {
-  if (offset >= kMsixPbaOffset) {
-    const uint64_t pending = interrupts_.latched();
-    const auto bytes = std::as_bytes(std::span(&pending, 1));
-    for (size_t i = 0; i < data.size() && offset - kMsixPbaOffset + i < bytes.size(); i++)
-      data[i] = bytes[offset - kMsixPbaOffset + i];
+  const uint32_t pba = model_->identity().msix_pba;
+  const uint64_t pending = interrupts_.latched();
+  const auto bytes = std::as_bytes(std::span(&pending, 1));
+  if (offset >= pba && offset - pba < bytes.size()) {
+    for (size_t i = 0; i < data.size() && offset - pba + i < bytes.size(); i++)
+      data[i] = bytes[offset - pba + i];
     return;
   }
   count_register_access(offset);
-  registers_.read(offset, data, bridge_.peer_view(*this));
+  model_->read(offset, data);
 }
 
 void Adapter::registers_write(uint32_t offset, std::span<const std::byte> data) {
   count_register_access(offset);
-  const bool was_ready = registers_.ready();
-  const bool was_pending = registers_.loss_pending();
-  const NtbRegisters::Effects effects = registers_.write(offset, data);
-  raise(effects.vectors);
-  for (const auto& written : effects.scratchpads)
-    bridge_.show_scratchpad(*this, written.index, written.value);
-  if (effects.peer_doorbells != 0) bridge_.ring_peer(*this, effects.peer_doorbells);
-  if (registers_.ready() != was_ready) bridge_.ready_changed(*this);
-  if (was_pending && !registers_.loss_pending()) bridge_.loss_acknowledged(*this);
+  model_->write(offset, data);
 }
 
 void Adapter::count_register_access(uint32_t offset) {
   counters_.registers++;
-  if (in(offset, reg::kScratchpad, 4 * kScratchpadCount)) counters_.scratchpads++;
+  if (model_->is_scratchpad(offset)) counters_.scratchpads++;
 }
 
 void Adapter::reset() {
-  const bool was_touched = registers_.touched();
-  registers_.reset();
+  const bool was_touched = model_->touched();
+  model_->reset();
   config_.reset();
   interrupts_.forget_latched();
   bridge_.was_reset(*this, was_touched);

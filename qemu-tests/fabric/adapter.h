@@ -4,18 +4,17 @@
 // Bridge.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "adapter_model.h"
 #include "config_space.h"
 #include "counters.h"
 #include "dma_table.h"
 #include "irq_vectors.h"
-#include "ntb_registers.h"
 #include "session.h"
 
 namespace pcilend::fabric {
@@ -36,19 +35,16 @@ class Bridge {
   virtual void window_read(Adapter& adapter, unsigned window, const ReadTicket& ticket) = 0;
   virtual void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                             std::span<const std::byte> data) = 0;
-  virtual void ring_peer(Adapter& adapter, uint16_t doorbells) = 0;
-  virtual void show_scratchpad(Adapter& adapter, unsigned index, uint32_t value) = 0;
+  virtual void signal_peer(Adapter& adapter, const Signal& signal) = 0;
   virtual void dma_write_failed(Adapter& adapter, int error) = 0;
   virtual void bad_map(Adapter& adapter, const DmaMap& map, int error) = 0;
-  [[nodiscard]] virtual NtbRegisters::PeerView peer_view(const Adapter& adapter) const = 0;
 };
 
-class Adapter final : public Device {
+class Adapter final : public Device, private AdapterModel::Owner {
  public:
-  using WindowSizes = std::array<uint64_t, kWindowCount>;
-
   // All count from 0; the lower one of `host` and `peer` is the primary side.
-  Adapter(size_t host, size_t peer, size_t path, const WindowSizes& windows, Bridge& bridge);
+  Adapter(size_t host, size_t peer, size_t path, std::unique_ptr<AdapterModel> model,
+          const WindowSizes& windows, Bridge& bridge);
 
   [[nodiscard]] size_t host() const { return host_; }
   [[nodiscard]] size_t peer() const { return peer_; }
@@ -80,15 +76,13 @@ class Adapter final : public Device {
   [[nodiscard]] Landing land(unsigned window, uint64_t offset, uint64_t size, bool write) const;
 
   // Arrivals from the link.
-  void ring(uint16_t doorbells) { raise(registers_.ring_doorbells(doorbells)); }
-  void link_event(LinkEvent event) {
-    if (told_) raise(registers_.link_event(event));
+  void link_event(bool up) {
+    if (told_) model_->link_event(up);
   }
   // Whether this host's driver hears of the link's events; what it has not heard of is over.
   void set_told(bool told) { told_ = told; }
-  void release_events() { raise(registers_.release_events()); }
-  NtbRegisters& registers() { return registers_; }
-  [[nodiscard]] const NtbRegisters& registers() const { return registers_; }
+  AdapterModel& model() { return *model_; }
+  [[nodiscard]] const AdapterModel& model() const { return *model_; }
 
   [[nodiscard]] const DmaTable& memory() const { return memory_; }
   [[nodiscard]] const IrqVectors& interrupts() const { return interrupts_; }
@@ -113,10 +107,15 @@ class Adapter final : public Device {
   void reset() override;
   void dma_write_failed(int error) override;
 
+  void raise(uint32_t vectors) override { interrupts_.raise(vectors); }
+  void signal_peer(const Signal& signal) override { bridge_.signal_peer(*this, signal); }
+  void ready_changed() override { bridge_.ready_changed(*this); }
+  void loss_acknowledged() override { bridge_.loss_acknowledged(*this); }
+  [[nodiscard]] bool takes_interrupts() const override { return interrupts_.enabled() != 0; }
+
   void registers_read(uint32_t offset, std::span<std::byte> data);
   void registers_write(uint32_t offset, std::span<const std::byte> data);
   void count_register_access(uint32_t offset);
-  void raise(uint32_t vectors) { interrupts_.raise(vectors); }
 
   size_t host_;
   size_t peer_;
@@ -124,7 +123,7 @@ class Adapter final : public Device {
   std::string name_;
   WindowSizes windows_;
   Bridge& bridge_;
-  NtbRegisters registers_;
+  std::unique_ptr<AdapterModel> model_;
   ConfigSpace config_;
   IrqVectors interrupts_;
   DmaTable memory_;

@@ -8,21 +8,16 @@
 #include <cstdint>
 #include <span>
 
-#include "ntb_registers.h"
+#include "adapter_model.h"
 
 namespace pcilend::fabric {
-
-inline constexpr uint64_t kRegisterBarSize = 16 << 10;
-inline constexpr uint32_t kMsixVectorCount = 24;  // exactly what ntb_hw_amd asks for
-inline constexpr uint32_t kMsixTableOffset = 0x2000;
-inline constexpr uint32_t kMsixPbaOffset = 0x3000;
 
 class ConfigSpace {
  public:
   static constexpr uint32_t kSize = 4096;
 
   // `window_sizes`: of BAR2 and BAR4 in bytes, powers of two.
-  explicit ConfigSpace(const std::array<uint64_t, kWindowCount>& window_sizes);
+  ConfigSpace(const Identity& identity, const WindowSizes& window_sizes);
 
   // The range lies inside kSize.
   void read(uint32_t offset, std::span<std::byte> data) const;

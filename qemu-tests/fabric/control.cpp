@@ -62,24 +62,38 @@ Result<Pair> pair_of(const Fabric& fabric, const json& request, const char* a, c
   return Pair{*first, *second, *path == 0 ? std::nullopt : std::optional(*path - 1)};
 }
 
+// "01:00.0".
+std::string function_name(uint16_t id) {
+  return fmt::format("{:02x}:{:02x}.{:x}", id >> 8, id >> 3 & 0x1f, id & 7);
+}
+
 json adapter_status(const Fabric& fabric, const Adapter& adapter) {
   json windows = json::array();
   for (unsigned window = 0; window < kWindowCount; window++) {
-    const Translation& translation = adapter.registers().translations()[window];
-    windows.push_back({{"size", adapter.window_size(window)},
-                       {"translation", translation.address},
-                       {"limit", translation.limit}});
+    json openings = json::array();
+    for (const Opening& opening : adapter.model().inbound(window)) {
+      if (opening.length != 0)
+        openings.push_back(
+            {{"offset", opening.offset}, {"length", opening.length}, {"address", opening.address}});
+    }
+    windows.push_back({{"size", adapter.window_size(window)}, {"openings", openings}});
   }
+  json requesters = json::array();
+  for (const Requester& requester : adapter.model().requesters())
+    requesters.push_back(
+        {{"id", function_name(requester.id)},
+         {"proxy", fmt::format("{:02x}.{:x}", requester.proxy >> 3, requester.proxy & 7)}});
   const Session* session = adapter.session();
   return {{"host", host_name(adapter.host())},
           {"peer", host_name(adapter.peer())},
           {"path", adapter.path() + 1},
-          {"side", adapter.registers().side() == Side::Primary ? "primary" : "secondary"},
+          {"side", adapter.model().primary() ? "primary" : "secondary"},
           {"connected", adapter.present()},
-          {"driver_ready", adapter.registers().ready()},
+          {"driver_ready", adapter.model().ready()},
           {"link_up", fabric.link(adapter.host(), adapter.peer(), adapter.path()).up},
           {"bus_master", adapter.bus_master()},
           {"inbound_windows", windows},
+          {"requesters", requesters},
           {"dma_maps", adapter.memory().count()},
           {"dma_mapped_bytes", adapter.memory().mapped_bytes()},
           {"vectors_enabled", adapter.interrupts().enabled()},

@@ -2,6 +2,7 @@
 #include "fabric.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -11,7 +12,8 @@
 namespace pcilend::fabric {
 namespace {
 
-// A driver registers its NTB this long, at most, after it set its ready bit (see NtbRegisters).
+// A driver registers its NTB this long, at most, after it set its ready bit (see
+// AdapterModel::driver_settled()).
 constexpr auto kDriverProbe = std::chrono::milliseconds(200);
 constexpr uint64_t kGranule = 2 << 20;
 constexpr size_t kMaxGranules = 1024;
@@ -27,10 +29,20 @@ Fabric::Fabric(const FabricOptions& options, Clock clock, Log& log)
       traffic_(options.hosts * (options.hosts - 1) * options.paths),
       answered_(traffic_.size()) {
   Bridge& bridge = *this;
+  std::vector<std::array<std::unique_ptr<AdapterModel>, 2>> models(links_.size());
   for (size_t host = 0; host < options_.hosts; host++) {
     for (size_t peer = 0; peer < options_.hosts; peer++) {
-      for (size_t path = 0; host != peer && path < options_.paths; path++)
-        adapters_.push_back(std::make_unique<Adapter>(host, peer, path, options_.windows, bridge));
+      for (size_t path = 0; host != peer && path < options_.paths; path++) {
+        const Product product = options_.products[std::min(path, options_.products.size() - 1)];
+        WindowSizes windows = default_windows(product);
+        for (unsigned window = 0; window < kWindowCount; window++)
+          if (options_.windows[window] != 0) windows[window] = options_.windows[window];
+        // The pair is made when its primary side's turn comes.
+        auto& pair = models[link_index(host, peer, path)];
+        if (host < peer) pair = make_models(product, windows);
+        adapters_.push_back(std::make_unique<Adapter>(
+            host, peer, path, std::move(pair[host < peer ? 0 : 1]), windows, bridge));
+      }
     }
   }
 }
@@ -121,13 +133,13 @@ void Fabric::was_reset(Adapter& adapter, bool was_touched) {
 }
 
 void Fabric::ready_changed(Adapter& adapter) {
-  const bool ready = adapter.registers().ready();
+  const bool ready = adapter.model().ready();
   log_.info("{}: driver {}", adapter.name(), ready ? "ready" : "gone");
   auto& release = releases_[&adapter];
   if (release) timers_.cancel(*std::exchange(release, std::nullopt));
   if (!ready) return;
-  release = timers_.arm(now() + kDriverProbe, [&adapter] { adapter.release_events(); });
-  if (link_of(adapter).up) peer_of(adapter).link_event(LinkEvent::Up);
+  release = timers_.arm(now() + kDriverProbe, [&adapter] { adapter.model().driver_settled(); });
+  if (link_of(adapter).up) peer_of(adapter).link_event(true);
 }
 
 void Fabric::loss_acknowledged(Adapter& adapter) {
@@ -157,8 +169,8 @@ void Fabric::update_link(Adapter& one) {
   Adapter& other = peer_of(one);
   // It trains again only when both drivers have taken note of its loss: a host that is slow here
   // could otherwise never stop in time what it does over the link.
-  const bool up = link.enabled && one.present() && other.present() &&
-                  !one.registers().loss_pending() && !other.registers().loss_pending();
+  const bool up = link.enabled && one.present() && other.present() && !one.model().loss_pending() &&
+                  !other.model().loss_pending();
   if (up == link.up) return;
   if (!up) {
     take_down(one);
@@ -166,13 +178,10 @@ void Fabric::update_link(Adapter& one) {
   }
   link.up = true;
   log_.info("link {}: up", (one.host() < other.host() ? one : other).name());
-  // What was written while the link was down shows now; each side's own scratchpads count.
-  for (unsigned index = 0; index < kScratchpadCount; index++) {
-    Adapter& owner = one.registers().owns_scratchpad(index) ? one : other;
-    peer_of(owner).registers().show_scratchpad(index, owner.registers().scratchpad(index));
-  }
-  one.link_event(LinkEvent::Up);
-  other.link_event(LinkEvent::Up);
+  one.model().set_link(true);
+  other.model().set_link(true);
+  one.link_event(true);
+  other.link_event(true);
 }
 
 void Fabric::take_down(Adapter& one) {
@@ -190,8 +199,10 @@ void Fabric::take_down(Adapter& one) {
     if (&link_of(*read.from) == &link) lost.push_back(sequence);
   }
   for (const uint64_t sequence : lost) finish_read(sequence, Loss::LinkDown);
-  one.link_event(LinkEvent::Down);
-  other.link_event(LinkEvent::Down);
+  one.model().set_link(false);
+  other.model().set_link(false);
+  one.link_event(false);
+  other.link_event(false);
 }
 
 template <class Deliver, class Lose>
@@ -221,25 +232,11 @@ void Fabric::arm_channel(Adapter& from) {
   });
 }
 
-NtbRegisters::PeerView Fabric::peer_view(const Adapter& adapter) const {
-  const NtbRegisters& peer = peer_of(adapter).registers();
-  return {peer.ready() && link(adapter.host(), adapter.peer(), adapter.path()).up,
-          peer.translations()};
-}
-
-void Fabric::ring_peer(Adapter& adapter, uint16_t doorbells) {
-  adapter.counters().doorbells += static_cast<uint64_t>(__builtin_popcount(doorbells));
+void Fabric::signal_peer(Adapter& adapter, const Signal& signal) {
+  if (signal.kind == Signal::Kind::Doorbells)
+    adapter.counters().doorbells += static_cast<uint64_t>(std::popcount(signal.value));
   carry(
-      adapter, [this, &adapter, doorbells] { peer_of(adapter).ring(doorbells); }, [] {});
-}
-
-void Fabric::show_scratchpad(Adapter& adapter, unsigned index, uint32_t value) {
-  carry(
-      adapter,
-      [this, &adapter, index, value] {
-        peer_of(adapter).registers().show_scratchpad(index, value);
-      },
-      [] {});
+      adapter, [this, &adapter, signal] { peer_of(adapter).model().arrive(signal); }, [] {});
 }
 
 void Fabric::window_write(Adapter& from, unsigned window, uint64_t offset,

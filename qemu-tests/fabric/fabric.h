@@ -18,6 +18,7 @@
 #include "counters.h"
 #include "link.h"
 #include "log.h"
+#include "models.h"
 #include "pcilend/result.h"
 #include "timers.h"
 #include "wait_graph.h"
@@ -27,8 +28,10 @@ namespace pcilend::fabric {
 struct FabricOptions {
   size_t hosts = 2;
   size_t paths = 1;  // links between each pair of hosts
-  // BAR2 and BAR4 in bytes, powers of two. SeaBIOS places these for several adapters.
-  Adapter::WindowSizes windows{64ull << 30, 16ull << 30};
+  // By path; the last one is that of all further paths.
+  std::vector<Product> products{Product::Amd};
+  // BAR2 and BAR4 in bytes, powers of two; 0: the product's default.
+  WindowSizes windows{};
   // A read of a peer's register is answered with all-ones after this. Well below QEMU's
   // x-msg-timeout: an answer behind that kills the connection for good.
   Duration read_timeout = std::chrono::milliseconds(1000);
@@ -100,11 +103,9 @@ class Fabric final : private Bridge {
   void window_read(Adapter& adapter, unsigned window, const ReadTicket& ticket) override;
   void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                     std::span<const std::byte> data) override;
-  void ring_peer(Adapter& adapter, uint16_t doorbells) override;
-  void show_scratchpad(Adapter& adapter, unsigned index, uint32_t value) override;
+  void signal_peer(Adapter& adapter, const Signal& signal) override;
   void dma_write_failed(Adapter& adapter, int error) override;
   void bad_map(Adapter& adapter, const DmaMap& map, int error) override;
-  [[nodiscard]] NtbRegisters::PeerView peer_view(const Adapter& adapter) const override;
 
   [[nodiscard]] Adapter& peer_of(const Adapter& adapter) const {
     return this->adapter(adapter.peer(), adapter.host(), adapter.path());

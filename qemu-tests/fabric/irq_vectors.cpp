@@ -10,7 +10,7 @@
 namespace pcilend::fabric {
 
 void IrqVectors::raise(uint32_t vectors) {
-  for (unsigned vector = 0; vector < kMsixVectorCount; vector++) {
+  for (unsigned vector = 0; vector < fds_.size(); vector++) {
     if ((vectors >> vector & 1) == 0) continue;
     if (fds_[vector])
       signal(vector);
@@ -30,8 +30,7 @@ Parsed<> IrqVectors::set(const IrqRequest& request, std::vector<UniqueFd> fds,
                          const std::function<bool(unsigned)>& stands) {
   const IrqSet& set = request.set;
   if ((set.flags & IrqSet::kActionTrigger) == 0) return tl::unexpected(EINVAL);
-  if (set.start > kMsixVectorCount || set.count > kMsixVectorCount - set.start)
-    return tl::unexpected(EINVAL);
+  if (set.start > fds_.size() || set.count > fds_.size() - set.start) return tl::unexpected(EINVAL);
 
   if ((set.flags & IrqSet::kDataEventfd) != 0) {
     if (!fds.empty() && fds.size() != set.count) return tl::unexpected(EINVAL);

@@ -3,13 +3,11 @@
 // raised while it has taken them away.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "config_space.h"
 #include "pcilend/fd.h"
 #include "protocol.h"
 
@@ -17,6 +15,9 @@ namespace pcilend::fabric {
 
 class IrqVectors {
  public:
+  // `count`: at most 32.
+  explicit IrqVectors(unsigned count) : fds_(count) {}
+
   // Raises every vector in `vectors`. One without a descriptor is latched: QEMU disables all
   // vectors and sets them again, one chunk after another, each time a guest enables one more.
   void raise(uint32_t vectors);
@@ -39,7 +40,7 @@ class IrqVectors {
  private:
   void signal(unsigned vector);
 
-  std::array<UniqueFd, kMsixVectorCount> fds_;
+  std::vector<UniqueFd> fds_;
   uint32_t latched_ = 0;
   uint64_t raised_ = 0;
 };

@@ -27,8 +27,22 @@ struct Options {
   unsigned spin_us = 100;
   unsigned read_timeout_ms = 1000;
   unsigned cycle_ms = 3;
+  std::string products = "amd";
   FabricOptions fabric;
 };
+
+// "amd,switchtec": by path.
+Result<std::vector<Product>> parse_products(std::string_view text) {
+  std::vector<Product> products;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const auto product = parse_product(text.substr(at, end - at));
+    if (!product) return tl::unexpected(product.error());
+    products.push_back(*product);
+    at = end + 1;
+  }
+  return products;
+}
 
 Result<> write_text(int fd, std::string_view text) {
   return write_all(fd, std::as_bytes(std::span(text)));
@@ -79,7 +93,7 @@ Result<> serve(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Joins the QEMUs of several hosts by simulated NTBs (AMD 1022:148b, vfio-user)."};
+  CLI::App app{"Joins the QEMUs of several hosts by simulated NTBs (vfio-user)."};
   Options options;
   app.add_option("--dir", options.directory,
                  "directory of the sockets: hostA-hostB[.PATH].sock for each adapter, control.sock")
@@ -89,10 +103,14 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(2, 16));
   app.add_option("--paths", options.fabric.paths, "links between each pair of hosts (default 1)")
       ->check(CLI::Range(1, 4));
+  app.add_option("--adapter", options.products, "amd or switchtec, or one for each path")
+      ->capture_default_str();
   app.add_option("--log", options.log, "file the log is appended to (default: stderr)");
-  app.add_option("--window0", options.fabric.windows[0], "size of BAR2 (default 64G)")
+  app.add_option("--window0", options.fabric.windows[0],
+                 "size of BAR2 (default: amd 64G, switchtec 64M)")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--window1", options.fabric.windows[1], "size of BAR4 (default 16G)")
+  app.add_option("--window1", options.fabric.windows[1],
+                 "size of BAR4 (default: amd 16G, switchtec 64G)")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--spin-us", options.spin_us,
                  "look for work this long, at most, before sleeping; 0: never")
@@ -113,11 +131,18 @@ int main(int argc, char** argv) {
   }
 
   for (const uint64_t size : options.fabric.windows) {
+    if (size == 0) continue;
     if (!std::has_single_bit(size) || size < (1 << 20) || size > (1ull << 38)) {
       fmt::print(stderr, "ntb-fabric: window of {} bytes: use a power of two, 1M to 256G\n", size);
       return static_cast<int>(ErrorClass::Usage);
     }
   }
+  auto products = parse_products(options.products);
+  if (!products) {
+    fmt::print(stderr, "ntb-fabric: {}\n", products.error().message);
+    return static_cast<int>(ErrorClass::Usage);
+  }
+  options.fabric.products = std::move(*products);
   options.fabric.read_timeout = std::chrono::milliseconds(options.read_timeout_ms);
   options.fabric.cycle_patience = std::chrono::milliseconds(options.cycle_ms);
 

@@ -10,9 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "adapter_model.h"
+
 namespace pcilend::fabric {
 
-inline constexpr unsigned kWindowCount = 2;  // BAR2 and BAR4
 inline constexpr unsigned kScratchpadCount =
     16;  // 0-7 belong to the primary side, 8-15 to the other
 inline constexpr unsigned kDoorbellCount = 16;

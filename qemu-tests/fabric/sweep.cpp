@@ -193,8 +193,8 @@ std::vector<SweepHit> Sweep::joined() const {
       above = std::max(above, one.above);
       continue;
     }
-    const uint64_t base = victim_.registers().translations()[one.window].address;
-    hits.push_back({one.window, one.offset, one.length, base + one.offset, one.target, kSweepPage});
+    const uint64_t address = victim_.land(one.window, one.offset, 1, false).address;
+    hits.push_back({one.window, one.offset, one.length, address, one.target, kSweepPage});
     above = one.above;
   }
   std::sort(hits.begin(), hits.end(), [](const SweepHit& a, const SweepHit& b) {
@@ -213,17 +213,15 @@ void Sweep::finish(bool stalled) {
 std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, const Adapter& target) {
   const std::vector<DmaTable::Range> memory = target.memory().ranges();
   std::vector<SweepRange> ranges;
-  for (unsigned window = 0; window < kWindowCount; window++) {
-    const Translation& translation = target.registers().translations()[window];
-    const uint64_t limit = std::min(translation.limit, target.window_size(window));
-    if (limit == 0) continue;
+  const auto sweep_opening = [&](unsigned window, const Opening& opening) {
     // Pages of [first, last) on the victim's bus, as far as the window shows them.
     const auto add_bus = [&](uint64_t first, uint64_t last) {
-      first = std::max(first, translation.address);
-      last = std::min(last, translation.address + limit);
+      first = std::max(first, opening.address);
+      last = std::min(last, opening.address + opening.length);
       if (first >= last) return;
-      const uint64_t offset = (first - translation.address) / kSweepPage * kSweepPage;
-      ranges.push_back({window, offset, last - translation.address - offset, kSweepPage});
+      const uint64_t offset = (first - opening.address) / kSweepPage * kSweepPage;
+      ranges.push_back(
+          {window, opening.offset + offset, last - opening.address - offset, kSweepPage});
     };
     for (size_t i = 0; i < std::min(memory.size(), kMaxKnownRanges); i++) {
       const uint64_t first = memory[i].address;
@@ -234,10 +232,15 @@ std::vector<SweepRange> Sweep::default_ranges(const Fabric& fabric, const Adapte
     for (const uint64_t granule :
          fabric.answered_granules(fabric.adapter(target.peer(), target.host(), target.path())))
       add_bus(granule > kEdge ? granule - kEdge : 0, granule + kGranule + kEdge);
-    ranges.push_back({window, 0, std::min(limit, kBottom), kSweepPage});
-    const uint64_t top = limit > kEdge ? (limit - kEdge) / kSweepPage * kSweepPage : 0;
-    ranges.push_back({window, top, limit - top, kSweepPage});
-    ranges.push_back({window, 0, limit, kCoarse});
+    const uint64_t length = opening.length;
+    ranges.push_back({window, opening.offset, std::min(length, kBottom), kSweepPage});
+    const uint64_t top = length > kEdge ? (length - kEdge) / kSweepPage * kSweepPage : 0;
+    ranges.push_back({window, opening.offset + top, length - top, kSweepPage});
+    ranges.push_back({window, opening.offset, length, kCoarse});
+  };
+  for (unsigned window = 0; window < kWindowCount; window++) {
+    for (const Opening& opening : target.model().inbound(window))
+      if (opening.length != 0) sweep_opening(window, opening);
   }
   return ranges;
 }

@@ -291,6 +291,11 @@ TEST(Layout, InterruptsThroughAWindowOfTheirOwn) {
   const Plan large = Checked(ntb_rules::Intel("intel", {G, G, G, G}));
   ASSERT_NE(large.layout.interrupts.size, 0u);
   EXPECT_EQ(large.layout.window[large.layout.interrupts.window].translation, 3 * G);
+  EXPECT_EQ(large.layout.window[large.layout.interrupts.window].size, G) << "a power of two";
+  const Plan small = Checked(ntb_rules::Amd({32 * M, 32 * M, 32 * M}));
+  ASSERT_NE(small.layout.interrupts.size, 0u);
+  EXPECT_EQ(small.layout.window[small.layout.interrupts.window].translation, 0xfe000000u);
+  EXPECT_EQ(small.layout.window[small.layout.interrupts.window].size, 16 * M);
 }
 
 TEST(Layout, NoWindowForInterruptsThatAreRelayed) {

@@ -5,11 +5,15 @@
  * peer reaches is what is mapped there.
  */
 
+#include <linux/delay.h>
 #include <linux/iommu.h>
 #include <linux/ioport.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 
 #include "link/session.h"
+
+#define TRANSLATION_ATTEMPTS 5
 
 /* Prior to link up: what needs no peer. Sets the limit for the DMA API; nothing to undo. */
 int pcilend_aperture_init(struct pcilend_link *link)
@@ -107,17 +111,38 @@ static int aperture_plan(struct pcilend_link *link, char *why, size_t bytes)
 	return pcilend_layout_plan(self, peer, &ap->layout, why, bytes);
 }
 
+/*
+ * With some drivers both hosts write to one set of registers, and what one does at the same time as
+ * the other fails. Process context; @size 0 closes the window.
+ */
+static int aperture_set_translation(struct pcilend_link *link, int window, u64 iova, u64 size)
+{
+	unsigned int attempt;
+	int err;
+
+	for (attempt = 0; attempt < TRANSLATION_ATTEMPTS; attempt++) {
+		if (attempt)
+			msleep(get_random_u32_inclusive(10, 200));
+		err = size ? ntb_mw_set_trans(link->ntb, NTB_DEF_PEER_IDX, window, iova, size) :
+			     ntb_mw_clear_trans(link->ntb, NTB_DEF_PEER_IDX, window);
+		if (err != -EIO && err != -EINTR && err != -EBUSY)
+			break;
+	}
+	return err;
+}
+
+/* Those without a size too: another plan, or who had the adapter before, may have opened them. */
 static int aperture_set_translations(struct pcilend_link *link)
 {
 	const struct pcilend_layout *layout = &link->aperture.layout;
-	unsigned int i;
-	int err;
+	int i, err, count = ntb_mw_count(link->ntb, NTB_DEF_PEER_IDX);
 
-	for (i = 0; i < layout->windows; i++) {
-		if (!layout->window[i].size)
-			continue;
-		err = ntb_mw_set_trans(link->ntb, NTB_DEF_PEER_IDX, i,
-				       layout->window[i].translation, layout->window[i].size);
+	for (i = 0; i < count; i++) {
+		const bool planned = i < layout->windows;
+
+		err = aperture_set_translation(link, i,
+					       planned ? layout->window[i].translation : 0,
+					       planned ? layout->window[i].size : 0);
 		if (err)
 			return err;
 	}

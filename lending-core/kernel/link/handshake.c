@@ -492,7 +492,7 @@ static unsigned int handshake_step(struct pcilend_link *link)
 	/* However short it was: what was under way is gone. */
 	if (pcilend_link_take_lost(link))
 		handshake_go_down(link);
-	if (!ntb_link_is_up(link->ntb, NULL, NULL)) {
+	if (!pcilend_link_adapter_is_up(link)) {
 		handshake_go_down(link);
 		return SLOW_MS;
 	}

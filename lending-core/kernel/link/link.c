@@ -209,6 +209,17 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 			 *reason ? ": " : "", reason);
 }
 
+/*
+ * Does the adapter have a link? Some drivers pass on what they read of a register: all-ones, when
+ * the adapter is gone. Any context.
+ */
+bool pcilend_link_adapter_is_up(struct pcilend_link *link)
+{
+	u64 up = ntb_link_is_up(link->ntb, NULL, NULL);
+
+	return up && lower_32_bits(up) != U32_MAX;
+}
+
 void pcilend_link_kick_peer(struct pcilend_link *link)
 {
 	ntb_peer_db_set(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
@@ -338,6 +349,8 @@ static const char *link_missing(struct pcilend_link *link)
 {
 	const struct pcilend_aperture *ap = &link->aperture;
 
+	if (ntb_get_dma_dev(link->ntb) != &link->pdev->dev)
+		return "the DMA of this NTB is that of another device, which pcilend can't use";
 	if (!pcilend_node)
 		return "this host has no node id: load pcilend with node=1..65535";
 	if (!ap->domain && !pcilend_direct)
@@ -358,6 +371,8 @@ static const char *link_missing(struct pcilend_link *link)
 		return "the NTB has fewer than 6 scratchpads, which pcilend needs";
 	if (!(ntb_db_valid_mask(link->ntb) & BIT_ULL(PCILEND_DOORBELL_KICK)))
 		return "the NTB has no doorbell 0, which pcilend needs";
+	if (ntb_db_is_unsafe(link->ntb) || ntb_spad_is_unsafe(link->ntb))
+		return "its doorbells or scratchpads can hang the host: use another adapter";
 	return NULL;
 }
 
@@ -479,11 +494,13 @@ static int link_start(struct pcilend_link *link)
 		goto err_area;
 
 	link->usable = true;
-	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
-	ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
-	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
 	/* ntb_hw_amd leaves them all open. */
 	ntb_db_set_mask(link->ntb, ntb_db_valid_mask(link->ntb));
+	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
+	err = ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
+	if (err && err != -EINVAL)
+		pci_warn(link->pdev, "pcilend: its driver can't enable the link (error %d)\n", err);
 	link->kicks_left = -1;
 	pcilend_link_listen(link);
 	pcilend_handshake_start(link);

@@ -53,7 +53,7 @@ void pcilend_link_lost_by_peer(struct pcilend_link *link)
  */
 void pcilend_link_event(struct pcilend_link *link)
 {
-	bool up = ntb_link_is_up(link->ntb, NULL, NULL);
+	bool up = pcilend_link_adapter_is_up(link);
 	unsigned long flags;
 
 	spin_lock_irqsave(&link->loss_lock, flags);

@@ -24,6 +24,7 @@ bool pcilend_link_is_isolated(struct pcilend_link *link);
 #define PCILEND_NOT_ISOLATED \
 	"its IOMMU group has other devices: use another slot, or load with unsafe_groups=1"
 /* Any context. */
+bool pcilend_link_adapter_is_up(struct pcilend_link *link);
 void pcilend_link_kick_peer(struct pcilend_link *link);
 void pcilend_link_listen(struct pcilend_link *link);
 void pcilend_link_heard(struct pcilend_link *link, u32 messages);

@@ -112,8 +112,10 @@ TEST_F(ControlTest, StatusTellsHostsLinksAndAdapters) {
   EXPECT_EQ(adapter["bus_master"], true);
   EXPECT_EQ(adapter["dma_maps"], 1);
   EXPECT_EQ(adapter["inbound_windows"][0], json({{"size", 64ull << 30},
-                                                 {"translation", uint64_t{Host::kRamBus}},
-                                                 {"limit", uint64_t{Host::kRamSize}}}));
+                                                 {"openings",
+                                                  {{{"offset", 0},
+                                                    {"length", uint64_t{Host::kRamSize}},
+                                                    {"address", uint64_t{Host::kRamBus}}}}}}));
 }
 
 TEST_F(ControlTest, LinksAreSetAndSlowed) {

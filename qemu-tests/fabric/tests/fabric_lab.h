@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "amd_model.h"
 #include "fabric.h"
 #include "tests/client.h"
 

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "amd_model.h"
 #include "config_space.h"
 #include "irq_vectors.h"
 #include "link.h"
@@ -35,7 +36,7 @@ class ConfigSpaceTest : public testing::Test {
     config.write(offset, std::as_bytes(std::span(&value, 1)));
   }
 
-  ConfigSpace config{{64ull << 30, 16ull << 30}};
+  ConfigSpace config{AmdModel::kIdentity, {64ull << 30, 16ull << 30}};
 };
 
 TEST_F(ConfigSpaceTest, IsAnAmdNtb) {
@@ -97,7 +98,7 @@ class IrqVectorsTest : public testing::Test {
     return set(0x24, start, static_cast<uint32_t>(events.size()), std::move(fds));
   }
 
-  IrqVectors vectors;
+  IrqVectors vectors{24};
   uint32_t standing = ~0u;
   Event a, b;
 };

@@ -14,8 +14,10 @@ build() {
 	sed -i 's/^\tspin_lock_init(&ndev->db_mask_lock);$/&\n\tspin_lock_init(\&ndev->ntb.ctx_lock);/' \
 		"$work/ntb/hw/amd/ntb_hw_amd.c"
 	grep -q 'spin_lock_init(&ndev->ntb.ctx_lock)' "$work/ntb/hw/amd/ntb_hw_amd.c"
-	printf 'obj-m := ntb/\n' >"$work/Kbuild"
-	kbuild_make "$need_kbuild" "$work" "$work" CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m
+	printf 'obj-m := pci/switch/ ntb/\n' >"$work/Kbuild"
+	kbuild_make "$need_kbuild" "$work" "$work" \
+		CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m \
+		CONFIG_PCI_SW_SWITCHTEC=m CONFIG_NTB_SWITCHTEC=m
 	find "$work" -name '*.ko' -exec cp -t "$out" {} +
 	strip_modules "$need_kbuild" "$out"
 	cp "$work/Module.symvers" "$out/"

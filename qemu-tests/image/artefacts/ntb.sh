@@ -9,9 +9,10 @@ inputs=(lib/tree.sh lib/kbuild.sh)
 build() {
 	local work=$out/work
 	cp -a "$need_kernel/source/drivers" "$work"
-	printf 'obj-m := ntb/\n' >"$work/Kbuild"
+	printf 'obj-m := pci/switch/ ntb/\n' >"$work/Kbuild"
 	kbuild_make "$need_kbuild" "$work" "$work" \
-		CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m
+		CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m \
+		CONFIG_PCI_SW_SWITCHTEC=m CONFIG_NTB_SWITCHTEC=m
 	find "$work" -name '*.ko' -exec cp -t "$out" {} +
 	strip_modules "$need_kbuild" "$out"
 	cp "$work/Module.symvers" "$out/"
