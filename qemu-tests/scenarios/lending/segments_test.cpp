@@ -127,6 +127,10 @@ TEST_F(Segments, AreReadAndWrittenWithoutAMessage) {
   const auto stored = use(lender(), fmt::format("own {} check-all 4 65536", pid_));
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_EQ(stored[0].at("wrong"), 0);
+  const auto gathered =
+      use(borrower(), fmt::format("connect {},wc fill-all 5 65536 check-all 5 65536", id_));
+  ASSERT_EQ(gathered.size(), 2U);
+  EXPECT_EQ(gathered[1].at("wrong"), 0);
   ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
 }
 
