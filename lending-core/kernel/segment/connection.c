@@ -148,12 +148,15 @@ static const struct vm_operations_struct connection_vm_ops = {
 	.fault = connection_fault,
 };
 
-/* A copy on write would be of one moment only, and a child's stores would be nobody's. */
+/*
+ * A copy on write would be of one moment only, and a child's stores would be nobody's. Of a mapping
+ * of a read-only file VM_SHARED is taken back, but not VM_MAYSHARE.
+ */
 static int connection_mmap(struct dma_buf *buffer, struct vm_area_struct *vma)
 {
 	struct connection *c = buffer->priv;
 
-	if (!(vma->vm_flags & VM_SHARED))
+	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
 	if (c->read_only) {
 		if (vma->vm_flags & VM_WRITE)

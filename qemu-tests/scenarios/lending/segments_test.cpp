@@ -127,6 +127,10 @@ TEST_F(Segments, AreReadAndWrittenWithoutAMessage) {
   const auto stored = use(lender(), fmt::format("own {} check-all 4 65536", pid_));
   ASSERT_EQ(stored.size(), 1U);
   EXPECT_EQ(stored[0].at("wrong"), 0);
+  const auto gathered =
+      use(borrower(), fmt::format("connect {},wc fill-all 5 65536 check-all 5 65536", id_));
+  ASSERT_EQ(gathered.size(), 2U);
+  EXPECT_EQ(gathered[1].at("wrong"), 0);
   ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
 }
 
@@ -224,6 +228,11 @@ TEST_F(Segments, AFlapChangesTheEpochAndLosesTheConnection) {
  *   host1: waits for its eventfd <── one posted write ── host2: stores, then notifies
  */
 TEST_F(Segments, AnOwnerIsNotifiedByOneWrite) {
+  // It ends when it has been, and what the other one loads after that is stopped by its IOMMU.
+  expect_in_log("^DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      "^DMAR: \\[DMA Read NO_PASID\\] Request device \\[(0000:)?00:04\\.0\\] fault addr "
+      "0x2[0-9a-f]{8} ");
   auto started = lender().start(fmt::format("exec {} create 8 notified check 5 notified", kUser));
   ASSERT_OK(started);
   ASSERT_OK(lender().until("true", [&](const lab::Output&) {
