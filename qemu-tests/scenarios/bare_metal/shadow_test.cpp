@@ -226,6 +226,45 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
 }
 
 /*
+ *   host1 (lender), --sanitize                    host2 (borrower)
+ *   nvme: quarantined, erased by udev, lent ═════ borrows it again: zeroes
+ *   nvme: its tool is not there: quarantined ════ does not get it
+ */
+TEST_F(Shadow, WhatIsErasedAfterALeaseReadsZeroes) {
+  constexpr const char* kZeroes = "cmp -n 131072 /dev/zero ";
+  const std::string address = *lender().address(0);
+  ASSERT_OK(lender().run("pcilend unavailable " + address));
+  ASSERT_OK(lender().run("pcilend available --sanitize " + address));
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  EXPECT_OK(borrower().run("! " + std::string(kZeroes) + disk_));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "available"));
+  ASSERT_OK(borrow());
+  EXPECT_OK(borrower().run(kZeroes + disk_));
+
+  ASSERT_OK(write_data());
+  ASSERT_OK(lender().run("mv /usr/sbin/nvme /usr/sbin/nvme.away"));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(lender().until("dmesg | grep 'it stays quarantined: mend that'"));
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
+  const auto refused = borrower().exec("pcilend borrow " + job().id());
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0) << "not erased";
+  const auto shown = lender().run("pcilend show " + address);
+  ASSERT_OK(shown);
+  EXPECT_NE(shown->find("what its last borrower left on it is not erased"), std::string::npos)
+      << *shown;
+  ASSERT_OK(lender().run("mv /usr/sbin/nvme.away /usr/sbin/nvme"));
+  ASSERT_OK(lender().run("pcilend sanitize " + address, {{}, 2min}));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(borrow());
+  EXPECT_OK(borrower().run(kZeroes + disk_));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "available"));
+}
+
+/*
  *   host2 (borrower): the adapter's domain flushes lazily, as on a default Debian
  */
 TEST_F(Shadow, ItsAdapterMayFlushLazily) {

@@ -103,6 +103,8 @@ enum pcilend_attr {
 	PCILEND_A_TARGET = 24,		/* u32: id of the function whose BARs are reached */
 	PCILEND_A_END = 25,		/* flag: that is taken back */
 	PCILEND_A_DIRECT = 26,		/* flag: no IOMMU shall translate for the function */
+	PCILEND_A_SANITIZE = 27,	/* flag: it is to be erased after each lease */
+	PCILEND_A_SANITIZED = 28,	/* flag: that was done */
 	__PCILEND_A_MAX,
 };
 
@@ -209,6 +211,8 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_DIRECT = 36,	/* flag: no IOMMU; it reaches all of its lender's memory */
 	PCILEND_FUNCTION_A_RELAYED = 37, /* flag: borrowed, and its lender relays its MSI */
 	PCILEND_FUNCTION_A_LEASE_LEFT_MS = 38, /* u32: until silence ends the lease (lender) */
+	PCILEND_FUNCTION_A_SANITIZE = 39, /* flag: it is erased after each lease (lender) */
+	PCILEND_FUNCTION_A_DIRTY = 40,	/* flag: it was not yet, after the last one (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
