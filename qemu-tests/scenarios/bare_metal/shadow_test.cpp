@@ -141,6 +141,18 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   EXPECT_EQ(function->at("virtual_bdf"), address_);
 
   expect_rom(borrower().run(read_rom("/sys/bus/pci/devices/" + address_)));
+  // What its driver may tell it of its own BAR, for a memory buffer in it, it understands.
+  const auto bus_address = [](const lab::Host& host, const std::string& address) {
+    return host.run(fmt::format("setpci -s {} BASE_ADDRESS_0.l BASE_ADDRESS_1.l", address));
+  };
+  const auto of_lender = bus_address(lender(), *lender().address(0));
+  const auto of_borrower = bus_address(borrower(), address_);
+  ASSERT_OK(of_lender);
+  ASSERT_OK(of_borrower);
+  EXPECT_EQ(*of_borrower, *of_lender);
+  // Two queues of work have to go on when memory is short, as memory may be waiting for the drive:
+  // that of virtual functions, and that of what the lender answers.
+  EXPECT_OK(borrower().run("[ $(cat /proc/[0-9]*/comm | grep -c '^kworker/R-pcile') = 2 ]"));
 
   ASSERT_OK(write_data());
   const auto before = job().lender_effort();
