@@ -14,6 +14,9 @@ static const char still_borrowed[] =
 static const char being_recalled[] =
 	"it is being taken back from its borrower: try again when that is over";
 
+static const char not_erased[] =
+	"what its last borrower left on it is not erased: run 'pcilend sanitize' on its lender";
+
 static int lease_refuse(struct pcilend_lease_result *result, int error, const char *why)
 {
 	result->why = why;
@@ -53,6 +56,8 @@ static int lease_add(struct pcilend_lease *lease, struct pcilend_lease_result *r
 	if (lease->state != PCILEND_FUNCTION_LOCAL)
 		return lease_refuse(result, -EALREADY, "it is added already: see 'pcilend list'");
 	lease->resets = 0;
+	lease->sanitize = false;
+	lease->dirty = false;
 	return lease_move(lease, PCILEND_FUNCTION_ADDED, result, PCILEND_DO_ANNOUNCE);
 }
 
@@ -69,7 +74,9 @@ static int lease_remove_function(struct pcilend_lease *lease, struct pcilend_lea
 	return lease_move(lease, PCILEND_FUNCTION_LOCAL, result, PCILEND_DO_WITHDRAW);
 }
 
-static int lease_make_available(struct pcilend_lease *lease, struct pcilend_lease_result *result)
+static int lease_make_available(struct pcilend_lease *lease,
+				const struct pcilend_lease_event *event,
+				struct pcilend_lease_result *result)
 {
 	if (lease->state == PCILEND_FUNCTION_BORROWED && lease->take_back)
 		return lease_refuse(result, -EBUSY, being_recalled);
@@ -79,6 +86,9 @@ static int lease_make_available(struct pcilend_lease *lease, struct pcilend_leas
 				    "it is available already: see 'pcilend list'");
 	if (lease->state != PCILEND_FUNCTION_ADDED)
 		return lease_refuse_admin(lease, result);
+	lease->sanitize = event->sanitize;
+	if (event->sanitized)
+		lease->dirty = false;
 	return lease_move(lease, PCILEND_FUNCTION_RESETTING, result,
 			  PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
 }
@@ -125,6 +135,7 @@ static int lease_borrow(struct pcilend_lease *lease, const struct pcilend_lease_
 	lease->number = ++numbers->last;
 	lease->lease_ms = event->lease_ms;
 	lease->granted = event->now;
+	lease->dirty |= lease->sanitize;
 	lease_name_lease(lease, result);
 	return lease_move(lease, PCILEND_FUNCTION_BORROWED, result, PCILEND_DO_ANNOUNCE);
 }
@@ -288,6 +299,10 @@ static int lease_reset_done(struct pcilend_lease *lease, const struct pcilend_le
 		lease->take_back = false;
 		return lease_move(lease, PCILEND_FUNCTION_ADDED, result, todo | PCILEND_DO_RELEASE);
 	}
+	if (lease->dirty) {
+		lease->quarantine = not_erased;
+		return lease_move(lease, PCILEND_FUNCTION_QUARANTINED, result, todo);
+	}
 	return lease_move(lease, PCILEND_FUNCTION_AVAILABLE, result, todo);
 }
 
@@ -296,6 +311,8 @@ static int lease_release_quarantine(struct pcilend_lease *lease,
 {
 	if (lease->state != PCILEND_FUNCTION_QUARANTINED)
 		return lease_refuse(result, -EINVAL, "it is not quarantined: see 'pcilend show'");
+	/* Who releases it answers for what is on it. */
+	lease->dirty = false;
 	lease->quarantine = NULL;
 	return lease_move(lease, PCILEND_FUNCTION_RESETTING, result,
 			  PCILEND_DO_RESET | PCILEND_DO_ANNOUNCE);
@@ -311,7 +328,7 @@ int pcilend_lease_apply(struct pcilend_lease *lease, const struct pcilend_lease_
 	case PCILEND_LEASE_REMOVE:
 		return lease_remove_function(lease, result);
 	case PCILEND_LEASE_MAKE_AVAILABLE:
-		return lease_make_available(lease, result);
+		return lease_make_available(lease, event, result);
 	case PCILEND_LEASE_MAKE_UNAVAILABLE:
 		return lease_make_unavailable(lease, result);
 	case PCILEND_LEASE_BORROW:

@@ -170,6 +170,12 @@ bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, 
 }
 EXPORT_SYMBOL_GPL(pcilend_vconfig_forwards);
 
+void pcilend_vconfig_withhold(struct pcilend_vconfig *config)
+{
+	memset(config->forward, 0, sizeof(config->forward));
+}
+EXPORT_SYMBOL_GPL(pcilend_vconfig_withhold);
+
 u32 pcilend_vconfig_hardware_bits(const struct pcilend_vconfig *config, u32 offset, u32 length)
 {
 	u32 bits = 0;

@@ -50,6 +50,7 @@ const std::vector<Pattern>& patterns() {
                              "DMA-API: .*(device driver|mapping sg|overlapping mappings)",
                              flags)},
       {"warning", std::regex("cannot create duplicate filename|nobody cared|"
+                             "unlocked secondary bus reset|"
                              "sleeping function called from invalid context",
                              flags)},
       {"iommu fault", std::regex("DMAR: \\[.*fault|DMAR: DRHD: handling fault|"

@@ -60,10 +60,12 @@ class NetlinkClient final : public Client {
     return change(Request(PCILEND_CMD_REMOVE).put(PCILEND_A_BDF, to_string(local)));
   }
 
-  Result<Function> make_available(const PciAddress& local, bool direct) override {
+  Result<Function> make_available(const PciAddress& local, const Lend& how) override {
     Request request(PCILEND_CMD_AVAILABLE);
     request.put(PCILEND_A_BDF, to_string(local));
-    if (direct) request.flag(PCILEND_A_DIRECT);
+    if (how.direct) request.flag(PCILEND_A_DIRECT);
+    if (how.sanitize) request.flag(PCILEND_A_SANITIZE);
+    if (how.sanitized) request.flag(PCILEND_A_SANITIZED);
     return changed(request, local);
   }
 

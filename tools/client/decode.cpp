@@ -140,6 +140,12 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
     case PCILEND_FUNCTION_A_RELAYED:
       function->relayed = true;
       return {};
+    case PCILEND_FUNCTION_A_SANITIZE:
+      function->sanitize = true;
+      return {};
+    case PCILEND_FUNCTION_A_DIRTY:
+      function->dirty = true;
+      return {};
     default:
       return {};
   }

@@ -24,6 +24,7 @@ struct Surroundings {
   std::function<void(std::chrono::milliseconds)> sleep;
   std::function<std::chrono::steady_clock::time_point()> now;
   std::function<std::chrono::system_clock::time_point()> wall_time;
+  std::function<Result<>(const std::vector<std::string>& words)> run_program;
   bool terminal;  // `err` is one
   std::istream& in;
   std::ostream& out;

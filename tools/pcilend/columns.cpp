@@ -149,6 +149,8 @@ const std::vector<Column<Function>>& function_columns() {
       {"p2p_targets", [](F f, N) { return reaches(f); }},
       {"direct", [](F f, N) -> Json { return f.direct; }},
       {"relayed", [](F f, N) -> Json { return f.relayed; }},
+      {"sanitize", [](F f, N) -> Json { return f.sanitize; }},
+      {"dirty", [](F f, N) -> Json { return f.dirty; }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;

@@ -40,6 +40,9 @@ const CommandOption kDirect{"--direct", "",
                             "without an IOMMU: it reaches all memory and interrupts of this host",
                             &Options::direct};
 
+const CommandOption kSanitize{"--sanitize", "",
+                              "erase it after each lease, before others borrow it: NVMe drives",
+                              &Options::sanitize};
 const CommandOption kPath{"--adapter", "BDF", "over this NTB adapter; default: the best path",
                           &Options::adapter};
 const CommandOption kPin{"--adapter", "BDF", "pin the node: let it in over this NTB adapter only",
@@ -138,7 +141,7 @@ const std::vector<Command>& commands() {
        "available",
        "take a function from its driver and let it be borrowed",
        {kBdfs},
-       {kJson, kDirect, force("take it though it is in use")},
+       {kJson, kDirect, kSanitize, force("take it though it is in use")},
        command_available},
       {kLender,
        "unavailable",
@@ -159,6 +162,12 @@ const std::vector<Command>& commands() {
        {kBdf},
        {kJson},
        command_release_quarantine},
+      {kLender,
+       "sanitize",
+       "erase what a borrower left on a drive, and lend it again",
+       {kBdfs},
+       {kJson},
+       command_sanitize},
       {kConfiguration,
        "add-filter",
        "add functions that match, now and when they are plugged in",

@@ -17,6 +17,7 @@ Result<Answer> command_unavailable(Session& session, const Options& options);
 Result<Answer> command_allow(Session& session, const Options& options);
 Result<Answer> command_label(Session& session, const Options& options);
 Result<Answer> command_release_quarantine(Session& session, const Options& options);
+Result<Answer> command_sanitize(Session& session, const Options& options);
 
 Result<Answer> command_add_filter(Session& session, const Options& options);
 Result<Answer> command_available_filter(Session& session, const Options& options);

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "device_use.h"
 #include "outcome.h"
+#include "sanitize.h"
 #include "target.h"
 
 namespace pcilend {
@@ -108,12 +109,17 @@ Result<Answer> command_available(Session& session, const Options& options) {
                                   : std::move(found).error().in(to_string(local->address)));
       use = std::move(*found);
     }
+    if (options.sanitize) {
+      auto can = check_can_be_sanitized(session, local->function);
+      if (!can) return tl::unexpected(std::move(can).error().in(to_string(local->address)));
+    }
     all.push_back({std::move(*local), std::move(use)});
   }
   FunctionsAnswer answer;
   for (const auto& [local, use] : all) {
     const std::string name = to_string(local.address);
-    auto done = session.client.make_available(local.address, options.direct);
+    auto done = session.client.make_available(
+        local.address, {.direct = options.direct, .sanitize = options.sanitize});
     if (!done) return tl::unexpected(std::move(done).error().in(name));
     warn_of_loss(session, use);
     if (options.direct)

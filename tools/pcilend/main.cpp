@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cli.h"
+#include "run_program.h"
 #include "stop_signals.h"
 
 namespace {
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
       [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); },
       [] { return std::chrono::steady_clock::now(); },
       [] { return std::chrono::system_clock::now(); },
+      pcilend::run_program,
       ::isatty(STDERR_FILENO) == 1,
       std::cin,
       std::cout,

@@ -170,6 +170,9 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   if (!f.virtual_address.empty()) row("virtual function", f.virtual_address);
   if (!f.reaches.empty()) row("reaches", reaches_text(f));
   if (f.direct) row("direct", "no IOMMU: it reaches all memory and all interrupts of its lender");
+  if (f.sanitize || f.dirty)
+    row("sanitize", f.dirty ? "what its last borrower left on it is not erased yet"
+                            : "it is erased after each lease");
   if (f.relayed) row("interrupts", "MSI and MSI-X are relayed by its lender");
   for (const auto& bar : f.bars) {
     const std::string text = bar_text(bar);

@@ -29,6 +29,7 @@ struct Options {
   bool end = false;
   bool mdev = false;
   bool direct = false;
+  bool sanitize = false;
   bool wait = false;
   bool emulated = false;
   bool hex = false;
@@ -73,6 +74,8 @@ struct Host {
   std::function<void(std::chrono::milliseconds)> sleep;
   std::function<std::chrono::steady_clock::time_point()> now;
   std::function<WallTime()> wall_time;
+  // Runs a program, and waits for its end.
+  std::function<Result<>(const std::vector<std::string>& words)> run_program;
 };
 
 // A host with its pcilend.ko.

@@ -26,8 +26,8 @@ constexpr size_t kOwnerBytes = 63;  // PCILEND_A_OWNER
 constexpr std::array<std::string_view, 7> kFileKeys{"$schema", "connections", "pins",  "functions",
                                                     "filters", "kinds",       "borrow"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
-constexpr std::array<std::string_view, 9> kFunctionKeys{
-    "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct"};
+constexpr std::array<std::string_view, 10> kFunctionKeys{
+    "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct", "sanitize"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
 constexpr std::array<std::string_view, 5> kFilterKeys{"device", "slot", "label", "allow", "force"};
 constexpr std::array<std::string_view, 4> kKindKeys{"name", "device", "function", "label"};
@@ -160,6 +160,8 @@ Result<FunctionEntry> read_function(const JsonValue& value) {
       value, "force", [](const JsonValue& v) { return v.flag(); }, &entry.force));
   PCILEND_TRY(take(
       value, "direct", [](const JsonValue& v) { return v.flag(); }, &entry.direct));
+  PCILEND_TRY(take(
+      value, "sanitize", [](const JsonValue& v) { return v.flag(); }, &entry.sanitize));
   std::string state;
   PCILEND_TRY(take(
       value, "state", [](const JsonValue& v) { return v.one_of(kStates); }, &state));
@@ -167,6 +169,8 @@ Result<FunctionEntry> read_function(const JsonValue& value) {
   entry.available = state == "available";
   if (entry.direct && !entry.available)
     return value.fail("'direct' says how it is lent, and it is only added: make it available");
+  if (entry.sanitize && !entry.available)
+    return value.fail("'sanitize' says how it is lent, and it is only added: make it available");
   if (!entry.uuid && !entry.address)
     return value.fail("neither 'uuid' nor 'bdf' says which function: see 'pcilend list'");
   if (!entry.uuid && !entry.device)
@@ -401,6 +405,7 @@ ordered_json function_json(const FunctionEntry& entry) {
   if (entry.allow) json["allow"] = audience_json(*entry.allow);
   if (entry.force) json["force"] = true;
   if (entry.direct) json["direct"] = true;
+  if (entry.sanitize) json["sanitize"] = true;
   return json;
 }
 

@@ -135,6 +135,7 @@ Goal goal_of_entry(const Inventory& inventory, const LocalFunction& local,
   goal.allow = entry.allow;
   goal.force = entry.force;
   goal.direct = entry.direct;
+  goal.sanitize = entry.sanitize;
   goal.place = entry.place;
   return goal;
 }

@@ -18,6 +18,7 @@ struct Goal {
   std::optional<Audience> allow;
   bool force = false;
   bool direct = false;
+  bool sanitize = false;
   std::string place;
   std::string excluded;    // place of the unavailable filter that matches
   bool overruled = false;  // by that filter: an entry says available

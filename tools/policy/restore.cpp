@@ -176,20 +176,28 @@ void Restore::change_state(const Goal& goal) {
   }
   if (!goal.available) return;
   if (can_be_borrowed(state)) {
-    if (goal.by_filter || goal.present->direct == goal.direct) return;
+    if (goal.by_filter) return;
+    std::string how;
+    if (goal.present->direct != goal.direct)
+      how = goal.direct ? "with an IOMMU (direct)" : "without an IOMMU (direct)";
+    else if (goal.present->sanitize != goal.sanitize)
+      how = goal.sanitize ? "and not erased after a lease (sanitize)"
+                          : "and erased after a lease (sanitize)";
+    if (how.empty()) return;
     Step& step = begin(Action::Available, goal);
     step.outcome = Outcome::Failed;
     step.reason = fmt::format(
-        "it is available {} an IOMMU (direct): run 'pcilend unavailable {}' and restore again, or "
-        "change the entry",
-        goal.direct ? "with" : "without", pcilend::to_string(address));
+        "it is available {}: run 'pcilend unavailable {}' and restore again, or change the entry",
+        how, pcilend::to_string(address));
     return;
   }
   std::string lost;
   if (!may_take(goal, &lost)) return;
   Step& step = begin(Action::Available, goal);
   step.reason = lost;
-  carry_out(step, [&] { return host_.client.make_available(address, goal.direct); });
+  carry_out(step, [&] {
+    return host_.client.make_available(address, {goal.direct, goal.sanitize, false});
+  });
 }
 
 }  // namespace
@@ -403,6 +411,7 @@ Result<Config> present_state(Client& client, const Config& configured) {
     entry.label = f.label;
     entry.allow = audience_of(f);
     entry.direct = f.direct;
+    entry.sanitize = f.sanitize;
     for (const auto& old : configured.functions)
       if (old.uuid ? *old.uuid == f.uuid : old.address == entry.address) entry.force |= old.force;
     state.functions.push_back(std::move(entry));

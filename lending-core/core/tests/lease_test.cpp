@@ -345,6 +345,62 @@ TEST(Lease, QuarantineSaysWhy) {
   EXPECT_EQ(f.lease.quarantine, nullptr);
 }
 
+// Borrowed and given back, on a function that is to be erased after each lease.
+Function Sanitized() {
+  Function f;
+  f.Apply(PCILEND_LEASE_ADD);
+  pcilend_lease_event event = {};
+  event.type = PCILEND_LEASE_MAKE_AVAILABLE;
+  event.sanitize = true;
+  EXPECT_EQ(f.Apply(event), 0);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_RESET_OK), 0);
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_AVAILABLE) << "nobody has borrowed it yet";
+  for (const auto type :
+       {PCILEND_LEASE_BORROW, PCILEND_LEASE_RETURN, PCILEND_LEASE_FENCED, PCILEND_LEASE_RESET_OK})
+    EXPECT_EQ(f.Apply(type), 0);
+  return f;
+}
+
+TEST(Lease, WhatIsToBeErasedIsQuarantinedUntilThen) {
+  Function f = Sanitized();
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_QUARANTINED);
+  EXPECT_NE(std::string(f.lease.quarantine).find("pcilend sanitize"), std::string::npos);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_BORROW), -EUCLEAN);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_MAKE_UNAVAILABLE), 0);
+  // Not erased, and whatever is said of later leases: in quarantine again.
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_MAKE_AVAILABLE), 0);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_RESET_OK), 0);
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_QUARANTINED);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_MAKE_UNAVAILABLE), 0);
+  pcilend_lease_event event = {};
+  event.type = PCILEND_LEASE_MAKE_AVAILABLE;
+  event.sanitize = event.sanitized = true;
+  EXPECT_EQ(f.Apply(event), 0);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_RESET_OK), 0);
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_AVAILABLE);
+}
+
+TEST(Lease, WhoReleasesWhatIsNotErasedAnswersForIt) {
+  Function f = Sanitized();
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_RELEASE_QUARANTINE), 0);
+  EXPECT_EQ(f.Apply(PCILEND_LEASE_RESET_OK), 0);
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_AVAILABLE);
+}
+
+TEST(Lease, WhatIsTakenBackIsNotErased) {
+  Function f;
+  f.Apply(PCILEND_LEASE_ADD);
+  pcilend_lease_event event = {};
+  event.type = PCILEND_LEASE_MAKE_AVAILABLE;
+  event.sanitize = true;
+  f.Apply(event);
+  for (const auto type : {PCILEND_LEASE_RESET_OK, PCILEND_LEASE_BORROW, PCILEND_LEASE_REVOKE,
+                          PCILEND_LEASE_FENCED, PCILEND_LEASE_RESET_OK})
+    EXPECT_EQ(f.Apply(type), 0);
+  EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_ADDED) << "who took it has what is on it";
+  EXPECT_TRUE(f.lease.dirty) << "others do not get that";
+}
+
 TEST(Lease, BorrowBounds) {
   Function f;
   f.Reach(PCILEND_FUNCTION_AVAILABLE);

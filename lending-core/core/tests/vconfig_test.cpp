@@ -430,6 +430,17 @@ TEST(Vconfig, VendorSpecificGoesToTheHardware) {
   EXPECT_FALSE(pcilend_vconfig_forwards(&config.raw, 0x118, 4));
 }
 
+TEST(Vconfig, WhatIsWithheldGoesNowhere) {
+  Config config(snapshots::Virtio());
+  const Config fresh(snapshots::Virtio());
+  pcilend_vconfig_withhold(&config.raw);
+  for (u32 at = 0; at < PCILEND_VCONFIG_BYTES; ++at) {
+    EXPECT_EQ(config.Write(at, 1, 0xff) & PCILEND_EFFECT_FORWARD, 0u) << at;
+    EXPECT_FALSE(pcilend_vconfig_forwards(&config.raw, at, 1)) << at;
+  }
+  EXPECT_EQ(config.Read(0x94, 4), fresh.Read(0x94, 4)) << "as the lender had it";
+}
+
 TEST(Vconfig, VendorCapabilityBehindAShortMsi) {
   Snapshot snapshot = snapshots::Ahci();
   snapshot.Put16(0x82, 0);  // 10 bytes

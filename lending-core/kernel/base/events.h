@@ -57,6 +57,8 @@ struct pcilend_report {
 	struct pcilend_access access;
 	u8 reserved_uuid[16];		/* zeroes: not for a domain */
 	u64 reserved_ms;		/* left */
+	bool sanitize;			/* quarantined after each lease, until it was erased */
+	bool dirty;			/* it was not, since the last one */
 };
 
 struct pcilend_audit {

@@ -19,6 +19,13 @@ struct pcilend_add {
 	const struct nlattr *nodes;	/* NULL: all connected ones */
 };
 
+/* How AVAILABLE lends it. */
+struct pcilend_lend {
+	bool direct;			/* without an IOMMU between it and this host's memory */
+	bool sanitize;			/* quarantined after each lease, until it was erased */
+	bool sanitized;			/* that was done */
+};
+
 /* lender.c, lender_admin.c, lender_peer.c */
 int pcilend_lender_init(void);
 void pcilend_lender_exit(void);
@@ -31,8 +38,8 @@ int pcilend_lender_check(const char *bdf, struct netlink_ext_ack *extack);
 int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		       struct netlink_ext_ack *extack, struct pcilend_report *report);
 int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack);
-int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
-			     struct pcilend_report *report);
+int pcilend_lender_available(const char *bdf, const struct pcilend_lend *lend,
+			     struct netlink_ext_ack *extack, struct pcilend_report *report);
 int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_ack *extack);
 int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack *extack);
 int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *extack,

@@ -129,6 +129,8 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	report->lease = fn->lease.number;
 	report->local = true;
 	report->reason = fn->lease.quarantine;
+	report->sanitize = fn->lease.sanitize;
+	report->dirty = fn->lease.dirty;
 	report->resets = fn->lease.resets + fn->resets;
 	if (READ_ONCE(dev->driver))
 		strscpy(report->driver, dev_driver_string(dev), sizeof(report->driver));
@@ -306,6 +308,16 @@ void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_li
 		pcilend_channel_notify(link, PCILEND_MSG_RECALL, &msg);
 }
 
+/* For udev, which has it erased (tools/udev). */
+static void lender_ask_to_sanitize(struct pcilend_function *fn)
+{
+	char *event[2] = { };
+
+	event[0] = "PCILEND_SANITIZE=1";
+	if (fn->lease.state == PCILEND_FUNCTION_QUARANTINED && fn->lease.dirty)
+		kobject_uevent_env(&fn->pdev->dev.kobj, KOBJ_CHANGE, event);
+}
+
 /*
  * pcilend_function_settle - carry out what the state machine asks for
  *
@@ -320,6 +332,8 @@ void pcilend_function_settle(struct pcilend_function *fn)
 	while (fn->todo & ~PCILEND_DO_RELEASE) {
 		struct pcilend_lease_event event = { };
 		struct pcilend_lease_result result = fn->result;
+		/* Of the lease that this reset is for. */
+		bool ended = fn->lease.number;
 		u32 todo = fn->todo;
 
 		fn->todo &= PCILEND_DO_RELEASE;
@@ -354,6 +368,8 @@ void pcilend_function_settle(struct pcilend_function *fn)
 			lender_spread(fn, pcilend_function_withdraw);
 		if (event.type)
 			WARN_ON(pcilend_function_apply(fn, &event, NULL));
+		if (ended && event.type == PCILEND_LEASE_RESET_OK)
+			lender_ask_to_sanitize(fn);
 	}
 }
 

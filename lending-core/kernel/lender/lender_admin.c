@@ -383,11 +383,16 @@ static int lender_admin_take(struct pcilend_function *fn, bool direct,
 	return err;
 }
 
-static int lender_admin_make_available(struct pcilend_function *fn, bool direct,
+static int lender_admin_make_available(struct pcilend_function *fn,
+				       const struct pcilend_lend *lend,
 				       struct netlink_ext_ack *extack,
 				       struct pcilend_report *report)
 {
-	struct pcilend_lease_event event = { .type = PCILEND_LEASE_MAKE_AVAILABLE };
+	struct pcilend_lease_event event = {
+		.type = PCILEND_LEASE_MAKE_AVAILABLE,
+		.sanitize = lend->sanitize,
+		.sanitized = lend->sanitized,
+	};
 	const char *why = NULL;
 	int err;
 
@@ -397,9 +402,9 @@ static int lender_admin_make_available(struct pcilend_function *fn, bool direct,
 	mutex_unlock(&fn->lock);
 	if (err)
 		return pcilend_refuse(extack, err, why);
-	err = pcilend_device_check(fn->pdev, direct, extack) ?:
+	err = pcilend_device_check(fn->pdev, lend->direct, extack) ?:
 	      lender_admin_check_unused(fn, extack) ?:
-	      lender_admin_take(fn, direct, extack);
+	      lender_admin_take(fn, lend->direct, extack);
 	if (err)
 		return err;
 
@@ -420,12 +425,12 @@ static int lender_admin_make_available(struct pcilend_function *fn, bool direct,
 
 /*
  * pcilend_lender_available - take the function from its driver, reset it, let it be borrowed
- * @direct: without an IOMMU between it and this host's memory
  *
- * On failure its driver has it again, unless it did not survive the reset: then it is quarantined.
+ * On failure its driver has it again, unless it did not survive the reset, or what its last
+ * borrower left was to be erased and was not: then it is quarantined.
  */
-int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ack *extack,
-			     struct pcilend_report *report)
+int pcilend_lender_available(const char *bdf, const struct pcilend_lend *lend,
+			     struct netlink_ext_ack *extack, struct pcilend_report *report)
 {
 	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
 	int err;
@@ -434,7 +439,7 @@ int pcilend_lender_available(const char *bdf, bool direct, struct netlink_ext_ac
 		return PTR_ERR(fn);
 	mutex_lock(&fn->admin);
 	err = list_empty(&fn->node) ? -ENODEV
-				    : lender_admin_make_available(fn, direct, extack, report);
+				    : lender_admin_make_available(fn, lend, extack, report);
 	mutex_unlock(&fn->admin);
 	pcilend_function_put(fn);
 	return err;

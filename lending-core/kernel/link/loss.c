@@ -7,19 +7,42 @@
 
 #include "link/session.h"
 
-/* @found: by this host, which the peer has to hear of. */
-static void loss_happened(struct pcilend_link *link, bool found)
+/* One step of the carrier's, which others read without the lock. */
+static bool loss_step(struct pcilend_link *link, bool (*step)(enum pcilend_carrier *carrier))
 {
 	enum pcilend_carrier carrier;
-	bool carried;
+	bool answer;
 
 	lockdep_assert_held(&link->loss_lock);
 	carrier = link->carrier;
-	carried = pcilend_carrier_lose(&carrier);
+	answer = step(&carrier);
+	WRITE_ONCE(link->carrier, carrier);
+	return answer;
+}
+
+/* The same for who does not have the lock. */
+static bool loss_step_alone(struct pcilend_link *link,
+			    bool (*step)(enum pcilend_carrier *carrier))
+{
+	unsigned long flags;
+	bool answer;
+
+	spin_lock_irqsave(&link->loss_lock, flags);
+	answer = loss_step(link, step);
+	spin_unlock_irqrestore(&link->loss_lock, flags);
+	return answer;
+}
+
+/* @found: by this host, which the peer has to hear of. */
+static void loss_happened(struct pcilend_link *link, bool found)
+{
+	bool carried;
+
+	lockdep_assert_held(&link->loss_lock);
+	carried = loss_step(link, pcilend_carrier_lose);
 	link->losses += carried;
 	if (found && carried)
 		WRITE_ONCE(link->found, link->found + 1);
-	WRITE_ONCE(link->carrier, carrier);
 	pcilend_link_lender->lost(link);
 	if (carried)
 		pcilend_link_segments->lost(link);
@@ -78,27 +101,11 @@ u64 pcilend_link_losses(struct pcilend_link *link)
 /* Has it been lost since the handshake last asked? */
 bool pcilend_link_take_lost(struct pcilend_link *link)
 {
-	enum pcilend_carrier carrier;
-	unsigned long flags;
-	bool lost;
-
-	spin_lock_irqsave(&link->loss_lock, flags);
-	carrier = link->carrier;
-	lost = pcilend_carrier_take_lost(&carrier);
-	WRITE_ONCE(link->carrier, carrier);
-	spin_unlock_irqrestore(&link->loss_lock, flags);
-	return lost;
+	return loss_step_alone(link, pcilend_carrier_take_lost);
 }
 
 /* The handshake is over: DMA may go on, unless the link was lost again meanwhile. */
 void pcilend_link_met(struct pcilend_link *link)
 {
-	enum pcilend_carrier carrier;
-	unsigned long flags;
-
-	spin_lock_irqsave(&link->loss_lock, flags);
-	carrier = link->carrier;
-	pcilend_carrier_met(&carrier);
-	WRITE_ONCE(link->carrier, carrier);
-	spin_unlock_irqrestore(&link->loss_lock, flags);
+	loss_step_alone(link, pcilend_carrier_met);
 }

@@ -38,6 +38,8 @@ static const struct nla_policy config_policy[PCILEND_A_MAX + 1] = {
 static const struct nla_policy available_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BDF] = { .type = NLA_NUL_STRING, .len = 31 },
 	[PCILEND_A_DIRECT] = { .type = NLA_FLAG },
+	[PCILEND_A_SANITIZE] = { .type = NLA_FLAG },
+	[PCILEND_A_SANITIZED] = { .type = NLA_FLAG },
 };
 
 static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {

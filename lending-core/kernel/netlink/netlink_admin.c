@@ -55,8 +55,13 @@ static int netlink_admin_remove_function(struct request *rq)
 
 static int netlink_admin_available(struct request *rq)
 {
-	return pcilend_lender_available(rq->bdf, rq->info->attrs[PCILEND_A_DIRECT], rq->extack,
-					rq->report);
+	const struct pcilend_lend lend = {
+		.direct = rq->info->attrs[PCILEND_A_DIRECT],
+		.sanitize = rq->info->attrs[PCILEND_A_SANITIZE],
+		.sanitized = rq->info->attrs[PCILEND_A_SANITIZED],
+	};
+
+	return pcilend_lender_available(rq->bdf, &lend, rq->extack, rq->report);
 }
 
 static int netlink_admin_unavailable(struct request *rq)

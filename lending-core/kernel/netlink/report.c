@@ -270,6 +270,9 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
 		return -EMSGSIZE;
+	if ((report->sanitize && nla_put_flag(skb, PCILEND_FUNCTION_A_SANITIZE)) ||
+	    (report->dirty && nla_put_flag(skb, PCILEND_FUNCTION_A_DIRTY)))
+		return -EMSGSIZE;
 	return nla_put_u32(skb, PCILEND_FUNCTION_A_RESETS, report->resets) ?:
 	       nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_FAULTS, report->faults,
 				 PCILEND_FUNCTION_A_PAD);

@@ -237,13 +237,6 @@ static int virtual_write_locked(struct pcilend_virtual *virtual, int where, int 
 
 	all = pcilend_vconfig_write(&virtual->config, where, size, value);
 	effects = all & ACTIONS;
-	/*
-	 * Of these registers a driver of the host reads the copy, which never says what became of
-	 * its write; what it took in hardware that way, a semaphore, would stay taken. VFIO's users
-	 * read the hardware.
-	 */
-	if (!virtual->frontend->guests)
-		effects &= ~PCILEND_EFFECT_FORWARD;
 	/* It has a work item of its own. */
 	if (all & PCILEND_EFFECT_INTX)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
@@ -751,6 +744,9 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 	virtual->ops = ops;
 	virtual->frontend = frontend;
 	virtual->config = *config;
+	/* VFIO's users read in the hardware what they write there, this host's drivers the copy. */
+	if (!frontend->guests)
+		pcilend_vconfig_withhold(&virtual->config);
 	memcpy(virtual->bar, bar, sizeof(virtual->bar));
 	raw_spin_lock_init(&virtual->lock);
 	INIT_WORK(&virtual->work, virtual_work);

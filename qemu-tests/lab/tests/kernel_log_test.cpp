@@ -89,6 +89,8 @@ TEST(KernelLog, EachKindIsKnown) {
       {"BUG: scheduling while atomic: swapper/0/0/0x00000002", "oops"},
       {"BUG: sleeping function called from invalid context at kernel/locking/mutex.c:283", "oops"},
       {"irq 19: nobody cared (try booting with the \"irqpoll\" option)", "warning"},
+      {"vfio-pci 0000:01:00.0: unlocked secondary bus reset via: pci_reset_bus_function+0x51/0x100",
+       "warning"},
       {"sysfs: cannot create duplicate filename '/bus/pcilend/devices/40001'", "warning"},
       {"DMAR: DRHD: handling fault status reg 2", "iommu fault"},
       {"DMAR: [DMA Write NO_PASID] Request device [00:10.0] fault addr 0x1000 [fault reason 0x05] "

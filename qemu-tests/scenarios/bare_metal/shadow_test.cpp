@@ -141,6 +141,18 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   EXPECT_EQ(function->at("virtual_bdf"), address_);
 
   expect_rom(borrower().run(read_rom("/sys/bus/pci/devices/" + address_)));
+  // What its driver may tell it of its own BAR, for a memory buffer in it, it understands.
+  const auto bus_address = [](const lab::Host& host, const std::string& address) {
+    return host.run(fmt::format("setpci -s {} BASE_ADDRESS_0.l BASE_ADDRESS_1.l", address));
+  };
+  const auto of_lender = bus_address(lender(), *lender().address(0));
+  const auto of_borrower = bus_address(borrower(), address_);
+  ASSERT_OK(of_lender);
+  ASSERT_OK(of_borrower);
+  EXPECT_EQ(*of_borrower, *of_lender);
+  // Two queues of work have to go on when memory is short, as memory may be waiting for the drive:
+  // that of virtual functions, and that of what the lender answers.
+  EXPECT_OK(borrower().run("[ $(cat /proc/[0-9]*/comm | grep -c '^kworker/R-pcile') = 2 ]"));
 
   ASSERT_OK(write_data());
   const auto before = job().lender_effort();
@@ -223,6 +235,45 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/remove", device)));
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
   expect_works();
+}
+
+/*
+ *   host1 (lender), --sanitize                    host2 (borrower)
+ *   nvme: quarantined, erased by udev, lent ═════ borrows it again: zeroes
+ *   nvme: its tool is not there: quarantined ════ does not get it
+ */
+TEST_F(Shadow, WhatIsErasedAfterALeaseReadsZeroes) {
+  constexpr const char* kZeroes = "cmp -n 131072 /dev/zero ";
+  const std::string address = *lender().address(0);
+  ASSERT_OK(lender().run("pcilend unavailable " + address));
+  ASSERT_OK(lender().run("pcilend available --sanitize " + address));
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  EXPECT_OK(borrower().run("! " + std::string(kZeroes) + disk_));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "available"));
+  ASSERT_OK(borrow());
+  EXPECT_OK(borrower().run(kZeroes + disk_));
+
+  ASSERT_OK(write_data());
+  ASSERT_OK(lender().run("mv /usr/sbin/nvme /usr/sbin/nvme.away"));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(lender().until("dmesg | grep 'it stays quarantined: mend that'"));
+  ASSERT_OK(job().await_state(lender(), "quarantined"));
+  const auto refused = borrower().exec("pcilend borrow " + job().id());
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0) << "not erased";
+  const auto shown = lender().run("pcilend show " + address);
+  ASSERT_OK(shown);
+  EXPECT_NE(shown->find("what its last borrower left on it is not erased"), std::string::npos)
+      << *shown;
+  ASSERT_OK(lender().run("mv /usr/sbin/nvme.away /usr/sbin/nvme"));
+  ASSERT_OK(lender().run("pcilend sanitize " + address, {{}, 2min}));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(borrow());
+  EXPECT_OK(borrower().run(kZeroes + disk_));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "available"));
 }
 
 /*

@@ -35,6 +35,8 @@ Attributes function_nest() {
       .raw(PCILEND_FUNCTION_A_ALLOWED, allowed.data(), sizeof allowed)
       .raw(PCILEND_FUNCTION_A_REACHES, reaches.data(), sizeof reaches)
       .flag(PCILEND_FUNCTION_A_DIRECT)
+      .flag(PCILEND_FUNCTION_A_SANITIZE)
+      .flag(PCILEND_FUNCTION_A_DIRTY)
       .flag(PCILEND_FUNCTION_A_RELAYED)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
@@ -146,6 +148,8 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_EQ(functions->front().allowed, std::nullopt);
   EXPECT_EQ(f.reaches, (std::vector<uint32_t>{0x40002, 0x40003}));
   EXPECT_TRUE(f.direct);
+  EXPECT_TRUE(f.sanitize);
+  EXPECT_TRUE(f.dirty);
   EXPECT_TRUE(f.relayed);
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
@@ -305,7 +309,7 @@ TEST_F(ClientTest, PeerToPeerNamesBothAndTheEnd) {
   EXPECT_EQ(text_in_request(3, PCILEND_A_END), "");
 }
 
-TEST_F(ClientTest, AvailableSaysWhetherDirect) {
+TEST_F(ClientTest, AvailableSaysHowItIsLent) {
   const auto function = [](uint32_t sequence) {
     return join({reply(sequence, PCILEND_CMD_FUNCTION_GET,
                        Attributes().nest(PCILEND_A_FUNCTION, function_nest())),
@@ -313,10 +317,11 @@ TEST_F(ClientTest, AvailableSaysWhetherDirect) {
   };
   auto c = client({acknowledge(2), function(3), acknowledge(4), function(5)});
   const PciAddress address{0, 0, 5, 0};
-  ASSERT_TRUE(c->make_available(address, false));
-  EXPECT_EQ(text_in_request(1, PCILEND_A_DIRECT), "absent");
-  ASSERT_TRUE(c->make_available(address, true));
-  EXPECT_EQ(text_in_request(3, PCILEND_A_DIRECT), "");
+  const auto flags = {PCILEND_A_DIRECT, PCILEND_A_SANITIZE, PCILEND_A_SANITIZED};
+  ASSERT_TRUE(c->make_available(address, {}));
+  for (const auto flag : flags) EXPECT_EQ(text_in_request(1, flag), "absent");
+  ASSERT_TRUE(c->make_available(address, {true, true, true}));
+  for (const auto flag : flags) EXPECT_EQ(text_in_request(3, flag), "");
 }
 
 TEST_F(ClientTest, AddSaysWhatTheFunctionIsFromTheStart) {

@@ -107,11 +107,20 @@ class FakeClient final : public Client {
     std::erase_if(kernel_.functions, [&](const Function& f) { return f.bdf == to_string(local); });
     return {};
   }
-  Result<Function> make_available(const PciAddress& local, bool direct) override {
-    const auto f =
-        set_state(direct ? "available direct" : "available", local, PCILEND_FUNCTION_AVAILABLE);
-    if (f) kernel_.find(local)->direct = direct;
-    return f ? *kernel_.find(local) : f;
+  Result<Function> make_available(const PciAddress& local, const Lend& how) override {
+    std::string command = "available";
+    if (how.direct) command += " direct";
+    if (how.sanitize) command += " sanitize";
+    if (how.sanitized) command += " sanitized";
+    const auto f = set_state(command, local, PCILEND_FUNCTION_AVAILABLE);
+    if (!f) return f;
+    Function& function = *kernel_.find(local);
+    function.direct = how.direct;
+    function.sanitize = how.sanitize;
+    if (how.sanitized) function.dirty = false;
+    if (!function.dirty) return function;
+    function.state = PCILEND_FUNCTION_QUARANTINED;
+    return fail(ErrorClass::State, "what its last borrower left on it is not erased");
   }
   Result<> make_unavailable(const PciAddress& local, bool force) override {
     auto f = set_state(force ? "take" : "unavailable", local, PCILEND_FUNCTION_ADDED);

@@ -223,6 +223,67 @@ TEST_F(CliTest, WhatIsLentWithoutAnIommuIsSaid) {
   EXPECT_THAT(kernel_.log, ElementsAre("available direct 0000:00:05.0"));
 }
 
+TEST_F(CliTest, OnlyDrivesAreErasedAfterALease) {
+  expect_refused(
+      {"available", "--sanitize", "0000:00:05.0"}, ErrorClass::State,
+      "pcilend: 0000:00:05.0: --sanitize: nvme-cli is not installed: apt install nvme-cli");
+  write("usr/sbin/nvme", "");
+  kernel_.find({0, 0, 5, 0})->class_revision = 0x02000000;
+  expect_refused({"available", "--sanitize", "0000:00:05.0"}, ErrorClass::State,
+                 "only NVMe drives can be erased after a lease");
+}
+
+class SanitizeTest : public CliTest {
+ protected:
+  void SetUp() override {
+    CliTest::SetUp();
+    write("usr/sbin/nvme", "");
+    const std::string controller = "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme3/";
+    write(controller + "nvme3n1/nsid", "1\n");
+    write(controller + "nvme3c3n2/nsid", "2\n");
+    write(controller + "power/control", "auto\n");
+    EXPECT_EQ(run({"available", "--sanitize", "0000:00:05.0"}).status, 0);
+    Function& f = *kernel_.find({0, 0, 5, 0});
+    f.state = PCILEND_FUNCTION_QUARANTINED;
+    f.dirty = true;
+    kernel_.log.clear();
+  }
+};
+
+TEST_F(SanitizeTest, AllNamespacesAreErasedBeforeItIsLentAgain) {
+  const Outcome result = run({"sanitize", "0000:00:05.0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("[available]"));
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("unavailable 0000:00:05.0",
+                          "/usr/sbin/nvme format /dev/nvme3 --namespace-id=2 --ses=1 --force",
+                          "/usr/sbin/nvme format /dev/nvme3 --namespace-id=1 --ses=1 --force",
+                          "available sanitize sanitized 0000:00:05.0"));
+  kernel_.log.clear();
+  expect_refused({"sanitize", "0000:00:05.0"}, ErrorClass::State,
+                 "pcilend: 0000:00:05.0: nothing of a lease is on it");
+}
+
+TEST_F(SanitizeTest, ItStaysQuarantinedIfThatFails) {
+  program_fails_ = "NVMe status: Access Denied";
+  const Outcome result = run({"sanitize", "0000:00:05.0"});
+  EXPECT_EQ(result.status, static_cast<int>(ErrorClass::State));
+  EXPECT_EQ(result.err,
+            "pcilend: 0000:00:05.0: /usr/sbin/nvme failed: NVMe status: Access Denied; it stays "
+            "quarantined: mend that, then run 'pcilend sanitize 0000:00:05.0'\n");
+  EXPECT_EQ(kernel_.log.back(), "available sanitize 0000:00:05.0");
+  EXPECT_EQ(kernel_.find({0, 0, 5, 0})->state, PCILEND_FUNCTION_QUARANTINED);
+}
+
+TEST_F(SanitizeTest, ADiskThatIsUsedHereIsNotErased) {
+  link("sys/class/block/nvme3n1", "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme3/nvme3n1");
+  write("sys/devices/pci0000:00/0000:00:05.0/nvme/nvme3/nvme3n1/dev", "259:0\n");
+  write("proc/self/mountinfo", "40 22 259:0 / /data rw - ext4 /dev/nvme3n1 rw\n");
+  EXPECT_THAT(run({"sanitize", "0000:00:05.0"}).err, HasSubstr("is mounted on /data"));
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("unavailable 0000:00:05.0", "available sanitize 0000:00:05.0"));
+}
+
 TEST_F(CliTest, ADiskInUseIsNotTaken) {
   link("sys/class/block/nvme0n1", "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1");
   write("sys/devices/pci0000:00/0000:00:05.0/nvme/nvme0/nvme0n1/dev", "259:0\n");

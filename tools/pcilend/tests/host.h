@@ -68,6 +68,12 @@ class HostTest : public testing::Test {
         [this](std::chrono::milliseconds time) { slept_ += time; },
         [this] { return kernel_.clock; },
         [] { return std::chrono::system_clock::time_point(std::chrono::seconds(1795288500)); },
+        [this](const std::vector<std::string>& words) -> Result<> {
+          kernel_.log.push_back(fmt::format("{}", fmt::join(words, " ")));
+          if (!program_fails_.empty())
+            return fail(ErrorClass::State, "{} failed: {}", words.front(), program_fails_);
+          return {};
+        },
         terminal_,
         in,
         out,
@@ -82,6 +88,7 @@ class HostTest : public testing::Test {
   bool terminal_ = false;
   std::string input_;  // stdin
   std::chrono::milliseconds slept_{0};
+  std::string program_fails_;  // what a program says then
 };
 
 inline Function nvme(uint32_t id, uint32_t state) {

@@ -36,7 +36,7 @@ TEST(Config, EveryKeyIsRead) {
     "functions": [
       {"uuid": "70636C64-1111-8222-8333-000000040001", "bdf": "00:10.0", "device": "1B36:0010",
        "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true,
-       "direct": true},
+       "direct": true, "sanitize": true},
       {"bdf": "0000:00:11.0", "device": "8086:10d3", "state": "added", "allow": "all"}
     ],
     "filters": {
@@ -63,6 +63,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_EQ(f.allow, (Audience{false, {8, 12}}));
   EXPECT_TRUE(f.force);
   EXPECT_TRUE(f.direct);
+  EXPECT_TRUE(f.sanitize);
   EXPECT_FALSE(config->functions[1].direct);
   EXPECT_EQ(f.place, "x.json: functions[0]");
   EXPECT_EQ(config->functions[1].allow, Audience{});
@@ -108,7 +109,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
       {R"({"functions": {}})", "x.json: functions: {} is not a list of functions"},
       {R"({"functions": [1]})",
        "x.json: functions[0]: 1 is not an object with keys uuid, bdf, device, id, state, label, "
-       "allow, force, direct"},
+       "allow, force, direct, sanitize"},
       {R"({"functions": [{}]})",
        "x.json: functions[0]: no 'state': say whether it is to be added or available"},
       {R"({"functions": [{"state": "availible"}]})",
@@ -121,7 +122,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
        "-n) or its 'uuid'"},
       {function(R"("adress": 1)"),
        "x.json: functions[0]: no key 'adress': there are uuid, bdf, device, id, state, label, "
-       "allow, force, direct"},
+       "allow, force, direct, sanitize"},
       {function(R"("lable": "x")"), "x.json: functions[0]: no key 'lable': did you mean 'label'?"},
       {function(R"("uuid": "70636c64")"),
        "x.json: functions[0].uuid: '70636c64' is not a UUID (8-4-4-4-12 hex digits)"},
@@ -310,9 +311,10 @@ TEST_F(Files, WhatIsWrittenReadsBack) {
   config.pins = {{PciAddress{0, 0, 4, 0}, 8, ""}};
   config.functions.push_back({parse_uuid("70636c64-1111-8222-8333-000000040001").value(),
                               PciAddress{0, 0, 16, 0}, DeviceIds{0x1b36, 0x10}, FunctionId{0x40001},
-                              true, "lab", Audience{false, {8}}, true, true, ""});
+                              true, "lab", Audience{false, {8}}, true, true, true, ""});
   config.functions.push_back({std::nullopt, PciAddress{0, 1, 0, 0}, DeviceIds{0x8086, 0x10d3},
-                              std::nullopt, false, std::nullopt, Audience{}, false, false, ""});
+                              std::nullopt, false, std::nullopt, Audience{}, false, false, false,
+                              ""});
   config.filters.push_back(
       {FilterKind::Available, {"00:10.0", "::0108"}, "x", std::nullopt, true, "", ""});
   config.kinds = {kind("fast", "144d::0108", "40001", "rack 7"), kind("nic", "", "", "x")};

@@ -188,6 +188,29 @@ TEST_F(RestoreTest, WhatDiffersIsChanged) {
   EXPECT_THAT(restored(config), IsEmpty()) << "what is absent stays as it is";
 }
 
+TEST_F(RestoreTest, WhatIsErasedAfterALeaseStaysSo) {
+  Config config;
+  config.functions = {entry("0000:00:11.0", true)};
+  config.functions[0].sanitize = true;
+  EXPECT_THAT(restored(config),
+              ElementsAre("add 0000:00:11.0 as 80001", "available sanitize 0000:00:11.0"));
+  EXPECT_THAT(restored(config), IsEmpty());
+  EXPECT_THAT(steps_, IsEmpty());
+
+  FakeClient client(kernel_);
+  const auto state = present_state(client, {});
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_TRUE(state->functions.at(0).sanitize);
+
+  config.functions[0].sanitize = false;
+  EXPECT_THAT(restored(config), IsEmpty()) << "it may be borrowed";
+  EXPECT_THAT(
+      reasons(Outcome::Failed),
+      ElementsAre("available 0000:00:11.0: it is available and erased after a lease "
+                  "(sanitize): run 'pcilend unavailable 0000:00:11.0' and restore again, or "
+                  "change the entry"));
+}
+
 TEST_F(RestoreTest, WhatIsLentDirectStaysSo) {
   Config config;
   config.functions = {entry("0000:00:11.0", true)};

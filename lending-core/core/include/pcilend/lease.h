@@ -62,6 +62,8 @@ struct pcilend_lease_event {
 	u32 grace_ms;		/* up to PCILEND_GRACE_MS_MAX */
 	u64 now;		/* ms */
 	const char *reason;	/* constant sentence: why the reset failed */
+	bool sanitize;		/* MAKE_AVAILABLE: what a borrower leaves on it is to be erased */
+	bool sanitized;		/* MAKE_AVAILABLE: that was done */
 };
 
 /* What the caller must do after a transition, in this order. */
@@ -103,6 +105,8 @@ struct pcilend_lease {
 	u32 resets;		/* that succeeded or failed since ADD */
 	bool take_back;		/* after this reset: `added`, not `available` */
 	bool gone;		/* after this fence or reset: `local` */
+	bool sanitize;		/* after each lease it is quarantined, until it was erased */
+	bool dirty;		/* it was not, since the last such lease */
 };
 
 /* Source of lease numbers, one per host; zeroed memory is a fresh one. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Tenants of an adapter: who uses functions that are borrowed over it. Their messages all come with
- * the adapter's requester ID, so interrupt remapping does not keep one from raising another's.
+ * Tenants of an adapter: who uses functions that are borrowed over it. Their messages all come
+ * with the adapter's requester ID, so interrupt remapping does not keep one from raising
+ * another's.
  */
 #ifndef PCILEND_TENANT_H
 #define PCILEND_TENANT_H
@@ -11,8 +12,8 @@
 __BEGIN_DECLS
 
 struct pcilend_tenant {
-	bool guest;		/* a user of VFIO; else drivers of this host, which are one tenant */
-	u8 owner[16];		/* UUID of the domain or mediated device; zeroes: it is not known */
+	bool guest;		/* a user of VFIO; else drivers of this host, all one tenant */
+	u8 owner[16];		/* UUID of the domain or mediated device; zeroes: not known */
 	u32 id;			/* of the function */
 	u32 set;		/* of its lender that it belongs to; 0: none */
 };

@@ -86,6 +86,13 @@ unsigned int pcilend_vconfig_write(struct pcilend_vconfig *config, u32 offset, u
 bool pcilend_vconfig_forwards(const struct pcilend_vconfig *config, u32 offset, u32 length);
 
 /*
+ * From now on nothing of vendor-specific capabilities goes to the hardware, nor is to be read
+ * there. For who reads the copy: a driver never saw what became of its write, and what it took in
+ * hardware that way, a semaphore, would stay taken.
+ */
+void pcilend_vconfig_withhold(struct pcilend_vconfig *config);
+
+/*
  * Bits of the hardware's registers that a borrower may write by one access: all of vendor-specific
  * capabilities, and of MSI, where it is shown, what software may write there. 0: the access is not
  * the borrower's, as it touches some other register, or nothing that can be written. Both sides ask

@@ -124,6 +124,8 @@ enum pcilend_attr {
 	PCILEND_A_READ_ONLY = 30,	/* flag: the peer can't write to the segment */
 	PCILEND_A_WRITE_COMBINING = 31,	/* flag: stores are gathered (else uncached) */
 	PCILEND_A_EVENT_FD = 32,	/* u32: of the calling process: an eventfd */
+	PCILEND_A_SANITIZE = 33,	/* flag: it is to be erased after each lease */
+	PCILEND_A_SANITIZED = 34,	/* flag: that was done */
 	__PCILEND_A_MAX,
 };
 
@@ -230,6 +232,8 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_DIRECT = 36,	/* flag: no IOMMU; it reaches all of its lender's memory */
 	PCILEND_FUNCTION_A_RELAYED = 37, /* flag: borrowed, and its lender relays its MSI */
 	PCILEND_FUNCTION_A_LEASE_LEFT_MS = 38, /* u32: until silence ends the lease (lender) */
+	PCILEND_FUNCTION_A_SANITIZE = 39, /* flag: it is erased after each lease (lender) */
+	PCILEND_FUNCTION_A_DIRTY = 40,	/* flag: it was not yet, after the last one (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 

@@ -63,8 +63,7 @@ class Client {
   virtual Result<> disconnect(uint32_t node) = 0;
   virtual Result<Function> add(const PciAddress& local, const AddOptions& options = {}) = 0;
   virtual Result<> remove(const PciAddress& local) = 0;
-  // Direct: without an IOMMU between it and this host's memory.
-  virtual Result<Function> make_available(const PciAddress& local, bool direct) = 0;
+  virtual Result<Function> make_available(const PciAddress& local, const Lend& how) = 0;
   // `force`: though it is borrowed; the lease ends at once.
   virtual Result<> make_unavailable(const PciAddress& local, bool force) = 0;
   // Asks its borrower for it, and takes it when the grace is over; returns at once.

@@ -124,6 +124,15 @@ struct Function {
   std::vector<uint32_t> reaches;          // ids of those whose BARs it reaches; on the borrower
   bool direct = false;                    // no IOMMU: it reaches all memory of its lender
   bool relayed = false;                   // its lender relays its MSI
+  bool sanitize = false;                  // erased after each lease; on the lender, as the next
+  bool dirty = false;                     // it was not, since the last one
+};
+
+// How a function is lent.
+struct Lend {
+  bool direct = false;     // without an IOMMU between it and this host's memory
+  bool sanitize = false;   // it is quarantined after each lease, until it was erased
+  bool sanitized = false;  // that was done
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.
