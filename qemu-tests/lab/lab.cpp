@@ -101,10 +101,13 @@ Result<> start_fabric(const Artefacts& artefacts, const Layout& layout, const Op
   std::error_code error;
   fs::create_directory(layout.fabric_dir(), error);
   if (error) return fail_errno(layout.fabric_dir(), error.value());
-  PCILEND_TRY(start_server({artefacts.fabric(), "--dir", layout.fabric_dir(), "--hosts",
-                            fmt::format("{}", options.nodes()), "--paths",
-                            fmt::format("{}", options.paths), "--log", layout.fabric_log()},
-                           layout.fabric_log(), layout.fabric_pid()));
+  std::vector<std::string_view> adapters;
+  for (const Adapter adapter : options.adapters) adapters.push_back(to_string(adapter));
+  PCILEND_TRY(start_server(
+      {artefacts.fabric(), "--dir", layout.fabric_dir(), "--hosts",
+       fmt::format("{}", options.nodes()), "--paths", fmt::format("{}", options.paths), "--adapter",
+       fmt::format("{}", fmt::join(adapters, ",")), "--log", layout.fabric_log()},
+      layout.fabric_log(), layout.fabric_pid()));
   if (!options.rogue) return {};
   return start_server({artefacts.rogue(), "--dir", layout.fabric_dir(), "--hosts",
                        fmt::format("{}", options.hosts)},

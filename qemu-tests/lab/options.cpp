@@ -87,6 +87,25 @@ Result<Iommu> parse_iommu(std::string_view text) {
   return fail(ErrorClass::Usage, "--iommu '{}': it is intel, amd or off", text);
 }
 
+std::string_view to_string(Adapter adapter) {
+  return adapter == Adapter::Switchtec ? "switchtec" : "amd";
+}
+
+Result<std::vector<Adapter>> parse_adapters(std::string_view text) {
+  std::vector<Adapter> adapters;
+  for (std::string_view rest = text; adapters.empty() || !rest.empty();) {
+    const std::string name = take_field(rest);
+    if (name == to_string(Adapter::Amd))
+      adapters.push_back(Adapter::Amd);
+    else if (name == to_string(Adapter::Switchtec))
+      adapters.push_back(Adapter::Switchtec);
+    else
+      return fail(ErrorClass::Usage, "--adapter '{}': it is amd or switchtec, or a list by path",
+                  text);
+  }
+  return adapters;
+}
+
 std::string_view to_string(Image image) {
   return image == Image::Installed ? "installed" : "usual";
 }
@@ -227,6 +246,10 @@ Result<> Options::check() const {
     return fail(ErrorClass::Usage,
                 "--paths {}: 1 to {}, and a host has room for {} adapters, the rogue's included",
                 paths, kMaxPaths, kMaxAdapters);
+  if (adapters.empty() || adapters.size() > static_cast<size_t>(paths))
+    return fail(ErrorClass::Usage, "--adapter: {} kinds for --paths {}", adapters.size(), paths);
+  if (rogue && adapter_of(1) != Adapter::Amd)
+    return fail(ErrorClass::Usage, "--rogue: the rogue node drives AMD's adapters only");
   if (!find_kernel(kernel))
     return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kernel_names());
   for (const auto& [host, mib] : memory)

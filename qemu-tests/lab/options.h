@@ -2,6 +2,7 @@
 // What a lab is made of, as a user or a test asks for it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -28,6 +29,13 @@ enum class Iommu { Intel, Amd, Off };
 
 std::string_view to_string(Iommu iommu);
 Result<Iommu> parse_iommu(std::string_view text);
+
+// What the NTB adapters at both ends of a link are.
+enum class Adapter { Amd, Switchtec };
+
+std::string_view to_string(Adapter adapter);
+// "switchtec", or one for each path: "amd,switchtec".
+Result<std::vector<Adapter>> parse_adapters(std::string_view text);
 
 // What a host boots: the lab's quick image, or an installed Debian with systemd and its packages'
 // defaults (qemu-tests/image/README.md).
@@ -88,7 +96,8 @@ struct Options {
   std::map<int, Image> images;       // host -> image, where it is not the usual one; see image_of()
   std::vector<DeviceOption> devices;
   std::vector<ObjectOption> objects;
-  int paths = 1;       // adapters of each host towards each other host
+  int paths = 1;                                // adapters of each host towards each other host
+  std::vector<Adapter> adapters{Adapter::Amd};  // by path; the last one is that of all further
   bool rogue = false;  // every host has one more adapter, towards a rogue node
   // More words for a host's QEMU and for its kernel's command line.
   std::map<int, std::vector<std::string>> qemu_arguments;
@@ -111,6 +120,9 @@ struct Options {
   [[nodiscard]] int memory_of(int host) const;
   // Nodes of the fabric: the hosts, and the rogue behind them.
   [[nodiscard]] int nodes() const { return hosts + (rogue ? 1 : 0); }
+  [[nodiscard]] Adapter adapter_of(int path) const {
+    return adapters.at(std::min(static_cast<size_t>(path), adapters.size()) - 1);
+  }
   // Adapters towards node `peer`: the rogue has one.
   [[nodiscard]] int paths_to(int peer) const { return peer <= hosts ? paths : 1; }
 };

@@ -41,6 +41,7 @@ struct Arguments {
 
   Options up;
   std::string iommu = "intel";
+  std::string adapters = "amd";
   std::vector<std::string> memory, images, devices, objects;
   int guest_memory = kDefaultGuestMemory;
   std::string machine = "q35";
@@ -91,6 +92,9 @@ int up(Arguments& arguments) {
   const auto iommu = parse_iommu(arguments.iommu);
   if (!iommu) return say(iommu.error());
   options.iommu = *iommu;
+  auto adapters = parse_adapters(arguments.adapters);
+  if (!adapters) return say(adapters.error());
+  options.adapters = std::move(*adapters);
   auto lab = Lab::up(options, show_step, quiet());
   if (!lab) return say(lab.error());
   return exit_code(lab->keep());
@@ -361,6 +365,10 @@ class Parser {
                      "HOST:IMAGE, as in host2:installed: an installed Debian with systemd")
         ->take_all();
     command->add_option("--paths", arguments_.up.paths, "adapters of each host towards each other")
+        ->capture_default_str();
+    command
+        ->add_option("--adapter", arguments_.adapters,
+                     "amd or switchtec, or one for each path: amd,switchtec")
         ->capture_default_str();
     command->add_flag("--rogue", arguments_.up.rogue, "a rogue node, joined with every host");
     command

@@ -67,14 +67,16 @@ json host_status(Host& host, int hosts, int paths) {
          {"address", at != addresses.end() ? json(at->second) : optional_text(device.address)},
          {"drive", optional_text(device.drive)}});
   }
+  const auto address_of = [&](int peer, int path) {
+    const int slot = adapter_slot(host.number(), peer, path, paths);
+    const auto at = addresses.find(adapter_id(slot));
+    return at != addresses.end() ? at->second : fmt::format("0000:00:{:02x}.0", slot);
+  };
   json adapters = json::array();
   for (int peer = 1; peer <= hosts; ++peer)
     for (int path = 1; peer != host.number() && path <= paths; ++path)
       adapters.push_back(
-          {{"peer", host_name(peer)},
-           {"path", path},
-           {"address",
-            fmt::format("0000:00:{:02x}.0", adapter_slot(host.number(), peer, path, paths))}});
+          {{"peer", host_name(peer)}, {"path", path}, {"address", address_of(peer, path)}});
   const auto process = machine.process();
   return {{"name", host.name()},
           {"node", host.node()},

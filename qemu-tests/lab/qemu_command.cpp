@@ -76,14 +76,23 @@ void add_agent_ports(Command& command, const std::string& socket) {
   }
 }
 
-void add_adapter(Command& command, int slot, const std::string& socket) {
-  const nlohmann::ordered_json device = {
+void add_adapter(Command& command, Adapter adapter, int slot, const std::string& socket) {
+  nlohmann::ordered_json device = {
       {"driver", "vfio-user-pci"},
       {"addr", fmt::format("{:x}.0", slot)},
       {"rombar", 0},
       {"socket", {{"path", socket}, {"type", "unix"}}},
       {"x-msg-timeout", kAdapterTimeout},
   };
+  // Its peer's requesters appear as functions of its bus: nothing else may be on that.
+  if (adapter == Adapter::Switchtec) {
+    const std::string port = fmt::format("adapter-port{}", slot);
+    command.add("-device",
+                fmt::format("pcie-root-port,id={},addr={:x}.0,chassis={}", port, slot, slot));
+    device["id"] = adapter_id(slot);
+    device["bus"] = port;
+    device["addr"] = "0.0";
+  }
   command.add("-device", device.dump());
 }
 
@@ -124,7 +133,7 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
   add_agent_ports(command, layout.agent(host));
   for (int peer = 1; peer <= options.nodes(); ++peer)
     for (int path = 1; peer != host && path <= options.paths_to(peer); ++path)
-      add_adapter(command, adapter_slot(host, peer, path, options.paths),
+      add_adapter(command, options.adapter_of(path), adapter_slot(host, peer, path, options.paths),
                   layout.adapter(host, peer, path));
   for (const ObjectOption& option : options.objects)
     if (option.host == host) command.add("-object", option.object.text);

@@ -26,6 +26,11 @@ constexpr int adapter_slot(int a, int b, int path = 1, int paths = 1) {
   return kFirstAdapterSlot + ((b < a ? b : b - 1) - 1) * paths + path - 1;
 }
 
+// QEMU's id of an adapter in that slot, where it stands behind a port of its own.
+inline std::string adapter_id(int slot) {
+  return "adapter" + std::to_string(slot);
+}
+
 struct QemuFiles {
   std::string qemu;
   std::string kernel;

@@ -51,6 +51,17 @@ TEST(QemuCommand, OfTheMiddleOfThreeHostsWithAmdsIommu) {
   expect_golden("qemu-host2-of-3-amd.txt", lines(command(options, 2)));
 }
 
+TEST(QemuCommand, ASwitchtecStandsBehindAPortOfItsOwn) {
+  Options options;
+  options.paths = 2;
+  options.adapters = {Adapter::Amd, Adapter::Switchtec};
+  const std::string text = lines(command(options, 1));
+  EXPECT_THAT(text, HasSubstr(R"({"driver":"vfio-user-pci","addr":"4.0")"));
+  EXPECT_THAT(text, HasSubstr("pcie-root-port,id=adapter-port5,addr=5.0,chassis=5\n"));
+  EXPECT_THAT(text, HasSubstr(R"({"driver":"vfio-user-pci","addr":"0.0")"));
+  EXPECT_THAT(text, HasSubstr(R"("id":"adapter5","bus":"adapter-port5")"));
+}
+
 TEST(QemuCommand, WithoutIommuThereIsNone) {
   Options options;
   options.iommu = Iommu::Off;

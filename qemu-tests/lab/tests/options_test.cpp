@@ -166,6 +166,28 @@ TEST(LabOptions, ErrorsNameTheMistake) {
             "'memory-backend-ram,id=m,size=16M'");
 }
 
+TEST(LabOptions, AdaptersAreNamedByPath) {
+  const auto one = parse_adapters("switchtec");
+  ASSERT_TRUE(one);
+  Options options;
+  options.adapters = *one;
+  EXPECT_EQ(options.adapter_of(1), Adapter::Switchtec);
+  EXPECT_EQ(options.adapter_of(4), Adapter::Switchtec);
+  const auto two = parse_adapters("amd,switchtec");
+  ASSERT_TRUE(two);
+  options.adapters = *two;
+  EXPECT_EQ(options.adapter_of(1), Adapter::Amd);
+  EXPECT_EQ(options.adapter_of(2), Adapter::Switchtec);
+  EXPECT_EQ(error_of(options.check()), "--adapter: 2 kinds for --paths 1");
+  options.paths = 2;
+  EXPECT_TRUE(options.check());
+  options.adapters = *one;
+  options.rogue = true;
+  EXPECT_EQ(error_of(options.check()), "--rogue: the rogue node drives AMD's adapters only");
+  for (const char* bad : {"", "plx", "amd,plx"})
+    EXPECT_EQ(error_of(parse_adapters(bad)).substr(0, 10), "--adapter ");
+}
+
 TEST(LabOptions, AreCheckedAsAWhole) {
   const auto with = [](auto change) {
     Options options;
