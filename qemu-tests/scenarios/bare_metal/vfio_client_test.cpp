@@ -887,6 +887,22 @@ TEST_F(VfioClient, NothingGoesToADriveWhoseLinkIsDown) {
 
 /*
  *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ is near the adapter, so that its guests can be put there
+ */
+TEST_F(VfioClient, AFunctionIsNearItsAdapter) {
+  expect_in_log("Overriding NUMA node");
+  const std::string adapter = "/sys/bus/pci/devices/0000:00:04.0/numa_node";
+  const auto before = borrower().run("cat " + adapter);
+  ASSERT_OK(before);
+  ASSERT_OK(borrower().run(fmt::format("echo 0 >{}", adapter)));
+  ASSERT_NO_FATAL_FAILURE(share("nvme"));
+  EXPECT_OK(borrower().run(fmt::format("grep -x 0 /sys/bus/pcilend/devices/{}/numa_node", id_)));
+  ASSERT_OK(
+      borrower().run(fmt::format("echo {} >{}", before->substr(0, before->find('\n')), adapter)));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
  *   nvme ═════════════════════════ client: all that is wrong; then Identify
  *
  * Each attempt is refused as vfio-pci would, and neither host complains.
