@@ -50,9 +50,12 @@ std::multimap<std::string, std::string> ntb_aliases(const Environment& environme
   std::string module;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
-    if (fields >> word >> pattern >> module && word == "alias" && pattern.starts_with("pci:") &&
-        module.starts_with("ntb_hw_"))
-      aliases.emplace(pattern, module);
+    if (!(fields >> word >> pattern >> module) || word != "alias" || !pattern.starts_with("pci:"))
+      continue;
+    if (module.starts_with("ntb_hw_")) aliases.emplace(pattern, module);
+    // The driver of all that a Switchtec can be; as a bridge it is an NTB.
+    if (module == "switchtec" && pattern.find("bc06sc80") != std::string::npos)
+      aliases.emplace(pattern, "ntb_hw_switchtec");
   }
   return aliases;
 }
@@ -71,6 +74,17 @@ void find_idle_adapters(const Environment& environment, std::vector<Finding>* fi
       findings->push_back({Level::Wrong, "adapter " + name, "no driver has it",
                            fmt::format("modprobe {}", match->second)});
   }
+}
+
+// Windows that their driver cuts, whatever the adapter has.
+void check_window_limit(const Environment& environment, std::vector<Finding>* findings) {
+  const std::string limit =
+      trimmed(environment.read("/sys/module/ntb_hw_switchtec/parameters/max_mw_size"));
+  if (limit == "2097152")
+    findings->push_back({Level::Note, "ntb_hw_switchtec",
+                         "it cuts memory windows to 2 MiB, by default: too little for VMs",
+                         "options ntb_hw_switchtec max_mw_size=0x4000000000 in /etc/modprobe.d, "
+                         "on both hosts"});
 }
 
 Finding check_client(const Environment& environment, const std::string& adapter) {
@@ -184,6 +198,7 @@ std::vector<Finding> check_platform(const Environment& environment) {
     findings.push_back(check_client(environment, adapter));
     findings.push_back(check_translation(environment, adapter));
   }
+  check_window_limit(environment, &findings);
   const size_t before = findings.size();
   find_idle_adapters(environment, &findings);
   if (adapters.empty() && findings.size() == before)

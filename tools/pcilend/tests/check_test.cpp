@@ -27,6 +27,8 @@ class CheckTest : public HostTest {
     write("proc/sys/kernel/osrelease", "6.12.1\n");
     write("lib/modules/6.12.1/modules.alias",
           "# Aliases\nalias pci:v00001022d0000148Bsv*sd*bc*sc*i* ntb_hw_amd\n"
+          "alias pci:v000011F8d00004000sv*sd*bc05sc80i00* switchtec\n"
+          "alias pci:v000011F8d00004000sv*sd*bc06sc80i00* switchtec\n"
           "alias pci:v00008086d000010D3sv*sd*bc*sc*i* e1000e\n");
     write("etc/libvirt/qemu.conf", "");
     write("etc/libvirt/hooks/qemu.d/pcilend", "");
@@ -117,6 +119,28 @@ TEST_F(CheckTest, AdaptersNeedADriverAClientAndAnIommu) {
   EXPECT_THAT(found, ContainsRegex("adapter 0000:00:06.0 +no driver has it: modprobe ntb_hw_amd"));
   EXPECT_THAT(found, HasSubstr("used by ntb_transport: echo 0000:00:04.0 > "));
   EXPECT_THAT(found, HasSubstr("no IOMMU is in front of it"));
+}
+
+TEST_F(CheckTest, ASwitchtecIsAnAdapterWhereItIsABridge) {
+  install("0000:00:06.0");
+  write(kDevice + "0000:00:06.0/modalias",
+        "pci:v000011F8d00004000sv00000000sd00000000bc06sc80i00\n");
+  install("0000:00:07.0");
+  write(kDevice + "0000:00:07.0/modalias",
+        "pci:v000011F8d00004000sv00000000sd00000000bc05sc80i00\n");
+  const std::string found = wrong();
+  EXPECT_THAT(found,
+              ContainsRegex("adapter 0000:00:06.0 +no driver has it: modprobe ntb_hw_switchtec"));
+  EXPECT_THAT(found, Not(HasSubstr("0000:00:07.0")));
+}
+
+TEST_F(CheckTest, SmallWindowsOfASwitchtecAreSaidWithTheirCure) {
+  write("sys/module/ntb_hw_switchtec/parameters/max_mw_size", "2097152\n");
+  const Outcome cut = run({"check"});
+  EXPECT_EQ(cut.status, 0) << "links work, but for VMs";
+  EXPECT_THAT(cut.out, HasSubstr("max_mw_size="));
+  write("sys/module/ntb_hw_switchtec/parameters/max_mw_size", "68719476736\n");
+  EXPECT_THAT(run({"check"}).out, Not(HasSubstr("max_mw_size")));
 }
 
 TEST_F(CheckTest, AHostWithoutAdaptersIsTold) {
