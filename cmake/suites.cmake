@@ -180,6 +180,7 @@ pcilend_suite(Paths LIMIT 380 REST 120)
 pcilend_suite(RogueNode LIMIT 340 REST 240)
 pcilend_suite(Shadow LIMIT 300 REST 420)
 pcilend_suite(StackContracts LIMIT 240)
+pcilend_suite(Switchtec LIMIT 120 REST 120)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)
 pcilend_suite(VfioUsers REST 400 NEEDS image-attached)

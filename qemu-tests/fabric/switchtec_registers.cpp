@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace pcilend::fabric {
 namespace {
@@ -61,7 +62,13 @@ SwitchtecRegisters::SwitchtecRegisters(const WindowSizes& windows) : windows_(wi
 
 void SwitchtecRegisters::reset(unsigned partition) {
   Partition& part = parts_.at(partition);
+  // Who has the lock of it, or waits for that, is none of its own.
+  const auto holder = part.holder;
+  const auto waits = part.waits;
   part = {};
+  part.holder = holder;
+  part.waits = waits;
+  for (Partition& one : parts_) unlock(one, partition);
   for (unsigned window = 0; window < kWindowCount; window++)
     part.bars[bar_of(window)].control = gas::kBarValid;
 }
@@ -97,7 +104,7 @@ SwitchtecRegisters::Effects SwitchtecRegisters::write(unsigned partition, uint32
 uint32_t SwitchtecRegisters::read_word(unsigned partition, uint32_t offset) {
   Partition& self = parts_.at(partition);
   if (const Item at = item(offset, gas::kControl, 0x2000, kPartitions); at.hit)
-    return read_control(parts_[at.index], at.inside);
+    return read_control(partition, parts_[at.index], at.inside);
   if (const Item at = item(offset, gas::kDoorbellsMessages, 0x4000, kPartitions); at.hit)
     return at.index == partition ? read_messages(self, at.inside) : 0;
   if (const Item at = item(offset, gas::kPorts, 0x1000, kPortCount); at.hit)
@@ -155,7 +162,8 @@ void SwitchtecRegisters::write_word(unsigned partition, uint32_t offset, uint32_
   }
 }
 
-uint32_t SwitchtecRegisters::read_control(const Partition& part, uint32_t offset) const {
+uint32_t SwitchtecRegisters::read_control(unsigned reader, const Partition& part,
+                                          uint32_t offset) const {
   if (const Item at = item(offset, gas::kBars, 16, kBarCount); at.hit) {
     const Bar& bar = part.bars[at.index];
     if (at.inside == gas::kBarControl) return bar.control;
@@ -170,7 +178,11 @@ uint32_t SwitchtecRegisters::read_control(const Partition& part, uint32_t offset
     return half(part.lut[at.index], at.high());
   switch (offset) {
     case gas::kStatus:
-      return part.state | part.locker << 16;
+      // Each sees how far its own request is.
+      return (part.holder == reader   ? gas::kLocked
+              : part.waits.at(reader) ? gas::kLocking
+                                      : gas::kNormal) |
+             part.holder.value_or(0) << 16;
     case gas::kBarError:
       return part.bar_error;
     case gas::kLutSize:
@@ -182,8 +194,7 @@ uint32_t SwitchtecRegisters::read_control(const Partition& part, uint32_t offset
   }
 }
 
-// The lock keeps two hosts apart only as far as both ask for it: it belongs to nobody here, as the
-// driver never looks at whose it is.
+// Written without the lock or with it; it is configuring that takes the lock.
 void SwitchtecRegisters::write_control(unsigned writer, unsigned partition, uint32_t offset,
                                        uint32_t value, uint32_t mask) {
   Partition& part = parts_[partition];
@@ -211,10 +222,13 @@ void SwitchtecRegisters::operate(unsigned writer, unsigned partition, uint32_t o
   Partition& part = parts_[partition];
   switch (operation) {
     case gas::kLock:
-      part.state = gas::kLocked;
-      part.locker = writer;
+      if (!part.holder)
+        part.holder = writer;
+      else
+        part.waits.at(writer) = part.holder != writer;
       break;
     case gas::kConfigure:
+      if (part.holder != writer) break;
       part.bar_error = 0;
       for (unsigned window = 0; window < kWindowCount; window++)
         if (!configure(part, window)) part.bar_error |= 1u << bar_of(window);
@@ -224,14 +238,23 @@ void SwitchtecRegisters::operate(unsigned writer, unsigned partition, uint32_t o
           part.allowed.push_back({static_cast<uint16_t>(part.requesters[i] >> 16),
                                   static_cast<uint8_t>(kFirstProxy + i)});
       // After an error it stays locked, until it is configured without one.
-      if (part.bar_error == 0) part.state = gas::kNormal;
+      if (part.bar_error == 0) unlock(part, writer);
       break;
     case gas::kReset:
-      part.state = gas::kNormal;
+      unlock(part, writer);
       break;
     default:
       break;
   }
+}
+
+// The host neither holds nor wants the lock any more; the next one has it.
+void SwitchtecRegisters::unlock(Partition& part, unsigned holder) {
+  part.waits.at(holder) = false;
+  if (part.holder != holder) return;
+  part.holder.reset();
+  for (unsigned next = 0; next < kPartitions && !part.holder; next++)
+    if (std::exchange(part.waits.at(next), false)) part.holder = next;
 }
 
 // False if the registers say what a window can't do; nothing leads anywhere then.
@@ -316,10 +339,10 @@ void SwitchtecRegisters::write_messages(Partition& part, uint32_t offset, uint32
     merge(message.state, value, mask & gas::kMessageEnabled);
     if ((value & mask & gas::kMessagePending) != 0) {
       message.state &= ~gas::kMessagePending;
-      effects.vectors |= show_message(part, at.index);
-    } else if (!was_enabled && (message.state & gas::kMessageEnabled) != 0 &&
-               (message.state & gas::kMessagePending) != 0) {
-      effects.vectors |= 1u << (part.vectors[kDoorbells - kMessages + at.index] & 31);
+      show_message(part, at.index);
+      effects.vectors |= message_vector(part, at.index);
+    } else if (!was_enabled) {
+      effects.vectors |= message_vector(part, at.index);
     }
     return;
   }
@@ -381,13 +404,17 @@ uint32_t SwitchtecRegisters::vectors_of(const Partition& part, uint64_t doorbell
   return vectors;
 }
 
-uint32_t SwitchtecRegisters::show_message(Partition& part, unsigned index) {
+void SwitchtecRegisters::show_message(Partition& part, unsigned index) {
   Message& message = part.messages[index];
-  if ((message.state & gas::kMessagePending) != 0 || message.waiting.empty()) return 0;
+  if ((message.state & gas::kMessagePending) != 0 || message.waiting.empty()) return;
   message.value = message.waiting.front();
   message.waiting.pop_front();
   message.state |= gas::kMessagePending;
-  if ((message.state & gas::kMessageEnabled) == 0) return 0;
+}
+
+uint32_t SwitchtecRegisters::message_vector(const Partition& part, unsigned index) {
+  constexpr uint32_t kWanted = gas::kMessagePending | gas::kMessageEnabled;
+  if ((part.messages[index].state & kWanted) != kWanted) return 0;
   return 1u << (part.vectors[kDoorbells - kMessages + index] & 31);
 }
 
@@ -406,7 +433,9 @@ uint32_t SwitchtecRegisters::take_message(unsigned partition, unsigned sender, u
     if (message.waiting.size() >= kMaxWaiting) return 0;
     message.sender = static_cast<uint8_t>(sender);
     message.waiting.push_back(value);
-    return show_message(part, i);
+    show_message(part, i);
+    // Each message interrupts, as one may have come before its vector was set.
+    return message_vector(part, i);
   }
   return 0;
 }
@@ -435,11 +464,7 @@ bool SwitchtecRegisters::cause_stands(unsigned partition, unsigned vector) const
   const Partition& part = parts_.at(partition);
   if (vector == kEvents) return part.event_unread || (part.mrpc_event & gas::kEventOccurred) != 0;
   uint32_t standing = vectors_of(part, part.doorbells & part.in_mask);
-  for (unsigned i = 0; i < kMessages; i++) {
-    const uint32_t wanted = gas::kMessagePending | gas::kMessageEnabled;
-    if ((part.messages[i].state & wanted) == wanted)
-      standing |= 1u << (part.vectors[kDoorbells - kMessages + i] & 31);
-  }
+  for (unsigned i = 0; i < kMessages; i++) standing |= message_vector(part, i);
   return (standing >> vector & 1) != 0;
 }
 

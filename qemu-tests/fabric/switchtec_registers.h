@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -63,6 +64,7 @@ inline constexpr uint32_t kConfigure = 2;
 inline constexpr uint32_t kReset = 3;
 inline constexpr uint32_t kNormal = 1;
 inline constexpr uint32_t kLocked = 2;
+inline constexpr uint32_t kLocking = 3;
 
 inline constexpr uint32_t kBarValid = 1 << 0;
 inline constexpr uint32_t kBarDirect = 1 << 4;
@@ -159,8 +161,8 @@ class SwitchtecRegisters {
   struct Partition {
     bool touched = false;
     // Control.
-    uint32_t state = gas::kNormal;
-    uint32_t locker = 0;
+    std::optional<unsigned> holder;  // of the lock
+    std::array<bool, kPartitions> waits{};
     uint32_t bar_error = 0;
     std::array<Bar, kBarCount> bars;
     std::array<uint32_t, kRequesterEntries> requesters{};
@@ -188,7 +190,8 @@ class SwitchtecRegisters {
   // Only the bits in `mask` are written.
   void write_word(unsigned partition, uint32_t offset, uint32_t value, uint32_t mask,
                   Effects& effects);
-  [[nodiscard]] uint32_t read_control(const Partition& part, uint32_t offset) const;
+  [[nodiscard]] uint32_t read_control(unsigned reader, const Partition& part,
+                                      uint32_t offset) const;
   void write_control(unsigned writer, unsigned partition, uint32_t offset, uint32_t value,
                      uint32_t mask);
   [[nodiscard]] uint32_t read_messages(const Partition& part, uint32_t offset) const;
@@ -197,9 +200,12 @@ class SwitchtecRegisters {
   [[nodiscard]] uint32_t read_port(unsigned partition, uint32_t offset);
   void write_port(Partition& part, uint32_t offset, uint32_t value, uint32_t mask);
   void operate(unsigned writer, unsigned partition, uint32_t operation);
+  static void unlock(Partition& part, unsigned holder);
   bool configure(Partition& part, unsigned window);
   static uint32_t vectors_of(const Partition& part, uint64_t doorbells);
-  static uint32_t show_message(Partition& part, unsigned index);
+  static void show_message(Partition& part, unsigned index);
+  // If a message is there and may interrupt.
+  static uint32_t message_vector(const Partition& part, unsigned index);
 
   WindowSizes windows_;
   std::array<Partition, kPartitions> parts_;

@@ -121,6 +121,21 @@ Result<Counters> Fabric::counters(bool reset) const {
       .and_then([](json answer) { return parse_counters(std::move(answer)); });
 }
 
+Result<std::vector<std::string>> Fabric::requesters(int host, int peer) const {
+  return request({{"op", "status"}}, Deadline(kAnswer))
+      .and_then([&](const json& answer) -> Result<std::vector<std::string>> {
+        std::vector<std::string> ids;
+        for (const json& adapter : answer.value("adapters", json::array())) {
+          if (adapter.value("host", "") != host_name(host) ||
+              adapter.value("peer", "") != host_name(peer))
+            continue;
+          for (const json& requester : adapter.value("requesters", json::array()))
+            ids.push_back(requester.value("id", ""));
+        }
+        return ids;
+      });
+}
+
 Result<SweepReport> Fabric::sweep(int victim, int from,
                                   const std::vector<SweepRange>& ranges) const {
   json order = {{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}};

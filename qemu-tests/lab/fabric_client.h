@@ -80,6 +80,10 @@ class Fabric {
   // and where ranges overlap the finest counts. Takes minutes at most.
   Result<SweepReport> sweep(int victim, int from, const std::vector<SweepRange>& ranges = {}) const;
 
+  // "01:00.0" of each function of `host` that its adapter towards `peer` lets through, where the
+  // adapter has a table of those.
+  Result<std::vector<std::string>> requesters(int host, int peer) const;
+
   // Any request; the fabric's refusal is an error.
   Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;
 

@@ -136,6 +136,7 @@ struct pcilend_function {
 	struct pcilend_link *link;	/* with a reference, and one on the module */
 	bool attached;			/* to its group's domain */
 	bool hidden;			/* its BARs, see pcilend_device_hide() */
+	bool requester;			/* entered at fn->link's adapter */
 	bool foreign_reset;		/* not by us, and its borrower has not been told yet */
 	struct list_head lent;		/* dma_lock: in lender_link.lent */
 	struct pcilend_mastering mastering;	/* dma_lock */

@@ -195,9 +195,14 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 	pcilend_dma_attach(fn);
 	fn->hidden = false;
 	fn->foreign_reset = false;
+	fn->requester = false;
 	if (!fn->withdrawn)
 		return -ENOMEM;
 
+	err = pcilend_requesters_add(link, fn->pdev);
+	if (err)
+		return err;
+	fn->requester = true;
 	err = pcilend_group_attach(fn);
 	if (err)
 		return err;
@@ -253,6 +258,9 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 		pcilend_device_bus_master(fn, false);
 	/* Its messages are DMA. */
 	pcilend_relay_end(fn);
+	if (fn->requester)
+		pcilend_requesters_remove(fn->link, fn->pdev);
+	fn->requester = false;
 
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);

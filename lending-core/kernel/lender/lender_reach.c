@@ -82,8 +82,10 @@ static void lender_reach_drop(struct pcilend_reached *reached)
 {
 	lockdep_assert_held(&reaches_lock);
 	pcilend_group_unmap(reached->from->group, reached->address, reached->size);
-	if (reached->exposed)
+	if (reached->exposed) {
 		pcilend_dma_unreach(reached);
+		pcilend_requesters_remove(reached->exposed->link, reached->from->pdev);
+	}
 	list_del(&reached->node);
 	kfree(reached);
 }
@@ -126,9 +128,13 @@ static int lender_reach_add(const struct pcilend_reached *wanted)
 	if (!reached)
 		return -ENOMEM;
 	INIT_LIST_HEAD(&reached->over);
-	err = pcilend_group_map(from, reached->address, reached->phys, reached->size);
+	err = reached->exposed ?
+		      pcilend_requesters_add(reached->exposed->link, from->pdev) : 0;
 	if (err)
 		goto err_free;
+	err = pcilend_group_map(from, reached->address, reached->phys, reached->size);
+	if (err)
+		goto err_requester;
 	err = reached->exposed ? pcilend_dma_reach(reached) : 0;
 	if (err)
 		goto err_unmap;
@@ -137,6 +143,9 @@ static int lender_reach_add(const struct pcilend_reached *wanted)
 
 err_unmap:
 	pcilend_group_unmap(from->group, reached->address, reached->size);
+err_requester:
+	if (reached->exposed)
+		pcilend_requesters_remove(reached->exposed->link, from->pdev);
 err_free:
 	kfree(reached);
 	return err;

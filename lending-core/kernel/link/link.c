@@ -483,9 +483,12 @@ static int link_start(struct pcilend_link *link)
 					  sizeof(*link->aperture.entries), GFP_KERNEL);
 	if (!link->aperture.entries)
 		return -ENOMEM;
-	err = link_area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
+	err = pcilend_requesters_init(link);
 	if (err)
 		return err;
+	err = link_area_alloc(link, min(PCILEND_HOLE_DEFAULT, link->hole));
+	if (err)
+		goto err_requesters;
 	/* It passes on what functions send: how long a segment may be is theirs to say. */
 	link->former_segment_bytes = dma_get_max_seg_size(&link->pdev->dev);
 	dma_set_max_seg_size(&link->pdev->dev, UINT_MAX);
@@ -508,6 +511,8 @@ static int link_start(struct pcilend_link *link)
 
 err_area:
 	link_area_free(link);
+err_requesters:
+	pcilend_requesters_exit(link);
 	return err;
 }
 
@@ -595,6 +600,7 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 		pcilend_aperture_exit(link);
 		ntb_link_disable(ntb);
 		link_area_free(link);
+		pcilend_requesters_exit(link);
 	}
 	pcilend_link_borrower->removed(link);
 	mutex_lock(&links_lock);

@@ -82,6 +82,12 @@ int pcilend_aperture_locate(struct pcilend_link *link, u64 iova, u64 size, u32 *
 int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64 size,
 			  phys_addr_t *phys);
 
+/* requesters.c */
+int pcilend_requesters_init(struct pcilend_link *link);
+void pcilend_requesters_exit(struct pcilend_link *link);
+int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function);
+void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *function);
+
 /* channel.c */
 
 /* A message that was taken from the ring, or waits for room in it. */
@@ -206,6 +212,7 @@ struct pcilend_link {
 	u64 former_dma_limit;
 	unsigned int former_segment_bytes;
 
+	struct pcilend_requesters *requesters;	/* NULL: everybody may send through it */
 	struct pcilend_aperture aperture;
 	struct pcilend_wire_area *area;	/* ours, the peer writes to it */
 	dma_addr_t area_dma;

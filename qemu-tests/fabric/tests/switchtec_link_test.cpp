@@ -145,6 +145,7 @@ TEST_F(SwitchtecLinkTest, DoorbellsAndMessagesCross) {
 
 TEST_F(SwitchtecLinkTest, StatusNamesRequesters) {
   const uint32_t own = gas::kControl;
+  put<uint32_t>(*a, kRegionBar0, own + gas::kOperation, gas::kLock);
   put<uint32_t>(*a, kRegionBar0, own + gas::kRequesters, 0x0180 << 16 | 1);
   put<uint32_t>(*a, kRegionBar0, own + gas::kOperation, gas::kConfigure);
   nlohmann::json status;

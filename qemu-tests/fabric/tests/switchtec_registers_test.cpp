@@ -92,6 +92,9 @@ class SwitchtecTest : public testing::Test {
       write32(messages() + gas::kMessageMap, map);
       for (uint32_t i = 0; i < 4; i++)
         write<uint64_t>(messages() + gas::kInMessages + 8 * i, 1ull << 32 | 1ull << 40);
+      listen_vectors();
+    }
+    void listen_vectors() {
       for (uint32_t i = 0; i < 64; i++)
         write<uint8_t>(messages() + gas::kVectors + i, i < 60 ? kDoorbellVector : kMessageVector);
     }
@@ -300,6 +303,17 @@ TEST_F(SwitchtecTest, AWindowThatDoesNotFitItsBarIsAnErrorUntilItIsTakenBack) {
   EXPECT_THAT(registers.openings(1, 0), ElementsAre(Opening{0, kLutBytes, kShared}));
 }
 
+TEST_F(SwitchtecTest, WhoComesSecondWaitsForTheLock) {
+  ASSERT_EQ(a.operate(a.own_control(), gas::kLock), gas::kLocked);
+  EXPECT_EQ(b.operate(b.peer_control(), gas::kLock), gas::kLocking);
+  EXPECT_EQ(b.operate(b.peer_control(), gas::kConfigure), gas::kLocking) << "not its turn";
+  EXPECT_EQ(a.operate(a.own_control(), gas::kConfigure), gas::kNormal);
+  EXPECT_EQ(b.read32(b.peer_control() + gas::kStatus) & 0xffff, gas::kLocked);
+  EXPECT_EQ(a.operate(a.own_control(), gas::kLock), gas::kLocking);
+  registers.reset(1);
+  EXPECT_EQ(a.read32(a.own_control() + gas::kStatus) & 0xffff, gas::kLocked);
+}
+
 TEST_F(SwitchtecTest, AnOperationIsGivenUpByAReset) {
   a.operate(a.peer_control(), gas::kLock);
   EXPECT_EQ(a.operate(a.peer_control(), gas::kReset), gas::kNormal);
@@ -341,6 +355,21 @@ TEST_F(SwitchtecTest, MessagesComeOneAfterTheOther) {
   EXPECT_THAT(b.handle_messages(), ElementsAre(kLinkUp));
   EXPECT_EQ(b.take_raised(), 0u);
   EXPECT_FALSE(registers.cause_stands(1, kMessageVector));
+}
+
+TEST_F(SwitchtecTest, AMessageFromBeforeItsVectorWasSetIsSeenWithTheNext) {
+  b.listen();
+  for (uint32_t i = 0; i < 64; i++) b.write<uint8_t>(b.messages() + gas::kVectors + i, 0);
+  a.write32(a.messages() + gas::kOutMessages, kForceDown);
+  deliver(a, b);
+  EXPECT_EQ(b.take_raised(), 1u) << "to the vector of events";
+  b.listen_vectors();
+  a.write32(a.messages() + gas::kOutMessages, kLinkUp);
+  deliver(a, b);
+  EXPECT_EQ(b.take_raised(), 1u << kMessageVector);
+  EXPECT_THAT(b.handle_messages(), ElementsAre(kForceDown));
+  EXPECT_EQ(b.take_raised(), 1u << kMessageVector);
+  EXPECT_THAT(b.handle_messages(), ElementsAre(kLinkUp));
 }
 
 TEST_F(SwitchtecTest, AMessageThatNobodyMapsIsLost) {
