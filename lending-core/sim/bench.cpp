@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "../core/tests/resolve_world.h"
+#include "../core/tests/share_world.h"
 #include "../core/tests/snapshots.h"
 #include "../core/tests/wire_samples.h"
 #include "pcilend/lease.h"
+#include "pcilend/share.h"
 #include "pcilend/vconfig.h"
 
 namespace {
@@ -184,5 +186,28 @@ void LeaseOfFourSteps(benchmark::State& state) {
   }
 }
 BENCHMARK(LeaseOfFourSteps);
+
+// A whole client of a shared function, beside that many others: from JOIN until it is over.
+void ShareClient(benchmark::State& state) {
+  share_world::World world;
+  world.Manage();
+  world.SetPolicy(share_world::Policy());
+  const auto join = [&world] {
+    world.Join(8, 1);
+    const u32 lease = world.result().lease;
+    world.Of(PCILEND_SHARE_MAPPED, lease);
+    return lease;
+  };
+  for (int64_t other = 0; other < state.range(0); ++other) join();
+  for (auto _ : state) {
+    const u32 lease = join();
+    world.Peer(PCILEND_SHARE_RETURN, 8, 1, lease);
+    world.Of(PCILEND_SHARE_CLOSED, lease);
+    world.Cleared(lease, world.Find(lease)->round);
+    world.Of(PCILEND_SHARE_UNMAPPED, lease);
+    if (world.Find(lease) != nullptr) state.SkipWithError("the client does not end");
+  }
+}
+BENCHMARK(ShareClient)->Arg(0)->Arg(63)->ArgName("others");
 
 }  // namespace
