@@ -62,9 +62,10 @@ class Shadow : public BareDrive {
   [[nodiscard]] Result<lab::Running> start_writing() const {
     PCILEND_TRY(borrower().run("echo 0 >/tmp/rounds"));
     return borrower().start(
-        fmt::format("n=0; while dd if=/dev/urandom of={}/file bs=4k count=2 "
-                    "conv=fsync 2>/dev/null; do n=$((n+1)); echo $n >/tmp/rounds; done",
-                    kMount),
+        fmt::format(
+            "n=0; while dd if=/dev/urandom of={}/file bs=4k count=2 "
+            "conv=fsync 2>/dev/null; do n=$((n+1)); echo $n >/tmp/n; mv /tmp/n /tmp/rounds; done",
+            kMount),
         {{}, 5min});
   }
   // Borrows, mounts, and begins to write: some files are there.

@@ -177,7 +177,7 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
       fmt::format("n=0; while [ ! -e /tmp/stop ]; do head -c 8K /dev/urandom >/tmp/data && "
                   "dd if=/tmp/data of={0}/file bs=4k conv=fsync 2>/dev/null && "
                   "echo 1 >/proc/sys/vm/drop_caches && cmp /tmp/data {0}/file || exit 1; "
-                  "n=$((n+1)); echo $n >/tmp/rounds; done",
+                  "n=$((n+1)); echo $n >/tmp/n; mv /tmp/n /tmp/rounds; done",
                   kMount),
       {{}, 10min});
   ASSERT_OK(writer);

@@ -15,7 +15,8 @@ constexpr const char* kLoad =
     "dd if=/dev/urandom of=/tmp/y bs=16k count=2 2>/dev/null; "
     "dd if=/tmp/y of=/dev/nvme0n1 bs=16k seek=$at conv=notrunc oflag=direct 2>/dev/null && "
     "dd if=/dev/nvme0n1 of=/tmp/z bs=16k skip=$at count=2 iflag=direct 2>/dev/null && "
-    "{ cmp /tmp/y /tmp/z && n=$((n+1)) && echo $n >/tmp/rounds || echo wrong data at $at; }; done";
+    "{ cmp /tmp/y /tmp/z && n=$((n+1)) && echo $n >/tmp/n && mv /tmp/n /tmp/rounds || echo wrong "
+    "data at $at; }; done";
 
 /*
  *   host1 (lender)                 host2 (borrower)

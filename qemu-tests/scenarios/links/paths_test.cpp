@@ -26,7 +26,8 @@ constexpr const char* kLoad =
     "n=0; while [ ! -e /tmp/stop ]; do dd if=/dev/urandom of=/tmp/y bs=16k count=8 2>/dev/null; "
     "dd if=/tmp/y of=/dev/{0} bs=16k seek=64 conv=notrunc oflag=direct 2>/dev/null && "
     "dd if=/dev/{0} of=/tmp/z bs=16k skip=64 count=8 iflag=direct 2>/dev/null && cmp /tmp/y /tmp/z "
-    "|| {{ echo failed after $n; break; }}; n=$((n+1)); echo $n >/tmp/rounds; done";
+    "|| {{ echo failed after $n; break; }}; n=$((n+1)); echo $n >/tmp/n; mv /tmp/n /tmp/rounds; "
+    "done";
 
 /*
  *   host1 (node 4)                          host2 (node 8)
