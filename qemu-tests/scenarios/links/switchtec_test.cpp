@@ -40,10 +40,10 @@ class Switchtec : public TwoHosts {
     return ids.value_or(std::vector<std::string>());
   }
   static Result<> await_link(const lab::Host& host, const std::string& state) {
-    PCILEND_TRY(host.until("pcilend link --json", [&](const lab::Output& output) {
-      return output.out.find(fmt::format("\"state\":\"{}\"", state)) != std::string::npos;
-    }));
-    return {};
+    return lab::eventually("the link is " + state, lab::kPatience, [&] {
+      const auto links = host.json("pcilend link --json");
+      return links && links->at("links").at(0).at("state") == state;
+    });
   }
 };
 
