@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "pcilend/directory.h"
+
 namespace pcilend {
 namespace {
 
@@ -19,12 +21,8 @@ constexpr std::string_view kNtbDevices = "/sys/bus/ntb/devices";
 constexpr std::string_view kHook = "/etc/libvirt/hooks/qemu.d/pcilend";
 
 std::vector<std::string> names_in(const Environment& environment, std::string_view directory) {
-  std::error_code error;
   std::vector<std::string> names;
-  for (fs::directory_iterator it(environment.path(directory), error), end; !error && it != end;
-       it.increment(error))
-    names.push_back(it->path().filename());
-  std::sort(names.begin(), names.end());
+  for (const auto& entry : entries(environment.path(directory))) names.push_back(entry.filename());
   return names;
 }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // sanitize: erases what a borrower left on a drive that is lent with --sanitize, and lends it
 // again.
-#include <algorithm>
-#include <filesystem>
-
 #include "commands.h"
 #include "device_use.h"
 #include "outcome.h"
+#include "pcilend/directory.h"
 #include "sanitize.h"
 #include "target.h"
 
@@ -23,25 +21,17 @@ struct Drive {
   std::vector<uint32_t> namespaces;  // their ids
 };
 
-std::vector<std::string> names_in(const Environment& environment, const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(environment.path(directory), error))
-    names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // What its driver has made of it; nothing until that has found the namespaces.
 std::optional<Drive> find_drive(const Environment& environment, const std::string& bdf) {
-  const std::string controllers = fmt::format("/sys/bus/pci/devices/{}/nvme", bdf);
-  const auto names = names_in(environment, controllers);
-  if (names.empty()) return std::nullopt;
-  Drive drive{names.front(), {}};
-  const std::string directory = fmt::format("{}/{}", controllers, drive.controller);
-  for (const auto& name : names_in(environment, directory)) {
+  const std::string directory = fmt::format("/sys/bus/pci/devices/{}/nvme", bdf);
+  const auto controllers = entries(environment.path(directory));
+  if (controllers.empty()) return std::nullopt;
+  Drive drive{controllers.front().filename(), {}};
+  for (const auto& entry : entries(controllers.front())) {
+    const std::string name = entry.filename();
     if (!name.starts_with("nvme")) continue;
-    const auto text = environment.read(fmt::format("{}/{}/nsid", directory, name));
+    const auto text =
+        environment.read(fmt::format("{}/{}/{}/nsid", directory, drive.controller, name));
     if (text)
       drive.namespaces.push_back(static_cast<uint32_t>(std::strtoul(text->c_str(), nullptr, 10)));
   }
