@@ -182,19 +182,6 @@ TEST_F(Mesh, EachHostLendsAndBorrowsAtOnce) {
 }
 
 /*
- *   host1 (node 4)                 host2 (node 8)
- *   drive one ════════════════════ nvme driver of host2
- *   nvme driver of host1 ═════════ drive two
- *
- * Both directions go through the same pair of adapters.
- */
-TEST_F(Mesh, TwoHostsSwapTheirDrives) {
-  add_job(1, 2);
-  add_job(2, 1);
-  borrow_and_use_at_once();
-}
-
-/*
  *   host1 (node 4)            host2 (node 8)            host3 (node 12)
  *   drive one ═══════════════ nvme driver of host2      ·
  *   ·                         drive two ═══════════════ nvme driver of host3

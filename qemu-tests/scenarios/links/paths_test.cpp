@@ -18,22 +18,22 @@ using testing::HasSubstr;
 constexpr const char* kFirst = "0000:00:04.0";  // adapters of both hosts
 constexpr const char* kSecond = "0000:00:05.0";
 constexpr int kRogueLink = 2;
-constexpr uint64_t kChunk = 128 << 10;   // bytes written, and read, by a round of the guest's I/O
+constexpr uint64_t kChunk = 128 << 10;   // bytes written, and read, by a round of I/O
 constexpr uint64_t kControl = 64 << 10;  // no more than that goes over a link for its heartbeat
 
-// Writes $1's disk, reads it back and compares until it is told to stop.
+// Writes the disk, reads it back and compares until it is told to stop.
 constexpr const char* kLoad =
-    "n=0; while [ ! -e /tmp/stop ]; do dd if=/dev/urandom of=/tmp/y bs=16k count=8 2>/dev/null; "
-    "dd if=/tmp/y of=/dev/{0} bs=16k seek=64 conv=notrunc oflag=direct 2>/dev/null && "
-    "dd if=/dev/{0} of=/tmp/z bs=16k skip=64 count=8 iflag=direct 2>/dev/null && cmp /tmp/y /tmp/z "
+    "rm -f /tmp/stop /tmp/rounds; n=0; while [ ! -e /tmp/stop ]; do "
+    "dd if=/dev/urandom of=/tmp/y bs=16k count=8 2>/dev/null; "
+    "dd if=/tmp/y of={0} bs=16k seek=64 conv=notrunc oflag=direct 2>/dev/null && "
+    "dd if={0} of=/tmp/z bs=16k skip=64 count=8 iflag=direct 2>/dev/null && cmp /tmp/y /tmp/z "
     "|| {{ echo failed after $n; break; }}; n=$((n+1)); echo $n >/tmp/n; mv /tmp/n /tmp/rounds; "
     "done";
 
 /*
  *   host1 (node 4)                          host2 (node 8)
- *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═╗
- *                                            guest with both
- *   drive two ═══ 05.0 ═══ path 2 ═══ 05.0 ═╝
+ *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═══ nvme driver of host2
+ *   drive two ═══ 05.0 ═══ path 2 ═══ 05.0 ═══ nvme driver of host2
  *   a set of two drives
  *       │
  *       └──────── 06.0 ─── the rogue, which says that it is node 8
@@ -45,9 +45,11 @@ class Paths : public testing::Test {
     options.name = "paths";
     options.paths = 2;
     options.rogue = true;
+    for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     for (const char* serial : {"one", "two"})
       ASSERT_OK(options.add_device(
           fmt::format("host1:nvme,serial={},drive-size=32M{}", serial, kNoShadowDoorbells)));
+    ASSERT_OK(options.add_device("host2:nvme,serial=three,drive-size=4M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=1M,addr=18.0,multifunction=on"));
     ASSERT_OK(options.add_device("host1:nvme,serial=b,drive-size=1M,addr=18.1"));
     ASSERT_OK(start_lab(options, lab_));
@@ -70,10 +72,6 @@ class Paths : public testing::Test {
   void TearDown() override {
     if (!lab_) return;
     EXPECT_OK(lab_->fabric().link_up(1, 2));
-    if (guest_) {
-      (void)guest_->destroy();
-      EXPECT_OK(guest_->undefine());
-    }
     for (MainJob& job : jobs_) EXPECT_OK(job.clean_up());
     for (const auto* host : {&lender(), &borrower()}) {
       for (const json& link : links(*host)) {
@@ -87,7 +85,6 @@ class Paths : public testing::Test {
 
   [[nodiscard]] static lab::Host& lender() { return lab_->host(1); }
   [[nodiscard]] static lab::Host& borrower() { return lab_->host(2); }
-  [[nodiscard]] lab::Guest& guest() { return *guest_; }
 
   static json links(const lab::Host& host) {
     const auto list = host.json("pcilend link --json");
@@ -116,38 +113,28 @@ class Paths : public testing::Test {
     return told.value_or(json::object());
   }
 
-  void start_guest() {
-    auto spec = borrower().guest_spec("guest", {jobs_[0].id(), jobs_[1].id()});
-    ASSERT_OK(spec);
-    guest_.emplace(borrower().guest(*spec));
-    ASSERT_OK(guest_->define());
-    ASSERT_OK(guest_->start());
-    ASSERT_OK(lab::eventually("the guest has both drives", 6min,
-                              [&] { return !disk("one").empty() && !disk("two").empty(); }));
-  }
-
-  // nvme0n1 or nvme1n1: the guest's name of a drive; empty if it has it not.
-  std::string disk(const std::string& serial) {
-    const auto found = guest().exec("for d in /sys/block/nvme*n1; do grep -q '^" + serial +
-                                    " *$' $d/device/serial 2>/dev/null && basename $d; done");
-    return found ? found->text() : std::string();
+  // A drive goes to the borrower's own driver.
+  void borrow(size_t drive) {
+    const auto borrowed = jobs_.at(drive).borrow();
+    ASSERT_OK(borrowed);
+    disks_.at(drive) = borrowed->disk;
   }
   // Writes known data, and reads it back.
-  Result<> write_and_check(const std::string& serial) {
-    PCILEND_TRY(guest().run(
-        fmt::format("dd if=/dev/urandom of=/tmp/{1} bs=16k count=8 2>/dev/null && "
-                    "dd if=/tmp/{1} of=/dev/{0} bs=16k oflag=direct 2>/dev/null && "
-                    "dd if=/dev/{0} of=/tmp/back bs=16k count=8 iflag=direct 2>/dev/null && "
-                    "cmp /tmp/{1} /tmp/back",
-                    disk(serial), serial)));
+  Result<> write_and_check(size_t drive) {
+    PCILEND_TRY(borrower().run(
+        fmt::format("dd if=/dev/urandom of=/tmp/data bs=16k count=8 2>/dev/null && "
+                    "dd if=/tmp/data of={0} bs=16k oflag=direct 2>/dev/null && "
+                    "dd if={0} of=/tmp/back bs=16k count=8 iflag=direct 2>/dev/null && "
+                    "cmp /tmp/data /tmp/back",
+                    disks_.at(drive))));
     return {};
   }
-  Result<std::string> sum_of(const std::string& serial) {
-    return guest().run(fmt::format(
-        "dd if=/dev/{} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", disk(serial)));
+  Result<std::string> sum_of(size_t drive) {
+    return borrower().run(fmt::format(
+        "dd if={} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", disks_.at(drive)));
   }
 
-  // Bytes that drives of the lender moved to and from guest memory, by path.
+  // Bytes that drives of the lender moved to and from the borrower's memory, by path.
   Result<std::vector<uint64_t>> moved_by(const std::function<Result<>()>& work) {
     PCILEND_TRY(lab_->fabric().counters(true));
     PCILEND_TRY(work());
@@ -162,8 +149,8 @@ class Paths : public testing::Test {
   }
 
   static std::optional<lab::Lab> lab_;
-  std::vector<MainJob> jobs_;  // one for each drive
-  std::optional<lab::Guest> guest_;
+  std::vector<MainJob> jobs_;         // one for each drive
+  std::array<std::string, 2> disks_;  // their names on the borrower
 };
 
 std::optional<lab::Lab> Paths::lab_;
@@ -181,24 +168,23 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
     return function(0).at("paths") == json::array({kFirst, kSecond});
   }));
 
-  start_guest();
-  if (HasFatalFailure()) return;
+  for (const size_t drive : {0, 1}) ASSERT_NO_FATAL_FAILURE(borrow(drive));
   EXPECT_EQ(function(0).at("adapter"), kFirst);
   EXPECT_EQ(function(1).at("adapter"), kSecond);
   ASSERT_OK(borrower().run("pcilend show " + jobs_[0].id()));
-  const auto one = moved_by([&] { return write_and_check("one"); });
+  const auto one = moved_by([&] { return write_and_check(0); });
   ASSERT_OK(one);
   EXPECT_GE(one->at(0), 2 * kChunk);
   EXPECT_LT(one->at(1), kControl) << "drive one has used the path of drive two";
-  const auto two = moved_by([&] { return write_and_check("two"); });
+  const auto two = moved_by([&] { return write_and_check(1); });
   ASSERT_OK(two);
   EXPECT_LT(two->at(0), kControl) << "drive two has used the path of drive one";
   EXPECT_GE(two->at(1), 2 * kChunk);
-  const auto sum = sum_of("one");
+  const auto sum = sum_of(0);
   ASSERT_OK(sum);
 
   // Path 1 is cut until its lease is over.
-  auto load = guest().start(fmt::format(kLoad, disk("two")), {{}, 20min});
+  auto load = borrower().start(fmt::format(kLoad, disks_[1]), {{}, 20min});
   ASSERT_OK(load);
   const auto before = jobs_[1].function_on(lender());
   ASSERT_OK(before);
@@ -207,12 +193,12 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
   ASSERT_OK(jobs_[0].await_state(borrower(), "available"));
   EXPECT_EQ(function(0).at("paths"), json::array({kSecond}));
   const auto rounds = [&] {
-    const auto done = guest().exec("cat /tmp/rounds");
+    const auto done = borrower().exec("cat /tmp/rounds");
     return done && done->code == 0 ? std::stoi(done->out) : 0;
   };
   const int so_far = rounds();
   ASSERT_OK(lab::eventually("drive two goes on", 3min, [&] { return rounds() > so_far + 1; }));
-  ASSERT_OK(guest().run("touch /tmp/stop"));
+  ASSERT_OK(borrower().run("touch /tmp/stop"));
   const auto ended = load->wait();
   ASSERT_OK(ended);
   EXPECT_EQ(ended->out + ended->err, "") << "of the I/O on drive two";
@@ -222,15 +208,11 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
   EXPECT_EQ(after->at("resets"), before->at("resets"));
 
   // Both over path 2 now, with what was written before.
-  ASSERT_OK(guest().destroy());
-  ASSERT_OK(guest().undefine());
-  guest_.reset();
-  start_guest();
-  if (HasFatalFailure()) return;
+  ASSERT_NO_FATAL_FAILURE(borrow(0));
   EXPECT_EQ(function(0).at("adapter"), kSecond);
   EXPECT_EQ(function(1).at("adapter"), kSecond);
-  EXPECT_EQ(sum_of("one").value_or("?"), *sum);
-  ASSERT_OK(write_and_check("one"));
+  EXPECT_EQ(sum_of(0).value_or("?"), *sum);
+  ASSERT_OK(write_and_check(0));
 
   // The cable is back: new leases may take it, those there are stay where they are.
   ASSERT_OK(lab_->fabric().link_up(1, 2, 1));
@@ -239,9 +221,12 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
   ASSERT_OK(lab::eventually("both paths lead to drive one", lab::kPatience,
                             [&] { return function(0).at("paths").size() == 2; }));
   EXPECT_EQ(function(0).at("adapter"), kSecond);
-  ASSERT_OK(write_and_check("two"));
-  ASSERT_OK(guest().shut_down());
-  for (MainJob& job : jobs_) ASSERT_OK(job.await_state(borrower(), "available"));
+  ASSERT_OK(write_and_check(0));
+  ASSERT_OK(write_and_check(1));
+  for (MainJob& job : jobs_) {
+    ASSERT_OK(borrower().run("pcilend return " + job.id()));
+    ASSERT_OK(job.await_state(borrower(), "available"));
+  }
 
   // As the administrator says, not as it would be best.
   const std::string id = jobs_[0].id();
@@ -254,6 +239,53 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
   ASSERT_OK(elsewhere);
   EXPECT_NE(elsewhere->code, 0);
   EXPECT_THAT(elsewhere->err, HasSubstr("does not offer it over that adapter"));
+}
+
+/*
+ *   host1 (node 4)                          host2 (node 8)
+ *   drive one ═════════════════════════════ nvme driver of host2
+ *   nvme driver of host1 ══════════════════ drive three
+ */
+TEST_F(Paths, BothHostsLendAndBorrowAtOnce) {
+  const auto address = borrower().address(0);
+  ASSERT_OK(address);
+  jobs_.emplace_back(borrower(), lender(), *address, "unused");
+  std::vector<lab::Running> work;
+  MainJob* both[] = {&jobs_[0], &jobs_[2]};
+  for (MainJob* job : both) {
+    ASSERT_OK(job->lend());
+    ASSERT_OK(job->see_available());
+  }
+  for (const MainJob* job : both) {
+    const auto drive = job->borrow();
+    ASSERT_OK(drive);
+    auto running = job->borrower().start(fmt::format(kLoad, drive->disk), {{}, 20min});
+    ASSERT_OK(running);
+    work.push_back(std::move(*running));
+  }
+  // Each goes on since both have begun.
+  for (const MainJob* job : both) {
+    ASSERT_OK(job->borrower().until("[ -e /tmp/rounds ] && mv /tmp/rounds /tmp/first"));
+    ASSERT_OK(job->borrower().until("[ -e /tmp/rounds ]"));
+  }
+  for (const lab::Running& one : work) EXPECT_FALSE(one.ended());
+  for (size_t i = 0; i < work.size(); ++i) {
+    const MainJob& job = *both[i];
+    ASSERT_OK(job.borrower().run("touch /tmp/stop"));
+    const auto ended = work[i].wait();
+    ASSERT_OK(ended);
+    EXPECT_EQ(ended->out + ended->err, "") << job.borrower().name();
+    const auto sum = job.borrower().run("sha256sum </tmp/y");
+    ASSERT_OK(sum);
+    ASSERT_OK(job.borrower().run("pcilend return " + job.id()));
+    // The lender's own driver reads what the borrower has written last.
+    ASSERT_OK(job.lender().run("pcilend unavailable " + job.id()));
+    const auto disk = job.lender_disk();
+    ASSERT_OK(disk);
+    EXPECT_EQ(job.lender().run(fmt::format(
+                  "dd if={} bs=16k skip=64 count=8 iflag=direct 2>/dev/null | sha256sum", *disk)),
+              *sum);
+  }
 }
 
 /*

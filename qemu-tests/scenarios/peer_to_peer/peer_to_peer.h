@@ -12,7 +12,7 @@ namespace pcilend::scenarios {
 class PeerToPeer : public testing::Test {
  protected:
   static constexpr uint64_t kPage = 4096;      // what pcilend_edu copies
-  static constexpr int kMore = 16;             // copies more, which must not be seen elsewhere
+  static constexpr int kMore = 8;              // copies more, which must not be seen elsewhere
   static constexpr uint64_t kMoved = 1 << 20;  // a guest moves the BAR so far
   // From where reach.h has its addresses, and from below the DMA area's end.
   static constexpr const char* kAsPeer = "0x0000001";
