@@ -18,6 +18,8 @@ build() {
 		install -D -m 755 "$image_dir/host/virsh" usr/local/bin/virsh
 		install -m 644 "$image_dir/host"/{libvirtd,qemu}.conf etc/libvirt/
 		install -m 644 "$image_dir/host/modprobe.conf" etc/modprobe.d/lab.conf
+		# libvirtd would ask it for its capabilities in each boot, which takes seconds.
+		rm usr/bin/qemu-system-i386
 		mkdir -p etc/libvirt/hooks/qemu.d var/log/libvirt usr/share/pcilend-lab/guest
 		cp "$need_guest"/{vmlinux,vmlinuz,initrd} usr/share/pcilend-lab/guest/
 		for name in poweroff reboot halt; do
