@@ -11,7 +11,7 @@
 #define SYNC_RETRY_MS 1000
 #define SYNC_GAP_MS 200		/* between two, however often the peer gives reason for one */
 
-void borrower_resync(struct pcilend_link *link)
+void pcilend_borrower_resync(struct pcilend_link *link)
 {
 	struct borrower_link *ours = borrower_link(link);
 	u64 next = READ_ONCE(ours->synced_at) + SYNC_GAP_MS, now = pcilend_now();
@@ -19,18 +19,18 @@ void borrower_resync(struct pcilend_link *link)
 	mod_delayed_work(pcilend_wq, &ours->sync, msecs_to_jiffies(next > now ? next - now : 0));
 }
 
-void borrower_resync_node(u32 node)
+void pcilend_borrower_resync_node(u32 node)
 {
 	struct pcilend_link *link;
 
 	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
 		if (pcilend_link_reaches(link, node))
-			borrower_resync(link);
+			pcilend_borrower_resync(link);
 	}
 }
 
 /* What was told over @link of interrupts, and of what a function reaches, may be lost. */
-void borrower_doubt(struct pcilend_link *link)
+void pcilend_borrower_doubt(struct pcilend_link *link)
 {
 	struct remote *r;
 
@@ -55,11 +55,11 @@ static void borrower_withdraw_all(struct pcilend_link *link)
 	bool left;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (!borrower_uses(r, link))
+		if (!remote_uses(r, link))
 			continue;
-		borrower_leave_path(r, link, &left);
+		remote_leave_path(r, link, &left);
 		if (!left)
-			borrower_withdraw(r);
+			remote_withdraw(r);
 	}
 }
 
@@ -101,7 +101,7 @@ static void borrower_sync_work(struct work_struct *work)
 		mutex_unlock(&r->lock);
 		if (!(offered || ours) || seen == generation)
 			continue;
-		borrower_lose_path(r, link, PCILEND_LOST_GONE, true);
+		remote_lose_path(r, link, PCILEND_LOST_GONE, true);
 		if (ours)
 			remote_settled(r);
 	}
@@ -116,8 +116,8 @@ static void borrower_notices_lost(struct pcilend_link *link)
 		if (READ_ONCE(r->link) == link)
 			remote_was_reset(r, 0);
 	}
-	borrower_doubt(link);
-	borrower_resync(link);
+	pcilend_borrower_doubt(link);
+	pcilend_borrower_resync(link);
 }
 
 /* From work items: frontends may wait for what waits for the link. */
@@ -137,8 +137,8 @@ static void borrower_tell_carrier(struct pcilend_link *link)
 static void borrower_link_up(struct pcilend_link *link)
 {
 	borrower_tell_carrier(link);
-	borrower_doubt(link);
-	borrower_resync(link);
+	pcilend_borrower_doubt(link);
+	pcilend_borrower_resync(link);
 }
 
 /* What was under way on it has to be told over the others. */
@@ -148,7 +148,7 @@ static void borrower_link_down(struct pcilend_link *link)
 
 	borrower_tell_carrier(link);
 	if (node)
-		borrower_resync_node(node);
+		pcilend_borrower_resync_node(node);
 }
 
 /* No heartbeat for as long as a lease lasts: the lender has taken everything back, or is dead. */
@@ -157,8 +157,8 @@ static void borrower_silent(struct pcilend_link *link)
 	struct remote *r;
 
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (borrower_uses(r, link))
-			borrower_lose_path(r, link, PCILEND_LOST_EXPIRED, false);
+		if (remote_uses(r, link))
+			remote_lose_path(r, link, PCILEND_LOST_EXPIRED, false);
 	}
 }
 
@@ -218,8 +218,8 @@ static void borrower_link_leaving(struct pcilend_link *link)
 
 	disable_delayed_work_sync(&borrower_link(link)->sync);
 	for (r = remote_next(NULL); r; r = remote_next(r)) {
-		if (borrower_uses(r, link))
-			borrower_lose_path(r, link, PCILEND_LOST_GONE, false);
+		if (remote_uses(r, link))
+			remote_lose_path(r, link, PCILEND_LOST_GONE, false);
 	}
 	while ((r = borrower_borrowed_over(link))) {
 		if (seconds++ % 10 == 5)
@@ -252,8 +252,8 @@ const struct pcilend_borrower_ops pcilend_borrower_link_ops = {
 	.usable = pcilend_frontend_adapter_added,
 	.up = borrower_link_up,
 	.down = borrower_link_down,
-	.request = borrower_request,
-	.notice = borrower_notice,
+	.request = pcilend_borrower_request,
+	.notice = pcilend_borrower_notice,
 	.notices_lost = borrower_notices_lost,
 	.late_answer = pcilend_borrower_late_answer,
 	.silent = borrower_silent,

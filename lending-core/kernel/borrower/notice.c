@@ -6,13 +6,13 @@
 #include "borrower/borrower.h"
 
 /* Has the lender stopped the function after lease @lease of ours, as this notice tells? */
-static bool borrower_tells_stopped(const struct pcilend_msg_function *info, u32 lease)
+static bool notice_tells_stopped(const struct pcilend_msg_function *info, u32 lease)
 {
 	return le32_to_cpu(info->borrower) != pcilend_node || le32_to_cpu(info->lease) != lease;
 }
 
 /* The lease's link is lost, but the lender is there: it is asked over another one. */
-static void borrower_return_again(struct remote *r)
+static void notice_return_again(struct remote *r)
 {
 	get_device(&r->pub.dev);
 	if (!queue_work(pcilend_wq, &r->return_work))
@@ -20,8 +20,8 @@ static void borrower_return_again(struct remote *r)
 }
 
 /* What a notice means for our lease. Sequence numbers tell notices from before the grant. */
-void borrower_compare_lease(struct remote *r, struct pcilend_link *link,
-			    const struct pcilend_msg_function *info, u32 sequence)
+void remote_compare_lease(struct remote *r, struct pcilend_link *link,
+			  const struct pcilend_msg_function *info, u32 sequence)
 {
 	u32 told = le32_to_cpu(info->borrower) == pcilend_node ? le32_to_cpu(info->lease) : 0;
 	bool settled = false;
@@ -43,13 +43,13 @@ void borrower_compare_lease(struct remote *r, struct pcilend_link *link,
 	case REMOTE_BORROWING:
 		break;
 	case REMOTE_HELD:
-		lost = borrower_tells_stopped(info, r->lease) && (s32)(sequence - r->granted) > 0;
+		lost = notice_tells_stopped(info, r->lease) && (s32)(sequence - r->granted) > 0;
 		break;
 	case REMOTE_LOST:
-		r->fenced |= borrower_tells_stopped(info, r->lease);
+		r->fenced |= notice_tells_stopped(info, r->lease);
 		break;
 	case REMOTE_RETURNING:
-		settled = borrower_tells_stopped(info, r->lease);
+		settled = notice_tells_stopped(info, r->lease);
 		if (!settled && info->state == PCILEND_FUNCTION_BORROWED)
 			orphan = r->lease;
 		break;
@@ -58,7 +58,7 @@ void borrower_compare_lease(struct remote *r, struct pcilend_link *link,
 
 out:
 	if (again)
-		borrower_return_again(r);
+		notice_return_again(r);
 	if (lost)
 		remote_lost(r, PCILEND_LOST_REVOKED, true);
 	if (settled)
@@ -67,17 +67,17 @@ out:
 		remote_return_async(r, link, orphan);
 }
 
-static void borrower_handle_withdraw(struct pcilend_link *link, const struct pcilend_msg_id *msg)
+static void notice_withdraw(struct pcilend_link *link, const struct pcilend_msg_id *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
 	if (!r)
 		return;
-	borrower_lose_path(r, link, PCILEND_LOST_GONE, true);
+	remote_lose_path(r, link, PCILEND_LOST_GONE, true);
 	remote_put(r);
 }
 
-static void borrower_handle_lost(const struct pcilend_msg_lease *msg)
+static void notice_lost(const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 	bool ours;
@@ -94,7 +94,7 @@ static void borrower_handle_lost(const struct pcilend_msg_lease *msg)
 	remote_put(r);
 }
 
-static void borrower_handle_was_reset(const struct pcilend_msg_lease *msg)
+static void notice_was_reset(const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -105,8 +105,7 @@ static void borrower_handle_was_reset(const struct pcilend_msg_lease *msg)
 }
 
 /* One that nobody waits for, as when the function is being returned, is no news. */
-static void borrower_handle_intx_raised(struct pcilend_link *link,
-					const struct pcilend_msg_lease *msg)
+static void notice_intx_raised(struct pcilend_link *link, const struct pcilend_msg_lease *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -121,8 +120,7 @@ static void borrower_handle_intx_raised(struct pcilend_link *link,
 }
 
 /* The same of vectors. */
-static void borrower_handle_msi_raised(struct pcilend_link *link,
-				       const struct pcilend_msg_msi_raised *msg)
+static void notice_msi_raised(struct pcilend_link *link, const struct pcilend_msg_msi_raised *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -136,7 +134,7 @@ static void borrower_handle_msi_raised(struct pcilend_link *link,
 	remote_put(r);
 }
 
-static void borrower_handle_recall(const struct pcilend_msg_recall *msg)
+static void notice_recall(const struct pcilend_msg_recall *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -146,7 +144,7 @@ static void borrower_handle_recall(const struct pcilend_msg_recall *msg)
 	remote_put(r);
 }
 
-static void borrower_handle_unreached(const struct pcilend_msg_unreached *msg)
+static void notice_unreached(const struct pcilend_msg_unreached *msg)
 {
 	struct remote *r = remote_find(le32_to_cpu(msg->id));
 
@@ -156,21 +154,20 @@ static void borrower_handle_unreached(const struct pcilend_msg_unreached *msg)
 	remote_put(r);
 }
 
-static void borrower_handle_connected(struct pcilend_link *link,
-				      const struct pcilend_msg_connected *msg)
+static void notice_connected(struct pcilend_link *link, const struct pcilend_msg_connected *msg)
 {
 	pcilend_link_set_peer_connected(link, le32_to_cpu(msg->connected));
-	borrower_resync(link);
+	pcilend_borrower_resync(link);
 }
 
 /* Called in order of arrival, one at a time per link, in process context. */
-void borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
+void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	u16 type = le16_to_cpu(pcilend_message_header(msg)->type);
 	const void *payload = pcilend_message_payload(msg);
 
 	if (type == PCILEND_MSG_CONNECTED) {
-		borrower_handle_connected(link, payload);
+		notice_connected(link, payload);
 		return;
 	}
 	/* All others begin with the id of a function, which must be one of the sender's. */
@@ -182,36 +179,36 @@ void borrower_notice(struct pcilend_link *link, const struct pcilend_message *ms
 	}
 	switch (type) {
 	case PCILEND_MSG_FUNCTION:
-		borrower_handle_function(link, msg);
+		remote_told(link, msg);
 		break;
 	case PCILEND_MSG_WITHDRAW:
-		borrower_handle_withdraw(link, payload);
+		notice_withdraw(link, payload);
 		break;
 	case PCILEND_MSG_LOST:
-		borrower_handle_lost(payload);
+		notice_lost(payload);
 		break;
 	case PCILEND_MSG_WAS_RESET:
-		borrower_handle_was_reset(payload);
+		notice_was_reset(payload);
 		break;
 	case PCILEND_MSG_INTX_RAISED:
-		borrower_handle_intx_raised(link, payload);
+		notice_intx_raised(link, payload);
 		break;
 	case PCILEND_MSG_RECALL:
-		borrower_handle_recall(payload);
+		notice_recall(payload);
 		break;
 	case PCILEND_MSG_UNREACHED:
-		borrower_handle_unreached(payload);
+		notice_unreached(payload);
 		break;
 	}
 }
 
 /* A lender speaks of a function of its own that is borrowed here. */
-void borrower_request(struct pcilend_link *link, const struct pcilend_message *msg)
+void pcilend_borrower_request(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct pcilend_msg_msi_raised *in = pcilend_message_payload(msg);
 	bool own = pcilend_id_node(le32_to_cpu(in->id)) == msg->peer;
 
 	if (own)
-		borrower_handle_msi_raised(link, in);
+		notice_msi_raised(link, in);
 	pcilend_channel_reply(link, msg, own ? 0 : -EINVAL, NULL);
 }

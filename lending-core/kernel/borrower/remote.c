@@ -127,7 +127,7 @@ bool pcilend_remote_next(u32 after, struct pcilend_report *report)
 	return true;
 }
 
-static void borrower_queue_offer(struct remote *r)
+static void remote_queue_offer(struct remote *r)
 {
 	if (!pcilend_is_available(&r->pub))
 		return;
@@ -141,7 +141,7 @@ void remote_event(struct remote *r, enum pcilend_event event)
 	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
 
 	pcilend_changed();
-	borrower_queue_offer(r);
+	remote_queue_offer(r);
 	if (!report)
 		return;
 	pcilend_remote_report(&r->pub, report);
@@ -199,10 +199,10 @@ static void remote_work(struct work_struct *work)
 	remote_put(r);
 	pcilend_changed();
 	if (reborn)
-		borrower_resync_node(pcilend_id_node(r_id));
+		pcilend_borrower_resync_node(pcilend_id_node(r_id));
 }
 
-static void borrower_queue_remote_work(struct remote *r)
+static void remote_queue_work(struct remote *r)
 {
 	get_device(&r->pub.dev);
 	if (!queue_work(pcilend_frontend_wq, &r->work))
@@ -221,10 +221,10 @@ void remote_retire_if_idle(struct remote *r)
 	}
 	mutex_unlock(&r->lock);
 	if (retire)
-		borrower_queue_remote_work(r);
+		remote_queue_work(r);
 }
 
-void borrower_withdraw(struct remote *r)
+void remote_withdraw(struct remote *r)
 {
 	mutex_lock(&r->lock);
 	r->absent = true;
@@ -233,7 +233,7 @@ void borrower_withdraw(struct remote *r)
 }
 
 /* Is the function offered over that link, or borrowed? */
-bool borrower_uses(struct remote *r, struct pcilend_link *link)
+bool remote_uses(struct remote *r, struct pcilend_link *link)
 {
 	bool offered, ours;
 
@@ -245,7 +245,7 @@ bool borrower_uses(struct remote *r, struct pcilend_link *link)
 }
 
 /* It is no longer offered over @link. Return: was the lease, if there is one, going over that? */
-bool borrower_leave_path(struct remote *r, struct pcilend_link *link, bool *left)
+bool remote_leave_path(struct remote *r, struct pcilend_link *link, bool *left)
 {
 	bool offered, ours;
 
@@ -260,15 +260,15 @@ bool borrower_leave_path(struct remote *r, struct pcilend_link *link, bool *left
 }
 
 /* The same, and nothing goes over that link any more: a lease that did is lost. */
-void borrower_lose_path(struct remote *r, struct pcilend_link *link,
-			enum pcilend_lost_reason reason, bool fenced)
+void remote_lose_path(struct remote *r, struct pcilend_link *link,
+		      enum pcilend_lost_reason reason, bool fenced)
 {
 	bool left;
 
-	if (borrower_leave_path(r, link, &left))
+	if (remote_leave_path(r, link, &left))
 		remote_lost(r, reason, fenced);
 	if (!left)
-		borrower_withdraw(r);
+		remote_withdraw(r);
 }
 
 static struct remote *remote_alloc(struct pcilend_link *link,
@@ -310,7 +310,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	return r;
 }
 
-static unsigned int borrower_count_remotes(struct pcilend_link *link)
+static unsigned int remote_count(struct pcilend_link *link)
 {
 	unsigned int count = 0;
 	u32 node = READ_ONCE(link->peer_node);
@@ -324,7 +324,7 @@ static unsigned int borrower_count_remotes(struct pcilend_link *link)
 }
 
 /* Domains name functions by their UUIDs: no node may show that of another node's function. */
-static bool borrower_uuid_is_taken(const struct pcilend_msg_function *info)
+static bool remote_uuid_is_taken(const struct pcilend_msg_function *info)
 {
 	bool taken = is_local_uuid(info->uuid);
 	struct remote *r;
@@ -337,14 +337,14 @@ static bool borrower_uuid_is_taken(const struct pcilend_msg_function *info)
 	return taken;
 }
 
-static void borrower_appear(struct pcilend_link *link, const struct pcilend_msg_function *info,
-			    u32 sequence)
+static void remote_appear(struct pcilend_link *link, const struct pcilend_msg_function *info,
+			  u32 sequence)
 {
 	struct remote *r, *other;
 	int err;
 
 	lockdep_assert_held(&appear_lock);
-	if (borrower_uuid_is_taken(info)) {
+	if (remote_uuid_is_taken(info)) {
 		pcilend_channel_bad(link, sequence,
 				    "it shows a function with the UUID of another node's");
 		/* The impostor may be the other one, and go. */
@@ -352,7 +352,7 @@ static void borrower_appear(struct pcilend_link *link, const struct pcilend_msg_
 				   msecs_to_jiffies(IMPOSTOR_MS));
 		return;
 	}
-	if (borrower_count_remotes(link) >= REMOTES_MAX) {
+	if (remote_count(link) >= REMOTES_MAX) {
 		pci_warn_once(link->pdev, "more than %u functions are offered by this node: the rest is ignored\n",
 			      REMOTES_MAX);
 		return;
@@ -382,8 +382,8 @@ static void borrower_appear(struct pcilend_link *link, const struct pcilend_msg_
 	list_add_tail(&r->node, &other->node);
 	mutex_unlock(&remotes_lock);
 	/* Our lease on one that went is of no use to anybody. */
-	borrower_compare_lease(r, link, info, sequence);
-	borrower_queue_remote_work(r);
+	remote_compare_lease(r, link, info, sequence);
+	remote_queue_work(r);
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 	remote_put(r);
 }
@@ -393,8 +393,8 @@ static void borrower_appear(struct pcilend_link *link, const struct pcilend_msg_
  * it again when this one is over.
  * Return: false if it is another one under the same id, which is shown when @r has gone.
  */
-static bool borrower_update(struct remote *r, struct pcilend_link *link,
-			    const struct pcilend_msg_function *info, bool *news)
+static bool remote_update(struct remote *r, struct pcilend_link *link,
+			  const struct pcilend_msg_function *info, bool *news)
 {
 	lockdep_assert_held(&appear_lock);
 	guard(mutex)(&r->lock);
@@ -417,7 +417,7 @@ static bool borrower_update(struct remote *r, struct pcilend_link *link,
 	return true;
 }
 
-void borrower_handle_function(struct pcilend_link *link, const struct pcilend_message *msg)
+void remote_told(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct pcilend_msg_function *info = pcilend_message_payload(msg);
 	u32 sequence = le32_to_cpu(pcilend_message_header(msg)->sequence);
@@ -427,16 +427,16 @@ void borrower_handle_function(struct pcilend_link *link, const struct pcilend_me
 	mutex_lock(&appear_lock);
 	r = remote_find(le32_to_cpu(info->id));
 	if (r)
-		same = borrower_update(r, link, info, &news);
+		same = remote_update(r, link, info, &news);
 	else
-		borrower_appear(link, info, sequence);
+		remote_appear(link, info, sequence);
 	mutex_unlock(&appear_lock);
 	if (!r)
 		return;
 	if (same)
-		borrower_compare_lease(r, link, info, sequence);
+		remote_compare_lease(r, link, info, sequence);
 	else
-		borrower_withdraw(r);
+		remote_withdraw(r);
 	if (news)
 		remote_event(r, PCILEND_EVENT_FUNCTION);
 	remote_put(r);
