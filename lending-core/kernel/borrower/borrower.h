@@ -21,6 +21,9 @@
 
 #define PCILEND_FRONTENDS 4
 
+#define APPEAR_MS 5000		/* in which no more functions of a link appear than APPEAR_MAX */
+#define APPEAR_MAX 64
+
 enum remote_state {
 	REMOTE_IDLE,
 	REMOTE_BORROWING,	/* no lease yet */
@@ -168,7 +171,27 @@ static inline u32 remote_held_lease(struct remote *r)
 }
 
 /* borrower.c */
+void pcilend_borrower_resync(struct pcilend_link *link);
+void pcilend_borrower_resync_node(u32 node);
+void pcilend_borrower_doubt(struct pcilend_link *link);
+
+/* notice.c */
+void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_message *msg);
+void pcilend_borrower_request(struct pcilend_link *link, const struct pcilend_message *msg);
+void remote_compare_lease(struct remote *r, struct pcilend_link *link,
+			  const struct pcilend_msg_function *info, u32 sequence);
+
+/* remote.c */
+void remote_table_init(bool (*is_local)(const u8 uuid[16]));
+void remote_put(struct remote *r);
+struct remote *remote_find(u32 id);
 struct remote *remote_next(struct remote *previous);
+bool remote_uses(struct remote *r, struct pcilend_link *link);
+void remote_withdraw(struct remote *r);
+bool remote_leave_path(struct remote *r, struct pcilend_link *link, bool *left);
+void remote_lose_path(struct remote *r, struct pcilend_link *link,
+		      enum pcilend_lost_reason reason, bool fenced);
+void remote_told(struct pcilend_link *link, const struct pcilend_message *msg);
 void remote_retire_if_idle(struct remote *r);
 void remote_event(struct remote *r, enum pcilend_event event);
 void remote_virtual_changed(struct pcilend_remote *remote);

@@ -18,6 +18,8 @@ extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
 /* @is_local: is the UUID that of a function of this host? May sleep. */
 int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]));
 void pcilend_borrower_exit(void);
+
+/* remote.c */
 struct pcilend_remote *pcilend_remote_get(u32 id);
 void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);

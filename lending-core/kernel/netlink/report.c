@@ -278,8 +278,12 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 				 PCILEND_FUNCTION_A_PAD);
 }
 
-/* What nodes that may borrow it know, and its borrower only. */
-static int report_put_borrowed(struct sk_buff *skb, const struct pcilend_report *report)
+/*
+ * What nodes that may borrow it know, and its borrower only. The owner may be the UUID of a domain,
+ * which lets in whoever knows it.
+ */
+static int report_put_borrowed(struct sk_buff *skb, const struct pcilend_report *report,
+			       bool trusted)
 {
 	u32 set = le32_to_cpu(report->info.set);
 	int i;
@@ -299,8 +303,9 @@ static int report_put_borrowed(struct sk_buff *skb, const struct pcilend_report 
 		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
 		return -EMSGSIZE;
+	if (trusted && nla_put_string(skb, PCILEND_FUNCTION_A_OWNER, report->owner))
+		return -EMSGSIZE;
 	return nla_put_string(skb, PCILEND_FUNCTION_A_FRONTEND, report->frontend) ?:
-	       nla_put_string(skb, PCILEND_FUNCTION_A_OWNER, report->owner) ?:
 	       nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_GUEST_BYTES, report->guest_bytes,
 				 PCILEND_FUNCTION_A_PAD);
 }
@@ -333,7 +338,7 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	    (report->relayed && nla_put_flag(skb, PCILEND_FUNCTION_A_RELAYED)) ||
 	    report_put_bars(skb, &report->info) ||
 	    (report->local ? report_put_local(skb, report, trusted)
-			   : report_put_borrowed(skb, report))) {
+			   : report_put_borrowed(skb, report, trusted))) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
 	}

@@ -332,6 +332,9 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   ASSERT_OK(host(1).run("pcilend link --json | grep -q '\"peer_boot_id\": \"'"));
   EXPECT_OK(host(1).run("! " + nobody + "pcilend link --json | grep '\"peer_boot_id\": \"'"));
   ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id() + " --owner " + domain));
+  ASSERT_OK(host(2).run("pcilend list --json | grep -q " + domain));
+  EXPECT_OK(host(2).run("! " + nobody + "pcilend list --json | grep " + domain));
+  EXPECT_OK(host(2).run(nobody + "pcilend list --json | grep '\"frontend\": \"vfio\"'"));
   ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
 

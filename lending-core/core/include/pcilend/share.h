@@ -275,6 +275,15 @@ void pcilend_share_init(struct pcilend_share *share, const struct pcilend_share_
 int pcilend_share_apply(struct pcilend_share *share, const struct pcilend_share_event *event,
 			struct pcilend_lease_numbers *numbers, struct pcilend_share_result *result);
 
+/*
+ * What is wrong with a policy, or with a wish under that policy: a constant sentence, or NULL.
+ * Everything else that may be in the way of them is in the machine's state.
+ */
+const char *pcilend_share_policy_fault(const struct pcilend_share_function *function,
+				       const struct pcilend_share_policy *policy);
+const char *pcilend_share_wish_fault(const struct pcilend_share_policy *policy,
+				     const struct pcilend_share_wish *wish);
+
 /* Milliseconds until TICK is due; 0: now; U64_MAX: nothing is waited for. */
 u64 pcilend_share_due_in(const struct pcilend_share *share, u64 now);
 
