@@ -84,10 +84,12 @@ fuzz: build/build.ninja ## every fuzzer for FUZZ_SECONDS, from another seed each
 	@cmake --preset fuzz >/dev/null && cmake --build build/fuzz --target fuzzers
 	@FUZZ_SEED=0 tools/test/fuzz $(FUZZ_SECONDS)
 
-sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, 10 million events each
+sim: build/build.ninja ## the portable core on 60 and on 1000 simulated hosts, lending and sharing, 10 million events each
 	@cmake --build build --target pcilend-sim
 	@build/bin/pcilend-sim --nodes 60 --degree 59 --events 10000000
 	@build/bin/pcilend-sim --nodes 1000 --degree 16 --events 10000000
+	@build/bin/pcilend-sim --shared --nodes 60 --events 10000000
+	@build/bin/pcilend-sim --shared --nodes 1000 --events 10000000
 
 bench: build/build.ninja ## what the portable core's operations cost
 	@cmake --build build --target pcilend-bench

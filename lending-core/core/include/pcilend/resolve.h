@@ -28,9 +28,9 @@ __BEGIN_DECLS
 
 /* Parts of an aperture in which something can be mapped. */
 enum pcilend_space {
-	PCILEND_SPACE_DMA,	/* [0, dma_limit): memory segments */
+	PCILEND_SPACE_DMA,	/* [0, dma_limit): what the DMA API maps: a host's own memory */
 	PCILEND_SPACE_EXPORTS,	/* BARs, and windows of other adapters */
-	PCILEND_SPACE_SLOTS,	/* guest memory */
+	PCILEND_SPACE_SLOTS,	/* pinned pages: guest memory, segments */
 	PCILEND_SPACES,
 };
 
