@@ -303,6 +303,11 @@ Result<> Host::panic() const {
   return machine_.panic();
 }
 
+Result<> Host::inject_pcie_error(const std::string& device, uint32_t status) const {
+  transcript_.say(name(), '*', fmt::format("{} reports error {:#x}", device, status));
+  return machine_.inject_pcie_error(device, status);
+}
+
 Result<std::string> Host::address(const std::string& id) const {
   for (const DeviceState& device : machine_.state().devices)
     if (device.id == id && device.address) return *device.address;

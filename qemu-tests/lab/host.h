@@ -123,6 +123,8 @@ class Host {
   Result<> power_on(std::chrono::milliseconds within = 5min) const;
   Result<> reset(std::chrono::milliseconds within = 5min) const;
   Result<> panic() const;
+  // Of a device of the lab, by its id; bits of PCI_ERR_UNCOR_STATUS.
+  Result<> inject_pcie_error(const std::string& device, uint32_t status) const;
 
   // The address of one of the lab's devices (its id, or its place among this host's --device, from
   // 0).

@@ -223,6 +223,21 @@ Result<> Machine::panic() const {
   return {};
 }
 
+Result<> Machine::inject_pcie_error(const std::string& device, uint32_t status) const {
+  if (!process()) return off_error();
+  auto qmp = Qmp::connect(layout_.qmp(number_), Deadline(kQmp));
+  if (!qmp) return tl::unexpected(std::move(qmp).error().in(name()));
+  const auto said = qmp->execute(
+      "human-monitor-command",
+      {{"command-line", fmt::format("pcie_aer_inject_error {} {:#x}", device, status)}});
+  if (!said) return tl::unexpected(said.error());
+  const auto words = said->is_string() ? said->get<std::string>() : said->dump();
+  if (!words.starts_with("OK "))
+    return fail(ErrorClass::Failure, "{}: {} reports no error of PCI Express: {}", name(), device,
+                words);
+  return {};
+}
+
 Result<agent::Session> Machine::open_session(const Deadline& deadline) const {
   return open_session(deadline, [this] { return obituary(); });
 }

@@ -48,6 +48,9 @@ class Machine {
   Result<> reset() const;
   // Makes its kernel panic; it stays so until it is reset or switched off.
   Result<> panic() const;
+  // Has a device (QEMU's id) report an error of PCI Express to the port above it: bits of
+  // PCI_ERR_UNCOR_STATUS. Failure if it can't, as when it has no AER capability.
+  Result<> inject_pcie_error(const std::string& device, uint32_t status) const;
 
   // A session with the agent. State if the host is off.
   [[nodiscard]] Result<agent::Session> open_session(const Deadline& deadline) const;

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pcilend::lab {
@@ -76,7 +77,9 @@ void add_agent_ports(Command& command, const std::string& socket) {
   }
 }
 
-void add_adapter(Command& command, Adapter adapter, int slot, const std::string& socket) {
+// @shares_slot: other functions stand beside it.
+void add_adapter(Command& command, Adapter adapter, int slot, bool shares_slot,
+                 const std::string& socket) {
   nlohmann::ordered_json device = {
       {"driver", "vfio-user-pci"},
       {"addr", fmt::format("{:x}.0", slot)},
@@ -84,6 +87,7 @@ void add_adapter(Command& command, Adapter adapter, int slot, const std::string&
       {"socket", {{"path", socket}, {"type", "unix"}}},
       {"x-msg-timeout", kAdapterTimeout},
   };
+  if (shares_slot) device["multifunction"] = true;
   // Its peer's requesters appear as functions of its bus: nothing else may be on that.
   if (adapter == Adapter::Switchtec) {
     const std::string port = fmt::format("adapter-port{}", slot);
@@ -132,9 +136,15 @@ std::vector<std::string> qemu_command(const Options& options, int host, const Qe
   command.add("-device", fmt::format("virtio-blk-pci,drive=root,addr={:x}.0", kRootSlot));
   add_agent_ports(command, layout.agent(host));
   for (int peer = 1; peer <= options.nodes(); ++peer)
-    for (int path = 1; peer != host && path <= options.paths_to(peer); ++path)
-      add_adapter(command, options.adapter_of(path), adapter_slot(host, peer, path, options.paths),
+    for (int path = 1; peer != host && path <= options.paths_to(peer); ++path) {
+      const int slot = adapter_slot(host, peer, path, options.paths);
+      const std::string beside = fmt::format("{:02x}.", slot);
+      const bool shares = std::any_of(devices.begin(), devices.end(), [&](const auto& device) {
+        return device.slot && device.slot->starts_with(beside);
+      });
+      add_adapter(command, options.adapter_of(path), slot, shares,
                   layout.adapter(host, peer, path));
+    }
   for (const ObjectOption& option : options.objects)
     if (option.host == host) command.add("-object", option.object.text);
   for (const PlacedDevice& device : devices) {

@@ -17,6 +17,13 @@ void expect_nothing_mapped(const lab::Host& host) {
   }
 }
 
+Result<> reload_pcilend(const lab::Host& host, const std::string& parameters) {
+  PCILEND_TRY(host.run("rmmod pcilend_mdev pcilend_shadow pcilend"));
+  PCILEND_TRY(host.run(fmt::format("modprobe pcilend node={} {}", host.node(), parameters)));
+  PCILEND_TRY(host.run("modprobe -a pcilend_shadow pcilend_mdev"));
+  return {};
+}
+
 std::optional<lab::Lab> TwoHosts::lab_;
 std::optional<RomFile> TwoHosts::rom_;
 

@@ -16,6 +16,9 @@
 
 namespace pcilend::scenarios {
 
+// Loads the modules anew, with these parameters of pcilend.ko.
+Result<> reload_pcilend(const lab::Host& host, const std::string& parameters);
+
 // Nothing is lent or borrowed over the links of this host, and no message on them was bad.
 void expect_nothing_mapped(const lab::Host& host);
 

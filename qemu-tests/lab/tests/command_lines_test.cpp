@@ -62,6 +62,13 @@ TEST(QemuCommand, ASwitchtecStandsBehindAPortOfItsOwn) {
   EXPECT_THAT(text, HasSubstr(R"("id":"adapter5","bus":"adapter-port5")"));
 }
 
+TEST(QemuCommand, ADeviceMayStandBesideAnAdapterInItsSlot) {
+  auto devices = nvme();
+  devices[0].slot = "04.1";
+  EXPECT_THAT(lines(command(Options(), 1, devices)), HasSubstr(R"("multifunction":true)"));
+  EXPECT_THAT(lines(command(Options(), 1, nvme())), Not(HasSubstr("multifunction")));
+}
+
 TEST(QemuCommand, WithoutIommuThereIsNone) {
   Options options;
   options.iommu = Iommu::Off;

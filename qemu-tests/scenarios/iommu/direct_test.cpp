@@ -87,13 +87,6 @@ class Direct : public TwoHosts {
     EXPECT_NE(refused->err.find("it is lent without an IOMMU (direct)"), std::string::npos)
         << refused->err;
   }
-
-  Result<> reload_pcilend(const lab::Host& host, const std::string& parameters) {
-    PCILEND_TRY(host.run("rmmod pcilend_mdev pcilend_shadow pcilend"));
-    PCILEND_TRY(host.run(fmt::format("modprobe pcilend node={} {}", host.node(), parameters)));
-    PCILEND_TRY(host.run("modprobe -a pcilend_shadow pcilend_mdev"));
-    return {};
-  }
 };
 
 /*

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How the lease of a user of VFIO ends, and what becomes of its device when the link is lost.
+#include "scenarios/bare_metal/vfio_client.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using nlohmann::json;
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 90 ───────> client is asked, and closes the device
+ *   mdev is removed ──────────────> the same
+ */
+TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+
+  ASSERT_OK(borrower().run(make_device(uuid_)));
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_OK(lender().run("pcilend unavailable --grace 90 " + address_));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(90)) << "taken";
+  ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "added"));
+}
+
+/*
+ *   host1 (lender)
+ *   client has the drive, by its own kernel's vfio-pci: it is not taken from it, and nobody waits
+ */
+TEST_F(VfioClient, WhatItsLenderUsesThroughVfioIsNotTaken) {
+  const auto address = lender().address("msi");
+  ASSERT_OK(address);
+  address_ = *address;
+  const std::string device = "/sys/bus/pci/devices/" + address_;
+  ASSERT_OK(lender().run(fmt::format(
+      "modprobe vfio-pci && echo vfio-pci >{0}/driver_override && echo {1} >{0}/driver/unbind; "
+      "echo {1} >/sys/bus/pci/drivers_probe && pcilend add {1}",
+      device, address_)));
+  // By the kernel's own vfio-pci, which does not lock the bridge.
+  expect_in_log("unlocked secondary bus reset via: __pci_reset_function_locked");
+  auto client = lender().start(fmt::format("{} {} let-go", kClient, address_));
+  ASSERT_OK(client);
+  ASSERT_OK(await_words(*client, "\"ready\":true"));
+  for (const char* force : {"", "--force "}) {
+    const auto refused = lender().exec(fmt::format("pcilend available {}{}", force, address_));
+    ASSERT_OK(refused);
+    EXPECT_EQ(refused->code, static_cast<int>(ErrorClass::State));
+    EXPECT_NE(refused->err.find("another user of VFIO has it (vfio-client (pid "),
+              std::string::npos)
+        << refused->err;
+  }
+  // What asks the client to let go is the driver that is taken from it.
+  ASSERT_OK(lender().run(fmt::format("echo {1} >{0}/driver/unbind", device, address_)));
+  const auto ended = client->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_OK(
+      lender().run(fmt::format("echo >{0}/driver_override; echo {1} "
+                               ">/sys/bus/pci/drivers_probe",
+                               device, address_)));
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 3 ────────> client is asked, and goes on with the device
+ *   taken when the time is over     all it reads is all-ones; it lives
+ */
+TEST_F(VfioClient, WhatIsHeldTooLongIsTaken) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  // It does not know at once that the drive was taken: what it does until then is stopped by the
+  // lender's IOMMU, as faults of the adapter (00:04.0) in the export region.
+  expect_in_log("DMAR: DRHD: handling fault status reg");
+  expect_in_log(
+      R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("hold", &running));
+  ASSERT_OK(lender().run("pcilend unavailable --grace 3 " + address_));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  std::istringstream lines(ended->out);
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, line);
+  EXPECT_EQ(json::parse(line), json({{"asked", true}, {"serial", kSerial}}));
+  std::getline(lines, line);
+  EXPECT_EQ(json::parse(line), json({{"mapped", 0xffffffff},
+                                     {"read", 0xffffffff},
+                                     {"rom", 0xffffffff},
+                                     {"config", true},
+                                     {"interrupts", "ENODEV"},
+                                     {"reset", "ENODEV"}}));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "added"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ client is killed with the drive started; another one comes;
+ *                                  the mediated device goes
+ */
+TEST_F(VfioClient, AClientThatIsKilledGivesItBack) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("hold", &running));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "borrowed"));
+  const auto second = borrower().exec(client("info"));
+  ASSERT_OK(second);
+  EXPECT_NE(second->err.find("busy"), std::string::npos) << second->err;
+  ASSERT_OK(borrower().run("pkill -KILL -x vfio-client"));
+  ASSERT_OK(running->wait());
+  const auto said = borrower().json(client("nvme"));
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("serials").size(), 12U);
+  expect_owner("mdev:" + uuid_);
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═══════ down ════════════ client: its BAR is memory of host2, and reads all-ones
+ *   nvme: reset ══════════════════ the drive is there again, as after a reset
+ */
+TEST_F(VfioClient, NothingGoesToADriveWhoseLinkIsDown) {
+  expect_stopped_accesses();  // from when the link is up until the drive was reset
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("outlive-link", &running));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  EXPECT_OK(await_words(*running, R"({"away":true,"read":true,"written":true})"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_NE(ended->out.find(kSerial), std::string::npos) << ended->out;
+  EXPECT_OK(borrower().run("dmesg | grep 'was reset by its lender, because the link was lost'"));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
