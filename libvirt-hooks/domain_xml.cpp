@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+#include "pcilend/result.h"
+
 namespace pcilend {
 namespace {
 

@@ -54,6 +54,8 @@ static const struct msg_kind msg_kinds[] = {
 	  true },
 	{ "segment-withdraw", PCILEND_MSG_SEGMENT_WITHDRAW, sizeof(struct pcilend_msg_withdraw), 0,
 	  true },
+	{ "segment-next", PCILEND_MSG_SEGMENT_NEXT, sizeof(struct pcilend_msg_after),
+	  sizeof(struct pcilend_msg_offered), true },
 	{ "client", PCILEND_MSG_CLIENT, sizeof(struct pcilend_msg_client), 0, false },
 	{ "client-gone", PCILEND_MSG_CLIENT_GONE, sizeof(struct pcilend_msg_clear), 0, false },
 	{ "quarantine", PCILEND_MSG_QUARANTINE, sizeof(struct pcilend_msg_clear), 0, false },
@@ -398,6 +400,24 @@ static const char *wire_check_withdraw(const struct pcilend_msg_withdraw *msg)
 	return msg->offer ? wire_check_id(msg->id) : "offer number 0";
 }
 
+static const char *wire_check_after(const struct pcilend_msg_after *msg)
+{
+	return msg->id ? wire_check_id(msg->id) : NULL;
+}
+
+static const char *wire_check_offered(const struct pcilend_msg_offered *msg)
+{
+	u64 size = le64_to_cpu(msg->size);
+
+	if (!wire_page_range(0, size) || size > PCILEND_SEGMENT_BYTES_MAX)
+		return "segment of an impossible size";
+	if (le32_to_cpu(msg->flags) & ~(PCILEND_SEGMENT_READ_ONLY | PCILEND_SEGMENT_NOTIFIES))
+		return "reserved bytes set";
+	if (!pcilend_label_valid(msg->name))
+		return "label is not printable ASCII";
+	return wire_check_id(msg->id);
+}
+
 static const char *wire_check_segment(const struct pcilend_msg_segment *msg)
 {
 	u64 size = le64_to_cpu(msg->size);
@@ -508,6 +528,8 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_connection(payload);
 	case PCILEND_MSG_SEGMENT_WITHDRAW:
 		return wire_check_withdraw(payload);
+	case PCILEND_MSG_SEGMENT_NEXT:
+		return wire_check_after(payload);
 	case PCILEND_MSG_CONFIG_READ:
 	case PCILEND_MSG_CONFIG_WRITE:
 		return wire_check_config(payload, type == PCILEND_MSG_CONFIG_WRITE);
@@ -533,6 +555,8 @@ static const char *wire_check_answer(u16 type, const void *payload)
 		return wire_check_msi_message(payload);
 	case PCILEND_MSG_SEGMENT_CONNECT:
 		return wire_check_segment(payload);
+	case PCILEND_MSG_SEGMENT_NEXT:
+		return wire_check_offered(payload);
 	default:
 		return pcilend_wire_share_fault(type, true, payload);
 	}

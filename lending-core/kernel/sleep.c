@@ -3,7 +3,8 @@
  * Sleep of this host. Leases do not outlive it: the heartbeat stops, so peers take back what they
  * lent to this host; and what this host has lent is without power, its state gone, while its
  * borrower's driver waits for it. So there is no sleep while anything is borrowed or lent; and no
- * new lease between that decision and the waking up.
+ * new lease between that decision and the waking up. Nor is there while a segment is offered or
+ * connected: what its other host stores would be lost.
  */
 
 #include <linux/notifier.h>
@@ -12,6 +13,7 @@
 #include "base/base.h"
 #include "lender/admin.h"
 #include "link/link.h"
+#include "segment/segment.h"
 #include "sleep.h"
 
 static u32 sleep_leases(void)
@@ -24,16 +26,29 @@ static u32 sleep_leases(void)
 	return leases;
 }
 
+/* What keeps this host awake; NULL: nothing. */
+static const char *sleep_obstacle(void)
+{
+	if (sleep_leases() || pcilend_lender_lends(0))
+		return "functions are borrowed or lent: see 'pcilend list', return them first";
+	if (pcilend_segments_in_use())
+		return "segments are offered or connected: see 'pcilend segment list'";
+	return NULL;
+}
+
 static int sleep_event(struct notifier_block *block, unsigned long event, void *data)
 {
+	const char *obstacle;
+
 	switch (event) {
 	case PM_SUSPEND_PREPARE:
 	case PM_HIBERNATION_PREPARE:
 		pcilend_sleep_comes(true);
-		if (!sleep_leases() && !pcilend_lender_lends(0))
+		obstacle = sleep_obstacle();
+		if (!obstacle)
 			return NOTIFY_DONE;
 		pcilend_sleep_comes(false);
-		pr_err("pcilend: no sleep while functions are borrowed or lent: see 'pcilend list', return them first\n");
+		pr_err("pcilend: no sleep while %s\n", obstacle);
 		return notifier_from_errno(-EBUSY);
 	case PM_POST_SUSPEND:
 	case PM_POST_HIBERNATION:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "log.h"
 
+#include "pcilend/result.h"
+
 namespace pcilend::fabric {
 
 bool Log::admit(std::string_view level, std::string_view kind) {

@@ -2,24 +2,37 @@
 // pcilend-segment-user: does with segments what a scenario asks for, and says on stdout what came
 // of it, a JSON object for each step.
 //
-//	own PID STEP...			the memory of process PID, which runs `pcilend segment
-//create` 	create NODE STEP...		a page that takes notifications, offered to that node
+//	own PID STEP...			the memory of process PID, which runs
+//					`pcilend segment create`
+//	create NODE[,BYTES[,huge|,heap]] STEP...	memory that takes notifications, offered to
+//					that node; a page without BYTES; of a dma-heap
+//	many NODE COUNT			so many segments of a page, for ever
 //	connect ID[,ro][,wc] STEP...	a segment of another host
+//	crowd ID COUNT			so many connections of it, for ever
+//	guess SEED ROUNDS		requests at random, with descriptors of all kinds
 //
 // Steps: fill SEED, check SEED: a word of each page; fill-all SEED BYTES, check-all SEED BYTES: all
 // words from the start on; ones: a word of each page is all-ones; scribble: stores to each page;
 // private: it can't be mapped otherwise than it is; lost: waits until it is lost; epoch: says it;
-// notify: notifies its owner; notified: waits until that has been done.
+// notify: notifies its owner; notified: waits until that has been done; traffic SEED: stores and
+// loads until it is lost; booted: waits until its node has booted, and offers it again; stay: for
+// ever.
 #include <fcntl.h>
+#include <linux/dma-heap.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <climits>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <random>
 
+#include "pcilend/client.h"
+#include "pcilend/result.h"
 #include "pcilend/segment.h"
 
 namespace {
@@ -65,7 +78,8 @@ struct Memory {
   Words words;
   Client* client = nullptr;
   Connection* connection = nullptr;  // none: it is this host's own
-  int event = -1;
+  OwnedSegment* segment = nullptr;   // of this process, which is offered to:
+  uint32_t node = 0;
 };
 
 Result<uint64_t> messages(Client& client) {
@@ -115,6 +129,45 @@ Result<Json> await_notification(int event) {
   return Json{{"count", count}};
 }
 
+// Blocks of 512 bytes to places at random, each read back once it is through.
+Result<Json> traffic(const Memory& memory, uint64_t seed) {
+  constexpr size_t kBlock = 512;
+  Words words = memory.words;
+  uint64_t rounds = 0;
+  uint64_t wrong = 0;
+  uint64_t checked = 0;
+  for (; !memory.connection->lost(); ++rounds) {
+    const size_t block = pattern(seed, rounds) % (words.bytes() / kBlock) * kBlock;
+    const Sequence sequence(*memory.connection);
+    for (size_t at = 0; at < kBlock; at += 8) words.store(block + at, pattern(seed + rounds, at));
+    if (!sequence.complete()) continue;
+    uint64_t other = 0;
+    for (size_t at = 0; at < kBlock; at += 8)
+      other += words.load(block + at) != pattern(seed + rounds, at);
+    if (!sequence.complete()) continue;
+    ++checked;
+    wrong += other;
+  }
+  return Json{{"rounds", rounds}, {"checked", checked}, {"wrong", wrong}};
+}
+
+Result<Json> offer_after_boot(Memory& memory) {
+  pollfd wait{memory.segment->fd(), POLLPRI, 0};
+  if (::poll(&wait, 1, kPatienceMs) < 0) return fail_errno("poll");
+  const bool ended = (wait.revents & POLLPRI) != 0;
+  for (int again = 0; ended && again < kPatienceMs / 100; ++again) {
+    const auto offered = memory.segment->offer(memory.node);
+    if (offered) return Json{{"booted", true}};
+    if (offered.error().kind != ErrorClass::Unreachable) return tl::unexpected(offered.error());
+    ::usleep(100000);
+  }
+  return Json{{"booted", ended}, {"offered", false}};
+}
+
+[[noreturn]] void stay() {
+  for (;;) ::pause();
+}
+
 Result<Json> run(Memory& memory, std::span<char*> arguments, size_t* at) {
   const std::string_view step = arguments[(*at)++];
   const auto next = [&]() -> Result<uint64_t> {
@@ -124,7 +177,11 @@ Result<Json> run(Memory& memory, std::span<char*> arguments, size_t* at) {
   const size_t size = memory.words.bytes();
   if (step == "ones") return compare(memory.words, ~uint64_t{0}, size, kPage);
   if (step == "scribble") return store(memory.words, 77, size, kPage);
-  if (step == "notified") return await_notification(memory.event);
+  if (memory.segment) {
+    if (step == "notified") return await_notification(memory.segment->notifications());
+    if (step == "booted") return offer_after_boot(memory);
+  }
+  if (step == "stay") stay();
   if (memory.connection) {
     if (step == "notify") {
       PCILEND_TRY(memory.connection->notify());
@@ -136,6 +193,7 @@ Result<Json> run(Memory& memory, std::span<char*> arguments, size_t* at) {
   }
   const auto seed = next();
   if (!seed) return tl::unexpected(seed.error());
+  if (step == "traffic" && memory.connection) return traffic(memory, *seed);
   if (step == "fill") return store(memory.words, *seed, size, kPage);
   if (step == "check") return compare(memory.words, *seed, size, kPage);
   const auto bytes = next();
@@ -190,28 +248,173 @@ Result<> own(const std::string& pid, std::span<char*> steps) {
   return fail(ErrorClass::NotFound, "process {} shares no memory", pid);
 }
 
-Result<> create(std::string_view node, std::span<char*> steps) {
+Result<OwnedSegment> of_heap(const ThisHost& host, uint64_t bytes, const SegmentOptions& options) {
+  const UniqueFd heap(::open("/dev/dma_heap/system", O_RDWR | O_CLOEXEC));
+  if (!heap) return fail_errno("/dev/dma_heap/system");
+  dma_heap_allocation_data wanted{};
+  wanted.len = bytes;
+  wanted.fd_flags = O_RDWR | O_CLOEXEC;
+  if (::ioctl(heap.get(), DMA_HEAP_IOCTL_ALLOC, &wanted) != 0)
+    return fail_errno("memory of a heap");
+  return OwnedSegment::share(host, UniqueFd(static_cast<int>(wanted.fd)), options);
+}
+
+Result<> create(std::string_view what, std::span<char*> steps) {
+  const size_t comma = what.find(',');
+  const auto id = parse_node_id(what.substr(0, comma));
+  if (!id) return tl::unexpected(id.error());
+  Result<uint64_t> bytes = kPage;
+  if (comma != std::string_view::npos) {
+    const std::string_view rest = what.substr(comma + 1);
+    bytes = number(rest.substr(0, rest.find(',')));
+    if (!bytes) return tl::unexpected(bytes.error());
+  }
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  const SegmentOptions options{
+      .name = "lab", .huge = what.find(",huge") != std::string_view::npos, .notify = true};
+  auto segment = what.find(",heap") != std::string_view::npos
+                     ? of_heap(*host, *bytes, options)
+                     : OwnedSegment::create(*host, *bytes, options);
+  if (!segment) return tl::unexpected(std::move(segment).error());
+  PCILEND_TRY(segment->offer(*id));
+  std::cout << Json{{"id", to_string(segment->id())}}.dump() << std::endl;
+  Memory memory{Words(segment->bytes()), nullptr, nullptr, &*segment, *id};
+  return run_all(memory, steps);
+}
+
+Result<> many(std::string_view node, std::string_view how_many) {
   const auto id = parse_node_id(node);
   if (!id) return tl::unexpected(id.error());
+  const auto count = number(how_many);
+  if (!count) return tl::unexpected(count.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  std::vector<OwnedSegment> segments;
+  while (segments.size() < *count) {
+    auto segment = OwnedSegment::create(*host, kPage);
+    if (!segment) return tl::unexpected(std::move(segment).error());
+    PCILEND_TRY(segment->offer(*id));
+    segments.push_back(std::move(*segment));
+  }
+  std::cout << Json{{"made", segments.size()}}.dump() << std::endl;
+  stay();
+}
+
+Result<> crowd(std::string_view what, std::string_view how_many) {
+  const auto id = parse_function_id(what);
+  if (!id) return tl::unexpected(id.error());
+  const auto count = number(how_many);
+  if (!count) return tl::unexpected(count.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  std::vector<Connection> connections;
+  while (connections.size() < *count) {
+    auto connection = Connection::open(*host, *id);
+    if (!connection) return tl::unexpected(std::move(connection).error());
+    connections.push_back(std::move(*connection));
+  }
+  std::cout << Json{{"made", connections.size()}}.dump() << std::endl;
+  stay();
+}
+
+// Whatever is asked, with whatever descriptor: it is refused, or done and undone.
+Result<> guess(std::string_view seed_text, std::string_view how_many) {
+  const auto seed = number(seed_text);
+  if (!seed) return tl::unexpected(seed.error());
+  const auto count = number(how_many);
+  if (!count) return tl::unexpected(count.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
   const auto client = open_client();
   if (!client) return tl::unexpected(client.error());
-  auto segment = OwnedSegment::create(**client, kPage, "notified", false, true);
+  auto segment = OwnedSegment::create(*host, kPage, {.notify = true});
   if (!segment) return tl::unexpected(std::move(segment).error());
-  PCILEND_TRY((*client)->offer_segment(segment->id(), *id, false));
-  std::cout << Json{{"id", to_string(segment->id())}}.dump() << std::endl;
-  Memory memory{Words(segment->bytes()), nullptr, nullptr, segment->notifications()};
-  return run_all(memory, steps);
+  const auto node = host->node();
+  if (!node) return tl::unexpected(node.error());
+
+  std::minstd_rand random(static_cast<unsigned>(*seed));
+  const auto below = [&](unsigned end) { return static_cast<uint32_t>(random() % end); };
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const UniqueFd memory(::memfd_create("guess", MFD_CLOEXEC));
+  const UniqueFd directory(::open("/", O_DIRECTORY | O_CLOEXEC));
+  const int fds[] = {segment->buffer(),
+                     segment->fd(),
+                     segment->notifications(),
+                     null.get(),
+                     memory.get(),
+                     directory.get(),
+                     -1,
+                     -2,
+                     0,
+                     1000000,
+                     INT_MAX};
+  const auto fd = [&] { return fds[below(std::size(fds))]; };
+  const auto id = [&] {
+    const uint32_t nodes[] = {*node, 4, 8, 0, 65535, 70000};
+    return FunctionId{nodes[below(std::size(nodes))] << 16 | below(4)};
+  };
+  const auto adapter = [&] {
+    const char* const texts[] = {"", "", "0000:00:04.0", "00:04.0", "x", "ffff:ff:1f.7"};
+    return std::string(texts[below(std::size(texts))]);
+  };
+  const char* const names[] = {"", "a name", "\x1b[2J", "\xff\xfe"};
+
+  std::vector<CreatedSegment> created;
+  std::vector<ConnectedSegment> connected;
+  uint64_t done = 0;
+  for (uint64_t round = 0; round < *count; ++round) {
+    switch (below(6)) {
+      case 0: {
+        auto made = (*client)->create_segment(fd(), names[below(std::size(names))], fd());
+        done += made.has_value();
+        if (made) created.push_back(std::move(*made));
+        break;
+      }
+      case 1:
+        done += (*client)
+                    ->offer_segment(id(), below(2) ? 4 + 4 * below(2) : below(70000), below(2) != 0,
+                                    adapter())
+                    .has_value();
+        break;
+      case 2:
+        done += (*client)
+                    ->withdraw_segment(id(), below(2) ? std::optional(below(70000)) : std::nullopt)
+                    .has_value();
+        break;
+      case 3: {
+        auto got = (*client)->connect_segment(id(), {below(2) != 0, below(2) != 0, adapter()});
+        done += got.has_value();
+        if (got) connected.push_back(std::move(*got));
+        break;
+      }
+      case 4:
+        done += (*client)->offered_segments().has_value();
+        break;
+      default:
+        if (below(2) && !created.empty())
+          created.erase(created.begin() + below(created.size()));
+        else if (!connected.empty())
+          connected.erase(connected.begin() + below(connected.size()));
+    }
+    if (created.size() > 8) created.clear();
+    if (connected.size() > 8) connected.clear();
+  }
+  std::cout << Json{{"asked", *count}, {"done", done}}.dump() << std::endl;
+  return {};
 }
 
 Result<> connect(std::string_view what, std::span<char*> steps) {
   const auto id = parse_function_id(what.substr(0, what.find(',')));
   if (!id) return tl::unexpected(id.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
   const auto client = open_client();
   if (!client) return tl::unexpected(client.error());
   ConnectOptions options;
   options.read_only = what.find(",ro") != std::string_view::npos;
   options.write_combining = what.find(",wc") != std::string_view::npos;
-  auto connection = Connection::open(**client, *id, options);
+  auto connection = Connection::open(*host, *id, options);
   if (!connection) return tl::unexpected(std::move(connection).error());
   Memory memory{Words(connection->bytes()), client->get(), &*connection};
   return run_all(memory, steps);
@@ -222,9 +425,11 @@ Result<> connect(std::string_view what, std::span<char*> steps) {
 int main(int argc, char** argv) {
   const std::span<char*> arguments(argv, static_cast<size_t>(argc));
   const std::string_view verb = argc > 2 ? argv[1] : "";
-  Result<> done =
-      fail(ErrorClass::Usage, "usage: {} own PID | create NODE | connect ID[,ro][,wc]  STEP...",
-           argc ? argv[0] : "");
+  Result<> done = fail(ErrorClass::Usage, "see the top of its source");
+  const bool four = argc == 4;
+  if (verb == "many" && four) done = many(argv[2], argv[3]);
+  if (verb == "crowd" && four) done = crowd(argv[2], argv[3]);
+  if (verb == "guess" && four) done = guess(argv[2], argv[3]);
   if (verb == "create") done = create(argv[2], arguments.subspan(3));
   if (verb == "own") done = own(argv[2], arguments.subspan(3));
   if (verb == "connect") done = connect(argv[2], arguments.subspan(3));

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pcilend/result.h"
+
 namespace pcilend::vfio {
 namespace {
 

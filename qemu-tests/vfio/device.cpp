@@ -11,6 +11,8 @@
 
 #include <filesystem>
 
+#include "pcilend/result.h"
+
 namespace pcilend::vfio {
 
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "pcilend/result.h"
 #include "vfio/xhci.h"
 
 namespace pcilend::vfio {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "pcilend/result.h"
 #include "vfio/bad_input.h"
 #include "vfio/device.h"
 #include "vfio/interrupts.h"

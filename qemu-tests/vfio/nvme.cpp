@@ -5,6 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "pcilend/result.h"
+
 namespace pcilend::vfio {
 
 using namespace std::chrono_literals;

@@ -3,6 +3,8 @@
 // an interrupt: the controller raises one when software acknowledges fewer events than there are.
 #include "vfio/xhci.h"
 
+#include "pcilend/result.h"
+
 namespace pcilend::vfio {
 
 namespace {

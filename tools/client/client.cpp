@@ -138,6 +138,10 @@ class NetlinkClient final : public Client {
     return all(Request(PCILEND_CMD_SEGMENT_GET, Request::Kind::Dump), decode_segment);
   }
 
+  Result<std::vector<Segment>> offered_segments() override {
+    return all(Request(PCILEND_CMD_SEGMENT_OFFERED_GET, Request::Kind::Dump), decode_segment);
+  }
+
   Result<CreatedSegment> create_segment(int dma_buf, std::string_view name, int event) override {
     Request request(PCILEND_CMD_SEGMENT_CREATE);
     request.put(PCILEND_A_FD, static_cast<uint32_t>(dma_buf)).put(PCILEND_A_LABEL, name);

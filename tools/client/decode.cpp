@@ -520,6 +520,13 @@ Result<Event> decode_event(std::span<const std::byte> attributes) {
       event.function = std::move(*function);
       break;
     }
+    case PCILEND_EVENT_SEGMENT:
+    case PCILEND_EVENT_SEGMENT_GONE: {
+      auto segment = decode_segment(attributes);
+      if (!segment) return tl::unexpected(std::move(segment).error());
+      event.segment = std::move(*segment);
+      break;
+    }
     case PCILEND_EVENT_AUDIT: {
       auto audit = one_nest(attributes, PCILEND_A_AUDIT, "audit", audit_of);
       if (!audit) return tl::unexpected(std::move(audit).error());

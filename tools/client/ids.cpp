@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "pcilend/identity.h"
+#include "pcilend/result.h"
 
 namespace pcilend {
 namespace {

@@ -92,6 +92,10 @@ std::string_view event_name(uint32_t kind) {
       return "audit";
     case PCILEND_EVENT_WAS_RESET:
       return "was-reset";
+    case PCILEND_EVENT_SEGMENT:
+      return "segment";
+    case PCILEND_EVENT_SEGMENT_GONE:
+      return "segment-gone";
     default:
       return "unknown";
   }

@@ -9,12 +9,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pcilend/client.h"
+
 namespace pcilend {
 namespace {
 
 constexpr const char* kUdmabuf = "/dev/udmabuf";
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kBytesMax = size_t{1} << 40;
 
 size_t rounded(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -52,12 +55,33 @@ Result<UniqueFd> make_dma_buf(int memory, size_t bytes) {
 
 }  // namespace
 
-Result<OwnedSegment> OwnedSegment::create(Client& client, size_t bytes, std::string_view name,
-                                          bool huge, bool notify) {
-  if (bytes == 0) return fail(ErrorClass::Usage, "a segment has at least one byte: give its size");
-  const size_t size = rounded(bytes, huge ? kHugePage : kPage);
-  OwnedSegment segment;
-  const auto memory = make_memory(size, huge);
+Result<ThisHost> ThisHost::open() {
+  auto client = open_client();
+  if (!client) return tl::unexpected(std::move(client).error());
+  return ThisHost(std::shared_ptr<Client>(std::move(*client)));
+}
+
+Result<uint32_t> ThisHost::node() const {
+  const auto node = client_->node();
+  if (!node) return tl::unexpected(node.error());
+  return node->id;
+}
+
+Result<std::vector<Segment>> ThisHost::segments() const {
+  return client_->segments();
+}
+
+Result<std::vector<Segment>> ThisHost::offered() const {
+  return client_->offered_segments();
+}
+
+Result<OwnedSegment> OwnedSegment::create(const ThisHost& host, size_t bytes,
+                                          const SegmentOptions& options) {
+  if (bytes == 0 || bytes > kBytesMax)
+    return fail(ErrorClass::Usage, "a segment has 1 byte to 1 TiB: give another size");
+  const size_t size = rounded(bytes, options.huge ? kHugePage : kPage);
+  OwnedSegment segment(host.client_);
+  const auto memory = make_memory(size, options.huge);
   if (!memory) return tl::unexpected(memory.error());
   auto mapping = Mapping::map(memory->get(), 0, size, true);
   if (!mapping) return tl::unexpected(std::move(mapping).error());
@@ -65,19 +89,48 @@ Result<OwnedSegment> OwnedSegment::create(Client& client, size_t bytes, std::str
   auto buffer = make_dma_buf(memory->get(), size);
   if (!buffer) return tl::unexpected(std::move(buffer).error());
   segment.buffer_ = std::move(*buffer);
-  if (notify) {
-    segment.event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!segment.event_) return fail_errno("eventfd");
-  }
-  auto created = client.create_segment(segment.buffer_.get(), name, segment.event_.get());
-  if (!created) return tl::unexpected(std::move(created).error());
-  segment.id_ = created->id;
-  segment.fd_ = std::move(created->fd);
+  PCILEND_TRY(segment.begin(options));
   return segment;
 }
 
-Result<Connection> Connection::open(Client& client, FunctionId id, const ConnectOptions& options) {
-  auto connected = client.connect_segment(id, options);
+Result<OwnedSegment> OwnedSegment::share(const ThisHost& host, UniqueFd dma_buf,
+                                         const SegmentOptions& options) {
+  const off_t size = ::lseek(dma_buf.get(), 0, SEEK_END);
+  if (size <= 0)
+    return fail(ErrorClass::Usage, "what is to be shared is no dma-buf: give one of memory");
+  OwnedSegment segment(host.client_);
+  auto mapping = Mapping::map(dma_buf.get(), 0, static_cast<size_t>(size), true);
+  if (!mapping) return tl::unexpected(std::move(mapping).error());
+  segment.memory_ = std::move(*mapping);
+  segment.buffer_ = std::move(dma_buf);
+  PCILEND_TRY(segment.begin(options));
+  return segment;
+}
+
+// Once it has its memory.
+Result<> OwnedSegment::begin(const SegmentOptions& options) {
+  if (options.notify) {
+    event_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event_) return fail_errno("eventfd");
+  }
+  auto created = client_->create_segment(buffer_.get(), options.name, event_.get());
+  if (!created) return tl::unexpected(std::move(created).error());
+  id_ = created->id;
+  fd_ = std::move(created->fd);
+  return {};
+}
+
+Result<> OwnedSegment::offer(uint32_t node, bool read_only, const std::string& adapter) {
+  return client_->offer_segment(id_, node, read_only, adapter);
+}
+
+Result<> OwnedSegment::withdraw(std::optional<uint32_t> node) {
+  return client_->withdraw_segment(id_, node);
+}
+
+Result<Connection> Connection::open(const ThisHost& host, FunctionId id,
+                                    const ConnectOptions& options) {
+  auto connected = host.client_->connect_segment(id, options);
   if (!connected) return tl::unexpected(std::move(connected).error());
   Connection connection;
   connection.segment_ = std::move(connected->segment);

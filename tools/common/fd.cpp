@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pcilend/result.h"
+
 namespace pcilend {
 
 void UniqueFd::reset(int fd) {

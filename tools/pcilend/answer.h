@@ -71,6 +71,7 @@ struct MetricsAnswer {
   Node node;
   std::vector<Link> links;
   std::vector<Function> functions;
+  std::vector<Segment> segments;
   Counters counters;
 };
 
@@ -103,6 +104,7 @@ struct SnapshotAnswer {
   bool lost = false;  // events before it were
   std::vector<Link> links;
   std::vector<Function> functions;
+  std::vector<Segment> segments;
 };
 
 // It is done, and that is all there is to say.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 namespace pcilend {
 namespace {
@@ -209,6 +210,49 @@ void write_each_function(Writer& out, const MetricsAnswer& metrics) {
              each_function(functions, [](const Function& f) { return f.faults; }));
 }
 
+// One sample of each node.
+std::vector<Sample> each_node(const std::map<uint32_t, uint64_t>& values) {
+  std::vector<Sample> samples;
+  for (const auto& [node, value] : values)
+    samples.push_back({{{"node", std::to_string(node)}}, value});
+  return samples;
+}
+
+void write_segments(Writer& out, const MetricsAnswer& metrics) {
+  uint64_t own = 0;
+  uint64_t pinned = 0;
+  std::map<uint32_t, uint64_t> offered;
+  std::map<uint32_t, uint64_t> users;
+  std::map<uint32_t, uint64_t> connected;
+  std::map<uint32_t, uint64_t> connected_bytes;
+  for (const auto& segment : metrics.segments) {
+    if (segment.id.node() != metrics.node.id) {
+      ++connected[segment.id.node()];
+      connected_bytes[segment.id.node()] += segment.size;
+      continue;
+    }
+    if (segment.state != PCILEND_SEGMENT_WITHDRAWN) {
+      ++own;
+      pinned += segment.size;
+    }
+    for (const auto& offer : segment.offers) {
+      offered[offer.node] += offer.withdrawn ? 0 : segment.size;
+      users[offer.node] += offer.connections;
+    }
+  }
+  out.family("segments", "gauge", "Segments of this host.", {{{}, own}});
+  out.family("segment_bytes", "gauge", "Memory of this host that they pin.", {{{}, pinned}});
+  out.family("segment_offered_bytes", "gauge", "Memory of them that a node reaches.",
+             each_node(offered));
+  out.family("segment_users", "gauge",
+             "Connections of a node to them; withdrawn ones, until it has confirmed that.",
+             each_node(users));
+  out.family("segment_connections", "gauge", "Connections of this host to a node's segments.",
+             each_node(connected));
+  out.family("segment_connected_bytes", "gauge", "Memory of a node that they show.",
+             each_node(connected_bytes));
+}
+
 void write_counters(Writer& out, const Counters& counters) {
   for (const auto& counter : counter_list())
     out.family(counter.name, "counter", counter.help, {{{}, counters.*counter.value}});
@@ -246,6 +290,7 @@ std::string metrics_text(const MetricsAnswer& metrics) {
   write_links(out, metrics.links);
   write_functions(out, metrics);
   write_each_function(out, metrics);
+  write_segments(out, metrics);
   write_counters(out, metrics.counters);
   return std::move(out).finish();
 }

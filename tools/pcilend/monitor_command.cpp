@@ -5,13 +5,16 @@ namespace pcilend {
 namespace {
 
 Result<> emit_snapshot(Session& session, uint32_t this_node, bool lost) {
-  SnapshotAnswer snapshot{session.wall_time(), this_node, lost, {}, {}};
+  SnapshotAnswer snapshot{session.wall_time(), this_node, lost, {}, {}, {}};
   auto links = session.client.links();
   if (!links) return tl::unexpected(std::move(links).error());
   auto functions = session.client.functions();
   if (!functions) return tl::unexpected(std::move(functions).error());
+  auto segments = session.client.segments();
+  if (!segments) return tl::unexpected(std::move(segments).error());
   snapshot.links = std::move(*links);
   snapshot.functions = std::move(*functions);
+  snapshot.segments = std::move(*segments);
   return session.emit(snapshot);
 }
 

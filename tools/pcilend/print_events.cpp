@@ -46,10 +46,30 @@ std::string audit_text(const Audit& audit) {
   return text + fmt::format(": not done: {}", std::strerror(-audit.result));
 }
 
+// Of this host's it tells whom an offer is to; of others', over which adapter.
+std::string segment_text(const Segment& segment, bool gone) {
+  const std::string id = to_string(segment.id);
+  if (!segment.adapter.empty())
+    return fmt::format("{}: segment {} over {}", id,
+                       gone ? "no longer connected" : segment_state_name(segment.state),
+                       segment.adapter);
+  if (gone) return fmt::format("{}: segment ended", id);
+  if (segment.offers.empty())
+    return fmt::format("{}: segment {}", id, segment_state_name(segment.state));
+  const SegmentOffer& offer = segment.offers.front();
+  if (offer.withdrawn)
+    return fmt::format("{}: segment withdrawn from node {}{}", id, offer.node,
+                       offer.connections ? ", which has not confirmed it" : "");
+  return fmt::format("{}: segment offered to node {}{}, {} {}", id, offer.node,
+                     offer.read_only ? " read-only" : "", offer.connections,
+                     offer.connections == 1 ? "connection" : "connections");
+}
+
 std::string what_happened(const EventAnswer& answer, const PciNames& names) {
   const Event& event = answer.event;
   if (event.audit) return audit_text(*event.audit);
   if (event.link) return link_text(*event.link);
+  if (event.segment) return segment_text(*event.segment, event.kind == PCILEND_EVENT_SEGMENT_GONE);
   if (!event.function) return fmt::format("event {} of a newer kernel", event.kind);
   const Function& function = *event.function;
   switch (event.kind) {
@@ -101,6 +121,8 @@ Json event_json(const EventAnswer& answer, const PciNames& names) {
   if (answer.event.link) object["link"] = one(*answer.event.link, link_columns(), names);
   if (answer.event.function)
     object["function"] = one(*answer.event.function, function_columns(), names);
+  if (answer.event.segment)
+    object["segment"] = one(*answer.event.segment, segment_columns(), names);
   if (answer.event.audit) object["audit"] = audit_json(*answer.event.audit);
   return object;
 }
@@ -110,6 +132,9 @@ std::string snapshot_text(const SnapshotAnswer& answer, const PciNames& names) {
   for (const auto& link : answer.links) text += "  " + link_text(link) + "\n";
   for (const auto& function : answer.functions)
     text += "  " + function_line(function, names, answer.this_node) + "\n";
+  for (const auto& segment : answer.segments)
+    text +=
+        fmt::format("  {}: segment {}\n", to_string(segment.id), segment_state_name(segment.state));
   return text;
 }
 
@@ -118,7 +143,8 @@ Json snapshot_json(const SnapshotAnswer& answer, const PciNames& names) {
           {"event", "state"},
           {"lost", answer.lost},
           {"links", json_list(answer.links, link_columns(), names)},
-          {"functions", json_list(answer.functions, function_columns(), names)}};
+          {"functions", json_list(answer.functions, function_columns(), names)},
+          {"segments", json_list(answer.segments, segment_columns(), names)}};
 }
 
 }  // namespace pcilend

@@ -77,6 +77,7 @@ struct JsonPrinter {
     return Json{{"node", node_json(answer.node)},
                 {"links", json_list(answer.links, link_columns(), names)},
                 {"functions", json_list(answer.functions, function_columns(), names)},
+                {"segments", json_list(answer.segments, segment_columns(), names)},
                 {"counters", std::move(counters)}};
   }
   Result<Json> operator()(const InUseAnswer& answer) const {

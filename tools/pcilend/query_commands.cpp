@@ -115,6 +115,9 @@ Result<Answer> command_status(Session& session, const Options& options) {
 Result<Answer> command_metrics(Session& session, const Options&) {
   auto state = whole_state<MetricsAnswer>(session);
   if (!state) return tl::unexpected(std::move(state).error());
+  auto segments = session.client.segments();
+  if (!segments) return tl::unexpected(std::move(segments).error());
+  state->segments = std::move(*segments);
   const auto counters = session.client.counters();
   if (!counters) return tl::unexpected(counters.error());
   state->counters = *counters;

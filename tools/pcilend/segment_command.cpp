@@ -59,6 +59,11 @@ Result<FunctionId> segment_id(const Options& options) {
   return id;
 }
 
+// The session's client outlives what is made of this.
+ThisHost this_host(Session& session) {
+  return ThisHost(std::shared_ptr<Client>(std::shared_ptr<Client>(), &session.client));
+}
+
 Result<> offer_to(Session& session, const Options& options, FunctionId id,
                   const std::vector<uint32_t>& nodes) {
   const auto adapter = adapter_of(options);
@@ -101,7 +106,8 @@ Result<Answer> create(Session& session, const Options& options) {
   // Ctrl-C is waited for from here on: what was made is ended in order.
   const auto events = session.open_events();
   if (!events) return tl::unexpected(events.error());
-  const auto segment = OwnedSegment::create(session.client, *size, options.name, options.huge);
+  const auto segment =
+      OwnedSegment::create(this_host(session), *size, {.name = options.name, .huge = options.huge});
   if (!segment) return tl::unexpected(segment.error());
   PCILEND_TRY(offer_to(session, options, segment->id(), *nodes));
   auto listed = find_segment(session, segment->id());
@@ -118,8 +124,8 @@ Result<Answer> connect(Session& session, const Options& options) {
   if (!adapter) return tl::unexpected(adapter.error());
   const auto events = session.open_events();
   if (!events) return tl::unexpected(events.error());
-  auto connection =
-      Connection::open(session.client, *id, {options.read_only, options.write_combining, *adapter});
+  auto connection = Connection::open(this_host(session), *id,
+                                     {options.read_only, options.write_combining, *adapter});
   if (!connection) return tl::unexpected(std::move(connection).error().in(to_string(*id)));
   PCILEND_TRY(session.emit(SegmentsAnswer{{connection->segment()}}));
   PCILEND_TRY(stay(**events, [&]() -> Result<> {
@@ -161,9 +167,16 @@ Result<Answer> withdraw(Session& session, const Options& options) {
   return SegmentsAnswer{{std::move(*segment)}};
 }
 
+// What peers offer is asked of them by administrators only, and by a module that knows how; others
+// see what is here.
 Result<Answer> list(Session& session, const Options&) {
   auto segments = session.client.segments();
   if (!segments) return tl::unexpected(std::move(segments).error());
+  auto offered = session.client.offered_segments();
+  if (!offered && offered.error().kind != ErrorClass::Permission &&
+      offered.error().kind != ErrorClass::Unsupported)
+    return tl::unexpected(std::move(offered).error());
+  if (offered) std::move(offered->begin(), offered->end(), std::back_inserter(*segments));
   return SegmentsAnswer{std::move(*segments)};
 }
 

@@ -125,6 +125,21 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       Demand(m.notify_offset + 4 <= 0x100000, "in the interrupt range");
       break;
     }
+    case PCILEND_MSG_SEGMENT_NEXT: {
+      if (!answer) break;
+      const auto m = Body<pcilend_msg_offered>(slot);
+      Demand(m.size != 0 && m.size % PCILEND_PAGE == 0 && m.size <= u64{1} << 40, "whole pages");
+      Demand(m.flags <= 3, "known flags");
+      Demand(m.name[PCILEND_LABEL_BYTES - 1] == 0, "a name that ends");
+      for (const u8 c : m.name) Demand(c == 0 || (c >= 0x20 && c < 0x7f), "a printable name");
+      break;
+    }
+    case PCILEND_MSG_SEGMENT_RELEASE:
+      Demand(Body<pcilend_msg_connection>(slot).connection != 0, "a connection");
+      break;
+    case PCILEND_MSG_SEGMENT_WITHDRAW:
+      Demand(Body<pcilend_msg_withdraw>(slot).offer != 0, "an offer");
+      break;
     case PCILEND_MSG_REACH: {
       const auto m = Body<pcilend_msg_reach>(slot);
       Demand(m.device_address % PCILEND_PAGE == 0 && m.bar <= 5, "BAR, whole pages");

@@ -206,6 +206,9 @@ inline std::vector<Sample> All() {
       MakeEmpty(PCILEND_MSG_SEGMENT_RELEASE, true),
       Make(PCILEND_MSG_SEGMENT_WITHDRAW, false, pcilend_msg_withdraw{0x40001, 5}),
       MakeEmpty(PCILEND_MSG_SEGMENT_WITHDRAW, true),
+      Make(PCILEND_MSG_SEGMENT_NEXT, false, pcilend_msg_after{0x40001}),
+      Make(PCILEND_MSG_SEGMENT_NEXT, true,
+           pcilend_msg_offered{0x40002, PCILEND_SEGMENT_READ_ONLY, 0x4000000, "results"}),
   };
 }
 

@@ -77,7 +77,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 36u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 37u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -87,7 +87,7 @@ TEST(Wire, LengthFitsASlot) {
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
       const bool notice = (type >= 1 && type <= 8) || (type >= 12 && type <= 15);
       const bool known = (notice && answer == 0) || (type >= 16 && type <= 33) ||
-                         (type >= 40 && type <= 42) || (type >= 48 && type <= 50);
+                         (type >= 40 && type <= 43) || (type >= 48 && type <= 50);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
   }
@@ -379,6 +379,29 @@ TEST(Wire, Segments) {
   };
   EXPECT_EQ(withdrawn([](auto& m) { m.offer = 0; }), "offer number 0");
   EXPECT_EQ(withdrawn([](auto& m) { m.id = 0; }), "id without node or index");
+}
+
+TEST(Wire, OfferedSegments) {
+  const auto after = [](const std::function<void(pcilend_msg_after&)>& change) {
+    return CheckChanged<pcilend_msg_after>(PCILEND_MSG_SEGMENT_NEXT, false, change);
+  };
+  EXPECT_EQ(after([](auto& m) { m.id = 0; }), "");
+  EXPECT_EQ(after([](auto& m) { m.id = 0x40001; }), "");
+  EXPECT_EQ(after([](auto& m) { m.id = 0x40000; }), "id without node or index");
+
+  const auto offered = [](const std::function<void(pcilend_msg_offered&)>& change) {
+    return CheckChanged<pcilend_msg_offered>(PCILEND_MSG_SEGMENT_NEXT, true, change);
+  };
+  const char* size = "segment of an impossible size";
+  EXPECT_EQ(offered([](auto& m) { m.flags = 3; }), "");
+  EXPECT_EQ(offered([](auto& m) { m.flags = 4; }), "reserved bytes set");
+  EXPECT_EQ(offered([](auto& m) { m.size = u64{1} << 40; }), "");
+  EXPECT_EQ(offered([](auto& m) { m.size = (u64{1} << 40) + PCILEND_PAGE; }), size);
+  EXPECT_EQ(offered([](auto& m) { m.size = 0; }), size);
+  EXPECT_EQ(offered([](auto& m) { m.size = 0x800; }), size);
+  EXPECT_EQ(offered([](auto& m) { m.name[0] = '\033'; }), "label is not printable ASCII");
+  EXPECT_EQ(offered([](auto& m) { m.name[63] = 'x'; }), "label is not printable ASCII");
+  EXPECT_EQ(offered([](auto& m) { m.id = 4; }), "id without node or index");
 }
 
 TEST(Wire, Reach) {

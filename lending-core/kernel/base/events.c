@@ -35,3 +35,12 @@ void pcilend_event_audit(const struct pcilend_audit *audit)
 	if (ops)
 		ops->audit(audit);
 }
+
+void pcilend_event_segment(const struct pcilend_segment_news *news, bool gone)
+{
+	const struct pcilend_event_ops *ops = READ_ONCE(listener);
+
+	pcilend_changed();
+	if (ops)
+		ops->segment(news, gone);
+}

@@ -61,6 +61,24 @@ struct pcilend_report {
 	bool dirty;			/* it was not, since the last one */
 };
 
+/* A node that a segment of this host is offered to. */
+struct pcilend_segment_offer {
+	u32 node;
+	char adapter[16];
+	bool read_only;
+	bool withdrawn;
+	u32 connections;
+};
+
+/* What events say about a segment. */
+struct pcilend_segment_news {
+	u32 id;
+	u64 size;			/* 0: not told */
+	enum pcilend_segment_state state;
+	const struct pcilend_segment_offer *offer;	/* that has changed; NULL: none */
+	const char *adapter;		/* of the connection that it is about; NULL: of none */
+};
+
 struct pcilend_audit {
 	u32 uid;
 	u32 node;			/* 0: asked by that user of this host */
@@ -83,6 +101,7 @@ struct pcilend_audit_limit {
  * @link: something of it has changed
  * @function: one has changed, as @report says
  * @audit: somebody has changed something, or was refused
+ * @segment: one has changed, or an offer or a connection of it; or with @gone, has ended
  *
  * All are there. Process context; locks of whoever tells may be held, so none of these is taken.
  */
@@ -90,6 +109,7 @@ struct pcilend_event_ops {
 	void (*link)(struct pcilend_link *link);
 	void (*function)(enum pcilend_event event, const struct pcilend_report *report);
 	void (*audit)(const struct pcilend_audit *audit);
+	void (*segment)(const struct pcilend_segment_news *news, bool gone);
 };
 
 /* There they go from now on; with NULL: nowhere. Calls that are under way are not waited for. */
@@ -99,6 +119,7 @@ void pcilend_events_listen(const struct pcilend_event_ops *ops);
 void pcilend_event_link(struct pcilend_link *link);
 void pcilend_event_function(enum pcilend_event event, const struct pcilend_report *report);
 void pcilend_event_audit(const struct pcilend_audit *audit);
+void pcilend_event_segment(const struct pcilend_segment_news *news, bool gone);
 
 /* audit.c */
 void pcilend_audit_limit_init(struct pcilend_audit_limit *limit);

@@ -133,7 +133,7 @@ static void receive_route_request(struct pcilend_link *link,
 		pcilend_channel_reply(link, msg, -EAGAIN, NULL);
 	} else if (type == PCILEND_MSG_MSI_RAISED) {
 		pcilend_link_borrower->request(link, msg);
-	} else if (type >= PCILEND_MSG_SEGMENT_CONNECT && type <= PCILEND_MSG_SEGMENT_WITHDRAW) {
+	} else if (type >= PCILEND_MSG_SEGMENT_CONNECT && type <= PCILEND_MSG_SEGMENT_NEXT) {
 		pcilend_link_segments->request(link, msg);
 	} else {
 		pcilend_link_lender->request(link, msg);

@@ -428,6 +428,10 @@ static const struct genl_split_ops ops[] = {
 		.cmd = PCILEND_CMD_SEGMENT_GET,
 		.dumpit = pcilend_segment_dumpit,
 		.flags = GENL_CMD_CAP_DUMP,
+	}, {
+		.cmd = PCILEND_CMD_SEGMENT_OFFERED_GET,
+		.dumpit = pcilend_segment_offered_dumpit,
+		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DUMP,
 	},
 };
 
@@ -447,20 +451,26 @@ static struct genl_family family = {
 	.n_mcgrps = ARRAY_SIZE(groups),
 };
 
-static int netlink_put_subject(struct sk_buff *skb, struct pcilend_link *link,
-			       const struct pcilend_report *report,
-			       const struct pcilend_audit *audit)
+/* What an event is about: one of these. */
+struct netlink_subject {
+	struct pcilend_link *link;
+	const struct pcilend_report *report;
+	const struct pcilend_audit *audit;
+	const struct pcilend_segment_news *segment;
+};
+
+static int netlink_put_subject(struct sk_buff *skb, const struct netlink_subject *subject)
 {
 	/* Anybody may listen. */
-	if (link)
-		return pcilend_put_link(skb, link, false);
-	return report ? pcilend_put_function(skb, report, false) : pcilend_put_audit(skb, audit);
+	if (subject->link)
+		return pcilend_put_link(skb, subject->link, false);
+	if (subject->segment)
+		return pcilend_put_segment_news(skb, subject->segment);
+	return subject->report ? pcilend_put_function(skb, subject->report, false) :
+				 pcilend_put_audit(skb, subject->audit);
 }
 
-/* About one of the three. */
-static void netlink_send_event(enum pcilend_event event, struct pcilend_link *link,
-			       const struct pcilend_report *report,
-			       const struct pcilend_audit *audit)
+static void netlink_send_event(enum pcilend_event event, const struct netlink_subject *subject)
 {
 	struct sk_buff *skb;
 	void *header;
@@ -472,7 +482,7 @@ static void netlink_send_event(enum pcilend_event event, struct pcilend_link *li
 		return;
 	header = genlmsg_put(skb, 0, 0, &family, 0, PCILEND_CMD_EVENT);
 	if (!header || nla_put_u32(skb, PCILEND_A_EVENT, event) ||
-	    netlink_put_subject(skb, link, report, audit)) {
+	    netlink_put_subject(skb, subject)) {
 		nlmsg_free(skb);
 		return;
 	}
@@ -482,23 +492,30 @@ static void netlink_send_event(enum pcilend_event event, struct pcilend_link *li
 
 static void netlink_event_link(struct pcilend_link *link)
 {
-	netlink_send_event(PCILEND_EVENT_LINK, link, NULL, NULL);
+	netlink_send_event(PCILEND_EVENT_LINK, &(struct netlink_subject){ .link = link });
 }
 
 static void netlink_event_function(enum pcilend_event event, const struct pcilend_report *report)
 {
-	netlink_send_event(event, NULL, report, NULL);
+	netlink_send_event(event, &(struct netlink_subject){ .report = report });
 }
 
 static void netlink_event_audit(const struct pcilend_audit *audit)
 {
-	netlink_send_event(PCILEND_EVENT_AUDIT, NULL, NULL, audit);
+	netlink_send_event(PCILEND_EVENT_AUDIT, &(struct netlink_subject){ .audit = audit });
+}
+
+static void netlink_event_segment(const struct pcilend_segment_news *news, bool gone)
+{
+	netlink_send_event(gone ? PCILEND_EVENT_SEGMENT_GONE : PCILEND_EVENT_SEGMENT,
+			   &(struct netlink_subject){ .segment = news });
 }
 
 static const struct pcilend_event_ops netlink_event_ops = {
 	.link = netlink_event_link,
 	.function = netlink_event_function,
 	.audit = netlink_event_audit,
+	.segment = netlink_event_segment,
 };
 
 int pcilend_netlink_init(void)

@@ -47,6 +47,8 @@ void pcilend_audit_asked(struct sk_buff *request, const char *operation, u32 id,
 int pcilend_segment_create_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_connect_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
+int pcilend_segment_offered_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
+int pcilend_put_segment_news(struct sk_buff *skb, const struct pcilend_segment_news *news);
 
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);

@@ -198,6 +198,59 @@ static int netlink_segment_put(struct sk_buff *skb, const struct pcilend_segment
 	return 0;
 }
 
+/* Adds the nest PCILEND_A_SEGMENT. Return: 0 or -EMSGSIZE. */
+int pcilend_put_segment_news(struct sk_buff *skb, const struct pcilend_segment_news *news)
+{
+	struct nlattr *nest = nla_nest_start(skb, PCILEND_A_SEGMENT);
+
+	if (!nest || nla_put_u32(skb, PCILEND_SEGMENT_A_ID, news->id) ||
+	    (news->size && nla_put_u64_64bit(skb, PCILEND_SEGMENT_A_SIZE, news->size,
+					     PCILEND_SEGMENT_A_PAD)) ||
+	    nla_put_u32(skb, PCILEND_SEGMENT_A_STATE, news->state) ||
+	    (news->adapter && nla_put_string(skb, PCILEND_SEGMENT_A_ADAPTER, news->adapter)) ||
+	    (news->offer && netlink_segment_put_offer(skb, news->offer)))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static int netlink_segment_put_offered(struct sk_buff *skb,
+				       const struct pcilend_offered_report *report)
+{
+	struct nlattr *nest = nla_nest_start(skb, PCILEND_A_SEGMENT);
+
+	if (!nest || nla_put_u32(skb, PCILEND_SEGMENT_A_ID, report->id) ||
+	    nla_put_string(skb, PCILEND_SEGMENT_A_NAME, report->name) ||
+	    nla_put_u64_64bit(skb, PCILEND_SEGMENT_A_SIZE, report->size, PCILEND_SEGMENT_A_PAD) ||
+	    nla_put_u32(skb, PCILEND_SEGMENT_A_STATE, PCILEND_SEGMENT_OFFERED) ||
+	    nla_put_string(skb, PCILEND_SEGMENT_A_ADAPTER, report->adapter) ||
+	    (report->read_only && nla_put_flag(skb, PCILEND_SEGMENT_A_READ_ONLY)))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* args[0]: the link that was asked last; args[1]: id of the last one that was put, 0: none yet. */
+int pcilend_segment_offered_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct pcilend_offered_report report = { .link = cb->args[0], .id = cb->args[1] };
+	void *header;
+
+	while (pcilend_segment_offered_next(&report)) {
+		header = genlmsg_iput(skb, genl_info_dump(cb));
+		if (!header)
+			break;
+		if (netlink_segment_put_offered(skb, &report)) {
+			genlmsg_cancel(skb, header);
+			break;
+		}
+		genlmsg_end(skb, header);
+		cb->args[0] = report.link;
+		cb->args[1] = report.id;
+	}
+	return skb->len;
+}
+
 /* One message of the dump; of one of the two. Return: 0 or -EMSGSIZE. */
 static int netlink_segment_dump_one(struct sk_buff *skb, struct netlink_callback *cb,
 				    const struct pcilend_segment_report *segment,

@@ -92,6 +92,19 @@ static void connection_count(struct connection *c)
 	WRITE_ONCE(status->epoch, status->epoch + 1);
 }
 
+/* It was made or lost; or with @gone, it has ended. */
+static void connection_tell(struct connection *c, enum pcilend_segment_state state, bool gone)
+{
+	const struct pcilend_segment_news news = {
+		.id = c->id,
+		.size = c->size,
+		.state = state,
+		.adapter = pci_name(c->link->pdev),
+	};
+
+	pcilend_event_segment(&news, gone);
+}
+
 /* On return no process has the window in its page tables, nor will. */
 static void connection_take_pages(struct connection *c)
 {
@@ -110,6 +123,7 @@ static void connection_take_pages(struct connection *c)
 	connection_count(c);
 	spin_unlock_irqrestore(&sl->status_lock, flags);
 	wake_up_interruptible_poll(&c->wait, EPOLLHUP | EPOLLPRI);
+	connection_tell(c, PCILEND_SEGMENT_LOST, false);
 }
 
 /* Leaves the list if it is over. May free it, unless the caller has a reference. */
@@ -183,9 +197,9 @@ static void connection_close(struct connection *c)
 	pcilend_connection_close(&c->core);
 	if (pcilend_connection_to_release(&c->core))
 		mod_delayed_work(pcilend_wq, &sl->release, 0);
+	connection_tell(c, PCILEND_SEGMENT_LOST, true);
 	connection_leave_if_over(c);
 	mutex_unlock(&sl->lock);
-	pcilend_changed();
 	connection_put(c);
 }
 
@@ -314,6 +328,8 @@ static int connection_begin(struct connection *c, u32 owner)
 	guard(mutex)(&sl->lock);
 	if (sl->owner != owner)
 		return -EHOSTUNREACH;
+	if (pcilend_sleeps())
+		return -EBUSY;
 	if (list_count_nodes(&sl->connections) >= CONNECTIONS)
 		return -ENOSPC;
 	c->losses = pcilend_link_losses(c->link);
@@ -412,8 +428,10 @@ static int connection_finish(struct connection *c, int error,
 	}
 	if (c->losses != pcilend_link_losses(c->link))
 		pcilend_connection_lost(&c->core);
-	if (pcilend_connection_answered(&c->core, answer, le32_to_cpu(place->offer)))
+	if (pcilend_connection_answered(&c->core, answer, le32_to_cpu(place->offer))) {
+		connection_tell(c, PCILEND_SEGMENT_CONNECTED, false);
 		return 0;
+	}
 	if (c->reserved)
 		arch_io_free_memtype_wc(c->phys, c->size);
 	c->reserved = false;
@@ -482,6 +500,9 @@ static int connection_why_not(int error, const char *why, const struct pcilend_s
 	case -ENETDOWN:
 		return pcilend_refuse_fmt(extack, error, "no link to its owner, node %u, is up%s: see 'pcilend link'",
 					  node, wish->adapter ? " over that adapter" : "");
+	case -EBUSY:
+		return pcilend_refuse(extack, error,
+				      "this host is about to sleep: try again when it is awake");
 	case -ETIMEDOUT:
 		return pcilend_refuse_fmt(extack, error, "its owner, node %u, does not answer: see whether that host is alive",
 					  node);
@@ -570,8 +591,20 @@ int pcilend_segment_connect(const struct pcilend_segment_wish *wish, struct file
 		return PTR_ERR(*control);
 	}
 	*buffer = exported->file;
-	pcilend_changed();
 	return 0;
+}
+
+bool segment_connection_in_use(struct segment_link *sl)
+{
+	struct connection *c;
+
+	guard(mutex)(&sl->lock);
+	list_for_each_entry(c, &sl->connections, node) {
+		if (c->core.state == PCILEND_CONNECTION_ASKING ||
+		    c->core.state == PCILEND_CONNECTION_OPEN)
+			return true;
+	}
+	return false;
 }
 
 static void connection_find_next(struct segment_link *sl, u32 number, bool *found,

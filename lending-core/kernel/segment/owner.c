@@ -75,6 +75,37 @@ static u16 owner_last_index;		/* segments_lock, as the next */
 static u32 owner_last_offer;
 static struct platform_device *owner_device;
 
+static void owner_report_offer(const struct offer *offer, struct pcilend_segment_offer *to)
+{
+	lockdep_assert_held(&segments_lock);
+	to->node = offer->node;
+	strscpy(to->adapter, pci_name(offer->link->pdev), sizeof(to->adapter));
+	to->read_only = offer->read_only;
+	to->withdrawn = offer->core.state != PCILEND_OFFER_OFFERED;
+	to->connections = offer->core.count;
+}
+
+/* Something about it has changed; or about that offer of it. */
+static void owner_tell(const struct segment *segment, const struct offer *offer)
+{
+	struct pcilend_segment_offer report;
+	struct pcilend_segment_news news = {
+		.id = segment->id,
+		.size = segment->size,
+		.state = PCILEND_SEGMENT_CREATED,
+	};
+
+	lockdep_assert_held(&segments_lock);
+	if (offer) {
+		owner_report_offer(offer, &report);
+		news.offer = &report;
+		news.state = report.withdrawn ? PCILEND_SEGMENT_WITHDRAWN :
+			     report.connections ? PCILEND_SEGMENT_CONNECTED :
+						  PCILEND_SEGMENT_OFFERED;
+	}
+	pcilend_event_segment(&news, false);
+}
+
 static struct segment *owner_find(u32 id)
 {
 	struct segment *segment;
@@ -143,6 +174,21 @@ static int owner_map_offer(struct offer *offer)
 	return 0;
 }
 
+/* Nothing is left of it, and its id is free. */
+static void owner_end(struct segment *segment)
+{
+	const struct pcilend_segment_news news = {
+		.id = segment->id,
+		.state = PCILEND_SEGMENT_WITHDRAWN,
+	};
+
+	lockdep_assert_held(&segments_lock);
+	if (!list_empty(&segment->node))
+		pcilend_event_segment(&news, true);
+	list_del(&segment->node);
+	kfree(segment);
+}
+
 /* Its pages are not mapped, and its range is nobody's. */
 static void owner_drop_offer(struct offer *offer)
 {
@@ -155,10 +201,8 @@ static void owner_drop_offer(struct offer *offer)
 	list_del(&offer->of_link);
 	pcilend_link_put(offer->link);
 	kfree(offer);
-	if (segment->closed && list_empty(&segment->offers)) {
-		list_del(&segment->node);
-		kfree(segment);
-	}
+	if (segment->closed && list_empty(&segment->offers))
+		owner_end(segment);
 }
 
 /* No-op if it is withdrawn already. May free the offer, and a segment that is closed. */
@@ -170,6 +214,7 @@ static void owner_withdraw_offer(struct offer *offer)
 	segment_notify_close(&offer->notify, offer->segment->event);
 	owner_unmap_offer(offer);
 	pcilend_offer_withdraw(&offer->core);
+	owner_tell(offer->segment, offer);
 	if (offer->core.state == PCILEND_OFFER_OVER)
 		owner_drop_offer(offer);
 	else
@@ -271,10 +316,8 @@ static int owner_release_file(struct inode *inode, struct file *file)
 	list_for_each_entry_safe(offer, next, &segment->offers, of_segment)
 		owner_withdraw_offer(offer);
 	segment->closed = true;
-	if (list_empty(&segment->offers)) {
-		list_del(&segment->node);
-		kfree(segment);
-	}
+	if (list_empty(&segment->offers))
+		owner_end(segment);
 	mutex_unlock(&segments_lock);
 	pcilend_changed();
 
@@ -314,8 +357,19 @@ static struct segment *owner_alloc(struct dma_buf *buffer, const char *name)
 	segment->buffer = buffer;
 	segment->size = buffer->size;
 	segment->writable = buffer->file->f_mode & FMODE_WRITE;
-	strscpy(segment->name, name, sizeof(segment->name));
+	strscpy_pad(segment->name, name, sizeof(segment->name));
 	return segment;
+}
+
+/* Peers are told it. */
+static bool owner_name_is_valid(const char *name)
+{
+	u8 label[PCILEND_LABEL_BYTES] = { };
+
+	if (strlen(name) >= sizeof(label))
+		return false;
+	memcpy(label, name, strlen(name));
+	return pcilend_label_valid(label);
 }
 
 /**
@@ -338,6 +392,10 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 		return PTR_ERR(buffer);
 	}
 	err = -EINVAL;
+	if (!owner_name_is_valid(name)) {
+		NL_SET_ERR_MSG(extack, "a name is at most 63 characters of printable ASCII: choose another one");
+		goto err_put;
+	}
 	if (!buffer->size || !PAGE_ALIGNED(buffer->size) ||
 	    buffer->size > PCILEND_SEGMENT_BYTES_MAX) {
 		NL_SET_ERR_MSG(extack, "a segment is whole pages of 4 KiB, and at most 1 TiB: give another size");
@@ -373,10 +431,11 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 	mutex_lock(&segments_lock);
 	*id = owner_new_id();
 	segment->id = *id;
-	if (*id)
+	if (*id) {
 		list_add_tail(&segment->node, &segments);
+		owner_tell(segment, NULL);
+	}
 	mutex_unlock(&segments_lock);
-	pcilend_changed();
 	if (*id)
 		return 0;
 	fput(*file);
@@ -420,6 +479,10 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 	struct offer *offer;
 
 	lockdep_assert_held(&segments_lock);
+	if (pcilend_sleeps()) {
+		NL_SET_ERR_MSG(extack, "this host is about to sleep: try again when it is awake");
+		return -EAGAIN;
+	}
 	if (sl->node != node)
 		return pcilend_refuse_fmt(extack, -EHOSTUNREACH, "no link to node %u is up: see 'pcilend link'",
 					  node);
@@ -536,6 +599,7 @@ static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_on
 	list_add_tail(&offer->of_segment, &segment->offers);
 	list_add_tail(&offer->of_link, &sl->offers);
 	segment->ended = false;
+	owner_tell(segment, offer);
 	return 0;
 
 err_notify:
@@ -580,7 +644,6 @@ int pcilend_segment_offer(u32 id, u32 node, const char *adapter, bool read_only,
 		return adapter ? -ENODEV : -EHOSTUNREACH;
 	err = owner_offer(id, node, link, read_only, extack);
 	pcilend_link_put(link);
-	pcilend_changed();
 	return err;
 }
 
@@ -633,15 +696,8 @@ bool pcilend_segment_next(u32 id, struct pcilend_segment_report *report)
 	report->size = found->size;
 	report->closed = found->closed;
 	strscpy(report->name, found->name, sizeof(report->name));
-	list_for_each_entry(offer, &found->offers, of_segment) {
-		struct pcilend_segment_offer *to = &report->offer[report->offers++];
-
-		to->node = offer->node;
-		strscpy(to->adapter, pci_name(offer->link->pdev), sizeof(to->adapter));
-		to->read_only = offer->read_only;
-		to->withdrawn = offer->core.state != PCILEND_OFFER_OFFERED;
-		to->connections = offer->core.count;
-	}
+	list_for_each_entry(offer, &found->offers, of_segment)
+		owner_report_offer(offer, &report->offer[report->offers++]);
 	return true;
 }
 
@@ -671,6 +727,7 @@ static int owner_connect(struct segment_link *sl, const struct pcilend_message *
 	err = pcilend_offer_connect(&offer->core, le32_to_cpu(in->connection));
 	if (err)
 		return err == -EEXIST ? -EPROTO : err;
+	owner_tell(offer->segment, offer);
 	place->offer = cpu_to_le32(offer->number);
 	place->offset = cpu_to_le64(offer->offset);
 	place->size = cpu_to_le64(offer->segment->size);
@@ -691,7 +748,6 @@ void segment_owner_connect(struct pcilend_link *link, const struct pcilend_messa
 	struct pcilend_msg_segment place = { .id = in->id };
 	int err = owner_connect(segment_link(link), msg, &place);
 
-	pcilend_changed();
 	pcilend_channel_reply(link, msg, err, &place);
 }
 
@@ -708,6 +764,7 @@ void segment_owner_release(struct pcilend_link *link, const struct pcilend_messa
 		    pcilend_offer_release(&offer->core, le32_to_cpu(in->connection)))
 			continue;
 		err = 0;
+		owner_tell(offer->segment, offer);
 		if (offer->core.state == PCILEND_OFFER_OVER)
 			owner_drop_offer(offer);
 		break;
@@ -715,6 +772,53 @@ void segment_owner_release(struct pcilend_link *link, const struct pcilend_messa
 	mutex_unlock(&segments_lock);
 	pcilend_changed();
 	pcilend_channel_reply(link, msg, err, NULL);
+}
+
+/* What the peer may connect next, behind that id. */
+static int owner_next(struct segment_link *sl, const struct pcilend_message *msg,
+		      struct pcilend_msg_offered *next)
+{
+	const struct pcilend_msg_after *in = pcilend_message_payload(msg);
+	struct offer *offer, *found = NULL;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry(offer, &sl->offers, of_link) {
+		if (offer->core.state != PCILEND_OFFER_OFFERED ||
+		    offer->segment->id <= le32_to_cpu(in->id) ||
+		    (found && offer->segment->id > found->segment->id))
+			continue;
+		found = offer;
+	}
+	if (!found || !pcilend_link_is_peer(sl->link, found->node, msg->boot))
+		return -ENODEV;
+	next->id = cpu_to_le32(found->segment->id);
+	next->size = cpu_to_le64(found->segment->size);
+	if (found->read_only)
+		next->flags |= cpu_to_le32(PCILEND_SEGMENT_READ_ONLY);
+	if (found->notify.domain)
+		next->flags |= cpu_to_le32(PCILEND_SEGMENT_NOTIFIES);
+	strscpy_pad((char *)next->name, found->segment->name, sizeof(next->name));
+	return 0;
+}
+
+void segment_owner_next(struct pcilend_link *link, const struct pcilend_message *msg)
+{
+	struct pcilend_msg_offered next = { };
+	int err = owner_next(segment_link(link), msg, &next);
+
+	pcilend_channel_reply(link, msg, err, &next);
+}
+
+bool segment_owner_offers(struct segment_link *sl)
+{
+	struct offer *offer;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry(offer, &sl->offers, of_link) {
+		if (offer->core.state == PCILEND_OFFER_OFFERED)
+			return true;
+	}
+	return false;
 }
 
 /* The offer after that number that the peer has to be told of. */

@@ -7,6 +7,7 @@
  *			Offers map its pages in slots of apertures, side by side
  *	connection.c	a process of a peer gets a dma-buf whose mmap is the window, and a control
  *			fd: poll says when it is lost, mmap shows the epoch
+ *	offered.c	asks peers for what they offer to this host
  *	notify.c	the peer's process writes to its control fd, and the owner's eventfd is
  *			raised
  *	segment_link.c	what happens to a link, for both
@@ -21,6 +22,7 @@
 #include <linux/mutex.h>
 #include <linux/workqueue.h>
 
+#include "base/events.h"
 #include "link/link.h"
 #include "pcilend/segment.h"
 
@@ -35,13 +37,7 @@ struct pcilend_segment_report {
 	u64 size;
 	bool closed;			/* its owner has; peers may still have it in their tables */
 	u32 offers;
-	struct pcilend_segment_offer {
-		u32 node;
-		char adapter[16];
-		bool read_only;
-		bool withdrawn;
-		u32 connections;
-	} offer[PCILEND_SEGMENT_OFFERS];
+	struct pcilend_segment_offer offer[PCILEND_SEGMENT_OFFERS];
 };
 
 struct pcilend_connection_report {
@@ -52,6 +48,16 @@ struct pcilend_connection_report {
 	bool read_only;
 	bool write_combining;
 	bool lost;
+};
+
+/* What a peer offers to this host. */
+struct pcilend_offered_report {
+	u32 link;			/* its index */
+	u32 id;
+	u64 size;
+	char name[PCILEND_LABEL_BYTES];
+	char adapter[16];
+	bool read_only;
 };
 
 /* What to connect, and how. */
@@ -76,9 +82,14 @@ int pcilend_segment_connect(const struct pcilend_segment_wish *wish, struct file
 			    struct netlink_ext_ack *extack);
 bool pcilend_connection_next(u32 connection, struct pcilend_connection_report *report);
 
+/* offered.c */
+bool pcilend_segment_offered_next(struct pcilend_offered_report *report);
+
 /* segment_link.c */
 extern const struct pcilend_segment_ops pcilend_segment_link_ops;
 int pcilend_segments_init(void);
+/* Is one offered, or connected? No new one is while pcilend_sleeps(). */
+bool pcilend_segments_in_use(void);
 void pcilend_segments_exit(void);
 
 /* The rest is shared by the files of segment/. */
@@ -115,6 +126,8 @@ void segment_owner_expelled(struct segment_link *sl);
 void segment_owner_peer_dead(struct segment_link *sl);
 void segment_owner_connect(struct pcilend_link *link, const struct pcilend_message *msg);
 void segment_owner_release(struct pcilend_link *link, const struct pcilend_message *msg);
+void segment_owner_next(struct pcilend_link *link, const struct pcilend_message *msg);
+bool segment_owner_offers(struct segment_link *sl);
 
 void segment_connection_link_init(struct segment_link *sl);
 void segment_connection_up(struct segment_link *sl);
@@ -123,5 +136,6 @@ void segment_connection_silent(struct segment_link *sl);
 void segment_connection_expelled(struct segment_link *sl);
 void segment_connection_peer_dead(struct segment_link *sl);
 void segment_connection_withdraw(struct pcilend_link *link, const struct pcilend_message *msg);
+bool segment_connection_in_use(struct segment_link *sl);
 
 #endif /* PCILEND_SEGMENT_KERNEL_H */

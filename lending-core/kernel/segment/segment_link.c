@@ -38,6 +38,9 @@ static void segment_link_request(struct pcilend_link *link, const struct pcilend
 	case PCILEND_MSG_SEGMENT_RELEASE:
 		segment_owner_release(link, msg);
 		break;
+	case PCILEND_MSG_SEGMENT_NEXT:
+		segment_owner_next(link, msg);
+		break;
 	case PCILEND_MSG_SEGMENT_WITHDRAW:
 		segment_connection_withdraw(link, msg);
 		break;
@@ -81,6 +84,17 @@ const struct pcilend_segment_ops pcilend_segment_link_ops = {
 	.peer_dead = segment_link_peer_dead,
 	.gone = segment_link_gone,
 };
+
+bool pcilend_segments_in_use(void)
+{
+	struct pcilend_link *link;
+	bool used = false;
+
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link))
+		used |= segment_owner_offers(segment_link(link)) ||
+			segment_connection_in_use(segment_link(link));
+	return used;
+}
 
 int pcilend_segments_init(void)
 {

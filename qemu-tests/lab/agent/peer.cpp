@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "pcilend/fd.h"
+#include "pcilend/result.h"
 
 namespace {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lab/agent/protocol.h"
 
+#include "pcilend/result.h"
+
 namespace pcilend::lab::agent {
 namespace {
 

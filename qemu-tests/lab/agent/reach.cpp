@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pcilend/fd.h"
+#include "pcilend/result.h"
 
 namespace {
 

@@ -123,6 +123,29 @@ class Packages : public testing::Test {
     EXPECT_NE(refused->code, 0);
     EXPECT_THAT(refused->err, HasSubstr(words));
   }
+  // The library's example, as a user has built it, carries lines from one host to the other.
+  void expect_lines_exchanged(const std::string& version) const {
+    const std::string deb = fmt::format("libpcilend0_{}_amd64.deb", version);
+    for (const auto* one : {&lender(), &host()}) {
+      ASSERT_OK(one->put(debs_ / deb, "/tmp/" + deb));
+      ASSERT_OK(one->put(debs_ / "exchange", "/tmp/exchange"));
+      ASSERT_OK(one->run("chmod 755 /tmp/exchange && dpkg -i /tmp/" + deb));
+    }
+    auto receiver = host().start("exec /tmp/exchange receive 4");
+    ASSERT_OK(receiver);
+    std::string id;
+    ASSERT_OK(host().until("true", [&](const lab::Output&) {
+      const std::string said = receiver->output_so_far();
+      if (said.find('\n') != std::string::npos) id = said.substr(8, said.find('\n') - 8);
+      return !id.empty() || receiver->ended();
+    }));
+    ASSERT_OK(lender().run("printf 'one line\nanother\n' | /tmp/exchange send " + id));
+    const auto received = receiver->wait();
+    ASSERT_OK(received);
+    EXPECT_EQ(received->code, 0) << received->err;
+    EXPECT_EQ(received->out, "segment " + id + "\none line\nanother\n");
+    for (const auto* one : {&lender(), &host()}) ASSERT_OK(one->run("dpkg -P libpcilend0"));
+  }
   static int rounds() {
     const auto done = host().exec("cat /tmp/rounds");
     return done && done->code == 0 && !done->out.empty() ? std::stoi(done->out) : 0;
@@ -165,6 +188,7 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   const auto linked =
       lender().until("pcilend connect 8", [](const auto& o) { return o.code == 0; });
   ASSERT_OK(linked);
+  ASSERT_NO_FATAL_FAILURE(expect_lines_exchanged(*version));
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const auto drive = job().borrow();

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pcilend;
   if (size < 1) return 0;
-  const int request = *data++ % 8;
+  const int request = *data++ % 9;
   --size;
   std::deque<test::Bytes> datagrams{test::join({test::family_reply(), test::acknowledge(1)})};
   while (size >= 2) {
@@ -42,6 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 7:
       (void)(*client)->segments();
+      break;
+    case 8:
+      (void)(*client)->offered_segments();
       break;
     case 5:
       (void)(*client)->config(FunctionId{0x40001}, true);

@@ -621,6 +621,27 @@ TEST_F(EventsTest, ComeOneByOneInTheirOrder) {
   EXPECT_EQ(std::get<Wake>(stream->next({}).value()), Wake::Timeout);
 }
 
+TEST_F(EventsTest, SegmentsCome) {
+  const auto segment = [](uint32_t kind, const Attributes& what) {
+    return notification(Attributes().u32(PCILEND_A_EVENT, kind).nest(PCILEND_A_SEGMENT, what));
+  };
+  const auto stream = events(
+      {segment(PCILEND_EVENT_SEGMENT,
+               Attributes()
+                   .u32(PCILEND_SEGMENT_A_ID, 0x40001)
+                   .u32(PCILEND_SEGMENT_A_STATE, PCILEND_SEGMENT_OFFERED)
+                   .nest(PCILEND_SEGMENT_A_OFFER, Attributes().u32(PCILEND_OFFER_A_NODE, 8))),
+       segment(PCILEND_EVENT_SEGMENT_GONE, Attributes().u32(PCILEND_SEGMENT_A_ID, 0x40001)),
+       segment(PCILEND_EVENT_SEGMENT, Attributes())});
+  const auto offered = std::get<Event>(stream->next({}).value());
+  EXPECT_EQ(event_name(offered.kind), "segment");
+  ASSERT_TRUE(offered.segment);
+  ASSERT_EQ(offered.segment->offers.size(), 1u);
+  EXPECT_EQ(offered.segment->offers[0].node, 8u);
+  EXPECT_EQ(event_name(std::get<Event>(stream->next({}).value()).kind), "segment-gone");
+  EXPECT_FALSE(stream->next({})) << "a segment without an id";
+}
+
 TEST_F(EventsTest, MalformedOnesAreErrors) {
   const Attributes kind = Attributes().u32(PCILEND_A_EVENT, PCILEND_EVENT_LINK);
   Attributes no_action;

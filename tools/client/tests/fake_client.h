@@ -25,6 +25,7 @@ struct FakeKernel {
   std::vector<Function> installed;  // what functions of this host are once they are added
   std::set<uint32_t> connected;
   std::vector<Segment> segments;
+  std::vector<Segment> offered;  // by peers
   Counters counters;
   std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
   std::map<uint32_t, std::vector<uint8_t>> emulated_configs;
@@ -155,6 +156,10 @@ class FakeClient final : public Client {
     return {};
   }
   Result<std::vector<Segment>> segments() override { return kernel_.segments; }
+  Result<std::vector<Segment>> offered_segments() override {
+    PCILEND_TRY(kernel_.refuse("segment offered"));
+    return kernel_.offered;
+  }
   Result<CreatedSegment> create_segment(int dma_buf, std::string_view name, int) override {
     PCILEND_TRY(enter(fmt::format("segment create {} {}", dma_buf >= 0 ? "memory" : "-", name)));
     Segment segment;

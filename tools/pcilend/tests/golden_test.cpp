@@ -114,6 +114,7 @@ class GoldenTest : public HostTest {
     down.direct = true;
     kernel_.links = {up, refused, down};
     kernel_.segments = segments();
+    kernel_.offered = {offered_segment()};
   }
 
   static std::vector<Segment> segments() {
@@ -130,6 +131,17 @@ class GoldenTest : public HostTest {
     connected.adapter = "0000:00:04.0";
     connected.read_only = true;
     return {own, connected};
+  }
+
+  static Segment offered_segment() {
+    Segment offered;
+    offered.id.value = 0x40004;
+    offered.name = "input";
+    offered.size = uint64_t{1} << 20;
+    offered.state = PCILEND_SEGMENT_OFFERED;
+    offered.adapter = "0000:00:04.0";
+    offered.read_only = true;
+    return offered;
   }
 
   // A network card: PM, MSI, PCIe and MSI-X; a serial number behind it.
@@ -195,10 +207,21 @@ class GoldenTest : public HostTest {
     Event peer_to_peer = done;
     peer_to_peer.audit =
         Audit{1795288499600000000, 0, {}, "p2p", FunctionId{0x40001}, {}, 0, FunctionId{0x40002}};
+    Event offered;
+    offered.kind = PCILEND_EVENT_SEGMENT;
+    offered.segment = segments().front();
+    Event withdrawn = offered;
+    withdrawn.segment->offers.erase(withdrawn.segment->offers.begin());
+    Event disconnected;
+    disconnected.kind = PCILEND_EVENT_SEGMENT;
+    disconnected.segment = segments().back();
+    Event ended;
+    ended.kind = PCILEND_EVENT_SEGMENT_GONE;
+    ended.segment = Segment{FunctionId{0x80001}, {}, 0, PCILEND_SEGMENT_WITHDRAWN, {}, {}};
     Event newer;
     newer.kind = 99;
-    return {link, function, gone,         lost,  recall,    was_reset,
-            done, refused,  peer_to_peer, newer, Wake::Lost};
+    return {link,         function, gone,      lost,         recall, was_reset, done,      refused,
+            peer_to_peer, offered,  withdrawn, disconnected, ended,  newer,     Wake::Lost};
   }
 
   void expect_golden(const std::string& name, std::vector<std::string> arguments, int status = 0) {
@@ -318,6 +341,16 @@ TEST_F(GoldenTest, Segments) {
 }
 TEST_F(GoldenTest, SegmentsJson) {
   expect_golden("segments.json", {"segment", "list", "--json"});
+}
+TEST_F(GoldenTest, SegmentsThatPeersOfferAreForRoot) {
+  kernel_.refuse = [](const std::string& what) -> Result<> {
+    if (what != "segment offered") return {};
+    return fail(ErrorClass::Permission, "Operation not permitted");
+  };
+  const Outcome result = run({"segment", "list"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("40003"), std::string::npos);
+  EXPECT_EQ(result.out.find("40004"), std::string::npos);
 }
 TEST_F(GoldenTest, Node) {
   expect_golden("node.txt", {"node"});

@@ -40,6 +40,19 @@ MetricsAnswer sample() {
   borrowed.state = PCILEND_FUNCTION_BORROWED;
   borrowed.borrower = 8;
   metrics.functions = {lent, borrowed};
+  Segment own;
+  own.id.value = 0x80001;
+  own.size = 8192;
+  own.state = PCILEND_SEGMENT_CONNECTED;
+  own.offers = {{4, "0000:00:04.0", false, false, 2}, {12, "0000:00:05.0", false, true, 1}};
+  Segment ended = own;
+  ended.state = PCILEND_SEGMENT_WITHDRAWN;
+  ended.offers = {{4, "0000:00:04.0", false, true, 1}};
+  Segment connected;
+  connected.id.value = 0x40001;
+  connected.size = 4096;
+  connected.state = PCILEND_SEGMENT_CONNECTED;
+  metrics.segments = {own, ended, connected, connected};
   metrics.counters.relayed = 17;
   metrics.counters.strangers = 18;
   return metrics;
@@ -84,6 +97,17 @@ TEST(Metrics, FollowTheFormat) {
 }
 
 // The real reader, where Debian's package prometheus is installed.
+TEST(Metrics, CountSegments) {
+  const auto lines = lines_of(metrics_text(sample()));
+  for (const char* line :
+       {"pcilend_segments 1", "pcilend_segment_bytes 8192",
+        "pcilend_segment_offered_bytes{node=\"4\"} 8192",
+        "pcilend_segment_offered_bytes{node=\"12\"} 0", "pcilend_segment_users{node=\"4\"} 3",
+        "pcilend_segment_users{node=\"12\"} 1", "pcilend_segment_connections{node=\"4\"} 2",
+        "pcilend_segment_connected_bytes{node=\"4\"} 8192"})
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), line), 1) << line;
+}
+
 TEST(Metrics, PromtoolTakesThem) {
   if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "no promtool";
   const std::string file = testing::TempDir() + "/pcilend-metrics.prom";

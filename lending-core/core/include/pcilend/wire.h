@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 10.
+ * The wire protocol between the pcilend.ko of two hosts, version 11.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 10
+#define PCILEND_WIRE_VERSION 11
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -130,6 +130,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_SEGMENT_RELEASE = 41, /* struct pcilend_msg_connection: may be repeated */
 	PCILEND_MSG_SEGMENT_WITHDRAW = 42, /* struct pcilend_msg_withdraw: answered when the */
 					/* receiver reaches nothing of that offer any more */
+	PCILEND_MSG_SEGMENT_NEXT = 43,	/* struct pcilend_msg_after -> ..._offered: what the */
+					/* receiver offers to the sender over this link */
 	/* Of shared functions: wire_share.h. */
 	PCILEND_MSG_POLICY = 48,	/* struct pcilend_msg_policy */
 	PCILEND_MSG_JOIN = 49,		/* struct pcilend_msg_join -> ..._joined */
@@ -467,6 +469,18 @@ struct pcilend_msg_connection {
 #define PCILEND_SEGMENT_READ_ONLY 0x01
 #define PCILEND_SEGMENT_NOTIFIES 0x02	/* its owner takes notifications */
 
+/* Asks for the first segment behind that one; refused as NO_FUNCTION if there is none. */
+struct pcilend_msg_after {
+	__le32 id;		/* of a segment of the receiver's; 0: the first of all */
+} __packed;
+
+struct pcilend_msg_offered {
+	__le32 id;
+	__le32 flags;		/* PCILEND_SEGMENT_* */
+	__le64 size;		/* as in struct pcilend_msg_segment */
+	__u8 name[PCILEND_LABEL_BYTES];	/* for people: pcilend_label_valid() */
+} __packed;
+
 /* Where the segment is, in the windows that the receiver has onto the sender. */
 struct pcilend_msg_segment {
 	__le32 id;
@@ -512,6 +526,7 @@ static_assert(sizeof(struct pcilend_msg_unreached) == 12, "end of peer-to-peer")
 static_assert(sizeof(struct pcilend_msg_connection) == 8, "connection");
 static_assert(sizeof(struct pcilend_msg_segment) == 40, "place of a segment");
 static_assert(sizeof(struct pcilend_msg_withdraw) == 8, "withdrawn offer");
+static_assert(sizeof(struct pcilend_msg_offered) == 80, "offered segment");
 static_assert(sizeof(struct pcilend_msg_config) == 204, "config access");
 static_assert(sizeof(struct pcilend_msg_hello) == 176, "hello");
 static_assert(sizeof(struct pcilend_msg_vouch) == 16, "question about a link");

@@ -38,6 +38,8 @@ enum pcilend_event {
 	PCILEND_EVENT_RECALL = 5,	/* its lender wants a function back: FUNCTION */
 	PCILEND_EVENT_AUDIT = 6,	/* somebody changed something, or was refused: AUDIT */
 	PCILEND_EVENT_WAS_RESET = 7,	/* reset without being asked: FUNCTION */
+	PCILEND_EVENT_SEGMENT = 8,	/* it, an offer or a connection changed: SEGMENT */
+	PCILEND_EVENT_SEGMENT_GONE = 9,	/* it, or a connection, has ended: SEGMENT (id, adapter) */
 };
 
 /* What a range of this host's aperture is for. */
@@ -50,7 +52,7 @@ enum pcilend_region_kind {
 
 enum pcilend_segment_state {
 	PCILEND_SEGMENT_CREATED = 0,	/* nobody may connect it */
-	PCILEND_SEGMENT_OFFERED = 1,	/* nodes may */
+	PCILEND_SEGMENT_OFFERED = 1,	/* nodes may; of a peer's: this host may */
 	PCILEND_SEGMENT_CONNECTED = 2,	/* some have; of a peer's: this host has */
 	PCILEND_SEGMENT_WITHDRAWN = 3,	/* its owner has ended it; not all nodes have confirmed */
 	PCILEND_SEGMENT_LOST = 4,	/* of a peer's: its link was lost, or it was withdrawn */
@@ -84,6 +86,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_SEGMENT_WITHDRAW = 24, /* admin: ID, NODE_ID (left out: all) */
 	PCILEND_CMD_SEGMENT_CONNECT = 25, /* admin: ID and how -> SEGMENT, FD, CONTROL_FD */
 	PCILEND_CMD_SEGMENT_GET = 26,	/* dump: -> SEGMENT */
+	PCILEND_CMD_SEGMENT_OFFERED_GET = 27, /* admin, dump: peers are asked -> SEGMENT */
 	__PCILEND_CMD_MAX,
 };
 
@@ -261,16 +264,16 @@ enum pcilend_member_attr {
 
 #define PCILEND_MEMBER_A_MAX (__PCILEND_MEMBER_A_MAX - 1)
 
-/* A segment of this host, or one of a peer that is connected here. */
+/* A segment of this host, or one of a peer that is connected here, or offered to this host. */
 enum pcilend_segment_attr {
 	PCILEND_SEGMENT_A_UNSPEC = 0,
 	PCILEND_SEGMENT_A_ID = 1,	/* u32: its owner's node << 16 | index */
-	PCILEND_SEGMENT_A_NAME = 2,	/* string; of this host's only */
+	PCILEND_SEGMENT_A_NAME = 2,	/* string; not of those that are connected */
 	PCILEND_SEGMENT_A_SIZE = 3,	/* u64: bytes */
 	PCILEND_SEGMENT_A_STATE = 4,	/* u32: enum pcilend_segment_state */
 	PCILEND_SEGMENT_A_OFFER = 5,	/* multi: nest of pcilend_offer_attr; of this host's only */
-	PCILEND_SEGMENT_A_ADAPTER = 6,	/* string: NTB it is connected over; absent if it is ours */
-	PCILEND_SEGMENT_A_READ_ONLY = 7, /* flag: it is connected so */
+	PCILEND_SEGMENT_A_ADAPTER = 6,	/* string: NTB to its owner; absent if it is ours */
+	PCILEND_SEGMENT_A_READ_ONLY = 7, /* flag: it is connected so, or offered so */
 	PCILEND_SEGMENT_A_WRITE_COMBINING = 8, /* flag: it is connected so */
 	PCILEND_SEGMENT_A_PAD = 9,
 	__PCILEND_SEGMENT_A_MAX,

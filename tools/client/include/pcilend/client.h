@@ -10,6 +10,7 @@
 
 #include "pcilend/fd.h"
 #include "pcilend/model.h"
+#include "pcilend/result.h"
 #include "pcilend/transport.h"
 
 namespace pcilend {
@@ -25,12 +26,6 @@ struct AddOptions {
 struct CreatedSegment {
   FunctionId id;
   UniqueFd fd;
-};
-
-struct ConnectOptions {
-  bool read_only = false;
-  bool write_combining = false;  // else uncached
-  std::string adapter;           // PCI address; else any over which it is offered
 };
 
 // A segment of a peer: a dma-buf to be mapped (shared), and what tells of its end
@@ -86,6 +81,8 @@ class Client {
 
   // This host's by id, then those of peers that are connected here.
   virtual Result<std::vector<Segment>> segments() = 0;
+  // What peers offer to this host: they are asked. Needs CAP_SYS_ADMIN.
+  virtual Result<std::vector<Segment>> offered_segments() = 0;
   // Of a dma-buf of this process; at most 63 bytes of name. Peers may raise the eventfd `event`,
   // if there is one.
   virtual Result<CreatedSegment> create_segment(int dma_buf, std::string_view name,

@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "pcilend/result.h"
+#include "pcilend/api.h"
+#include "pcilend/error.h"
 
 namespace pcilend {
 
-// A function's id in the whole fabric: node id << 16 | index; printed in lower-case hex ("40001").
+// The id of a function, or of a segment, in the whole fabric: node id << 16 | index; printed in
+// lower-case hex ("40001").
 struct FunctionId {
   uint32_t value = 0;
 
@@ -21,7 +23,7 @@ struct FunctionId {
 };
 
 // 16 bytes in the order of RFC 9562's text form.
-struct Uuid {
+struct PCILEND_API Uuid {
   std::array<uint8_t, 16> bytes{};
 
   bool operator==(const Uuid&) const = default;
@@ -42,18 +44,19 @@ struct PciAddress {
 };
 
 // Each fails with ErrorClass::Usage and a line that says what the text should look like.
-Result<FunctionId> parse_function_id(std::string_view text);  // "40001"
-Result<Uuid> parse_uuid(std::string_view text);               // 8-4-4-4-12 hex digits
-Result<PciAddress> parse_pci_address(std::string_view text);  // "00:05.0" or "0000:00:05.0"
-Result<uint32_t> parse_node_id(std::string_view text);        // 1 to 65535, decimal
+PCILEND_API Result<FunctionId> parse_function_id(std::string_view text);  // "40001"
+PCILEND_API Result<Uuid> parse_uuid(std::string_view text);               // 8-4-4-4-12 hex digits
+PCILEND_API Result<PciAddress> parse_pci_address(
+    std::string_view text);                                         // "00:05.0" or "0000:00:05.0"
+PCILEND_API Result<uint32_t> parse_node_id(std::string_view text);  // 1 to 65535, decimal
 
 // Where a borrowed function is, on every borrower; nothing if its id is too high for that.
-std::optional<PciAddress> place_of(FunctionId id);
+PCILEND_API std::optional<PciAddress> place_of(FunctionId id);
 // The function that is there when it is borrowed; nothing if that is no place of one.
-std::optional<FunctionId> function_at(const PciAddress& place);
+PCILEND_API std::optional<FunctionId> function_at(const PciAddress& place);
 
-std::string to_string(FunctionId id);
-std::string to_string(const Uuid& uuid);
-std::string to_string(const PciAddress& address);  // dddd:bb:dd.f
+PCILEND_API std::string to_string(FunctionId id);
+PCILEND_API std::string to_string(const Uuid& uuid);
+PCILEND_API std::string to_string(const PciAddress& address);  // dddd:bb:dd.f
 
 }  // namespace pcilend

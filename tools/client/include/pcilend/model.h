@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pcilend/ids.h"
+#include "pcilend/segment_info.h"
 
 namespace pcilend {
 
@@ -142,27 +143,6 @@ struct Reservation {
   uint32_t ttl_ms = 0;
 };
 
-// A node that may connect a segment, or has it still.
-struct SegmentOffer {
-  uint32_t node = 0;
-  std::string adapter;  // PCI address of the NTB that leads there
-  bool read_only = false;
-  bool withdrawn = false;  // it reaches nothing any more, but has not confirmed that
-  uint32_t connections = 0;
-};
-
-// Memory that hosts share: of this host, or of a peer and connected here.
-struct Segment {
-  FunctionId id;  // made as those of functions are: its owner's node, and an index
-  std::string name;
-  uint64_t size = 0;  // bytes
-  uint32_t state = PCILEND_SEGMENT_CREATED;
-  std::vector<SegmentOffer> offers;  // of this host's
-  std::string adapter;               // that it is connected over; empty: it is this host's
-  bool read_only = false;            // it is connected so, as the next
-  bool write_combining = false;
-};
-
 // Counts since pcilend.ko was loaded.
 struct Counters {
   uint64_t granted = 0;   // leases, to borrowers
@@ -197,13 +177,13 @@ struct Event {
   std::optional<Link> link;
   std::optional<Function> function;
   std::optional<Audit> audit;
+  std::optional<Segment> segment;  // with what has changed only
 };
 
 // One word, as listings print them; "unknown" for a state newer than this program.
 std::string_view function_state_name(uint32_t state);
 std::string_view link_state_name(uint32_t state);
 std::string_view region_kind_name(uint32_t kind);
-std::string_view segment_state_name(uint32_t state);
 std::string_view event_name(uint32_t kind);
 
 }  // namespace pcilend

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory that processes of several hosts share (docs/segments.md).
+// Memory that processes of several hosts share (docs/segments.md; pcilend-segment(3)).
+//
+// What is made here needs CAP_SYS_ADMIN when it is made, and nothing when it is used. Objects that
+// were made of one ThisHost are for one thread at a time; the memory itself is for all.
 #pragma once
 
 #include <linux/pcilend.h>
@@ -7,36 +10,88 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "pcilend/client.h"
+#include "pcilend/api.h"
+#include "pcilend/error.h"
 #include "pcilend/fd.h"
+#include "pcilend/segment_info.h"
 
 namespace pcilend {
 
-// Memory of this process that other hosts may connect once it is offered to them
-// (Client::offer_segment()). It ends with this object, or the process: who has it connected finds
-// all-ones in its place from then on.
-class OwnedSegment {
- public:
-  // `bytes`: whole pages, rounded up; in huge pages of 2 MiB with `huge`, which the host must have
-  // free (vm.nr_hugepages). `name`: for people, at most 63 bytes.
-  // `notify`: those who connect it can raise notifications().
-  static Result<OwnedSegment> create(Client& client, size_t bytes, std::string_view name,
-                                     bool huge = false, bool notify = false);
+class Client;
 
+// pcilend.ko of this host, by a socket of its own. What is made of it does not need it any more.
+class PCILEND_API ThisHost {
+ public:
+  // Unreachable if pcilend.ko is not loaded.
+  static Result<ThisHost> open();
+  // For the programs of pcilend: over a client that they have.
+  explicit ThisHost(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+
+  // Its number in the fabric, 1 to 65535; 0: none was given to pcilend.ko.
+  [[nodiscard]] Result<uint32_t> node() const;
+  // Its own segments, by id, then those of peers that are connected here.
+  [[nodiscard]] Result<std::vector<Segment>> segments() const;
+  // What peers offer to this host. They are asked, which takes up to 5 s for each that is silent.
+  [[nodiscard]] Result<std::vector<Segment>> offered() const;
+
+ private:
+  friend class OwnedSegment;
+  friend class Connection;
+
+  std::shared_ptr<Client> client_;
+};
+
+struct SegmentOptions {
+  std::string name;     // for people, at most 63 bytes
+  bool huge = false;    // in pages of 2 MiB, which the host must have free (vm.nr_hugepages)
+  bool notify = false;  // those who connect it can raise notifications()
+};
+
+// Memory of this process that other hosts may connect once it is offered to them. It ends with this
+// object, or the process: who has it connected finds all-ones in its place from then on. Its pages
+// stay in RAM for as long, and count for RLIMIT_MEMLOCK.
+class PCILEND_API OwnedSegment {
+ public:
+  // New memory, zeroed: `bytes`, rounded up to pages. Usage if that is nothing, or more than
+  // /dev/udmabuf takes at once; Failure if there is no such memory.
+  static Result<OwnedSegment> create(const ThisHost& host, size_t bytes,
+                                     const SegmentOptions& options = {});
+  // Memory that there is: a dma-buf of RAM which its exporter lets processes map and devices reach
+  // (udmabuf, dma-heaps); Unsupported else. `huge` means nothing here.
+  static Result<OwnedSegment> share(const ThisHost& host, UniqueFd dma_buf,
+                                    const SegmentOptions& options = {});
+
+  // Node `node` may connect it from now on, until withdraw() or its next boot; all programs there
+  // and functions that it has borrowed can read it then, and write it without `read_only`.
+  // `adapter`: PCI address of the NTB, else any that leads there. Unreachable if no link does;
+  // State if it is offered there with another right, or that node would be offered more than the
+  // module's segment_mib. Succeeds if it is so already.
+  [[nodiscard]] Result<> offer(uint32_t node, bool read_only = false,
+                               const std::string& adapter = {});
+  // From that node, or from all: nothing of it is reached there when this returns.
+  [[nodiscard]] Result<> withdraw(std::optional<uint32_t> node = {});
+
+  // What others connect; to be passed on to them by other means.
   [[nodiscard]] FunctionId id() const { return id_; }
   [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes(); }
+  // The dma-buf, to be handed on.
+  [[nodiscard]] int buffer() const { return buffer_.get(); }
   // Polls EPOLLPRI when an offer has ended because its node has booted, until the next one is made.
   [[nodiscard]] int fd() const { return fd_.get(); }
   // An eventfd, not blocking; -1 without `notify`.
   [[nodiscard]] int notifications() const { return event_.get(); }
 
  private:
-  OwnedSegment() = default;
+  explicit OwnedSegment(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+  PCILEND_HIDDEN Result<> begin(const SegmentOptions& options);
 
+  std::shared_ptr<Client> client_;
   FunctionId id_;
   Mapping memory_;
   UniqueFd buffer_;
@@ -47,9 +102,12 @@ class OwnedSegment {
 // A segment of another host, mapped by this process: loads and stores go through the NTB. When the
 // link is lost, or the segment, pages of all-ones are in its place, for good; whoever wants to go
 // on connects again. A process that was forked does not have it.
-class Connection {
+class PCILEND_API Connection {
  public:
-  static Result<Connection> open(Client& client, FunctionId id, const ConnectOptions& options = {});
+  // NotFound if it is not offered to this host; Unreachable if its owner's host is; Permission if
+  // it is offered read-only and `options` don't say so.
+  static Result<Connection> open(const ThisHost& host, FunctionId id,
+                                 const ConnectOptions& options = {});
 
   [[nodiscard]] const Segment& segment() const { return segment_; }
   // Read-only if it was connected so. Loads are slow: each waits for the other host.
@@ -84,7 +142,9 @@ class Connection {
 //	Sequence sequence(connection);
 //	std::memcpy(connection.bytes().data(), data, size);
 //	if (!sequence.complete()) ...it is lost, connect again
-class Sequence {
+//
+// The connection must outlive it.
+class PCILEND_API Sequence {
  public:
   explicit Sequence(const Connection& connection)
       : connection_(connection), epoch_(connection.epoch()) {}

@@ -6,12 +6,13 @@
 #include <span>
 #include <utility>
 
-#include "pcilend/result.h"
+#include "pcilend/api.h"
+#include "pcilend/error.h"
 
 namespace pcilend {
 
 // Owns one file descriptor; closes it when it goes.
-class UniqueFd {
+class PCILEND_API UniqueFd {
  public:
   UniqueFd() = default;
   explicit UniqueFd(int fd) : fd_(fd) {}
@@ -34,7 +35,7 @@ class UniqueFd {
 };
 
 // Owns one shared mapping of a file; unmaps it when it goes.
-class Mapping {
+class PCILEND_API Mapping {
  public:
   Mapping() = default;
   Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -57,6 +58,6 @@ class Mapping {
 };
 
 // Writes all of `data` to a blocking descriptor, however many calls it takes.
-Result<> write_all(int fd, std::span<const std::byte> data);
+PCILEND_API Result<> write_all(int fd, std::span<const std::byte> data);
 
 }  // namespace pcilend

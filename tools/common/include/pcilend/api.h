@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What libpcilend.so exports; all else in it is hidden.
+#pragma once
+
+#define PCILEND_API __attribute__((visibility("default")))
+// What an exported class keeps for itself.
+#define PCILEND_HIDDEN __attribute__((visibility("hidden")))
