@@ -89,7 +89,7 @@ class PCILEND_API OwnedSegment {
 
  private:
   explicit OwnedSegment(std::shared_ptr<Client> client) : client_(std::move(client)) {}
-  PCILEND_HIDDEN Result<> begin(const SegmentOptions& options);
+  [[gnu::visibility("hidden")]] Result<> begin(const SegmentOptions& options);
 
   std::shared_ptr<Client> client_;
   FunctionId id_;

@@ -3,5 +3,3 @@
 #pragma once
 
 #define PCILEND_API __attribute__((visibility("default")))
-// What an exported class keeps for itself.
-#define PCILEND_HIDDEN __attribute__((visibility("hidden")))
