@@ -8,7 +8,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
-#define LAST_STATUS PCILEND_STATUS_NOT_OFFERED
+#define LAST_STATUS PCILEND_STATUS_NO_REQUESTER
 
 struct msg_kind {
 	const char *name;
@@ -91,6 +91,7 @@ static const struct status_kind status_kinds[] = {
 	[PCILEND_STATUS_NO_ROUTE] = { "no-route", -EOPNOTSUPP },
 	[PCILEND_STATUS_NO_LINK] = { "no-link", -EHOSTUNREACH },
 	[PCILEND_STATUS_NOT_OFFERED] = { "not-offered", -ECONNREFUSED },
+	[PCILEND_STATUS_NO_REQUESTER] = { "no-requester", -EXFULL },
 };
 
 static_assert(ARRAY_SIZE(status_kinds) == LAST_STATUS + 1, "a name and an errno for each status");

@@ -81,6 +81,11 @@ class Adapter final : public Device, private AdapterModel::Owner {
   }
   // Whether this host's driver hears of the link's events; what it has not heard of is over.
   void set_told(bool told) { told_ = told; }
+  // Whether reads of functions are refused that its table of requesters does not let through.
+  void set_strict(bool strict) { strict_ = strict; }
+  [[nodiscard]] bool refuses_functions() const {
+    return strict_ && !model_->lets_functions_through();
+  }
   AdapterModel& model() { return *model_; }
   [[nodiscard]] const AdapterModel& model() const { return *model_; }
 
@@ -129,6 +134,7 @@ class Adapter final : public Device, private AdapterModel::Owner {
   DmaTable memory_;
   AdapterCounters counters_;
   bool told_ = true;
+  bool strict_ = false;
   std::unique_ptr<Session> session_;
   std::vector<std::byte> scratch_;
 };

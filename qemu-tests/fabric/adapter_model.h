@@ -104,6 +104,11 @@ class AdapterModel {
   // Who on this host may send through it, where the product has a table of those.
   [[nodiscard]] virtual std::vector<Requester> requesters() const { return {}; }
 
+  // It names some function that is no processor; or everybody may send.
+  [[nodiscard]] virtual bool lets_functions_through() const { return true; }
+  // As if somebody else had taken all free entries, or gave those back.
+  virtual void fill_requesters(bool /*full*/) {}
+
   // Power-on state of this side.
   virtual void reset() = 0;
 

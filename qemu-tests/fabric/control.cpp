@@ -208,24 +208,46 @@ Result<json> change_link(Fabric& fabric, const json& request) {
   return json{{"ok", true}};
 }
 
+Result<bool> flag_of(const json& request, const char* key) {
+  const auto found = request.find(key);
+  if (found == request.end() || !found->is_boolean())
+    return fail(ErrorClass::Usage, "'{}' is not true or false", key);
+  return found->get<bool>();
+}
+
 Result<json> change_events(const Fabric& fabric, const json& request) {
   const auto pair = pair_of(fabric, request, "host", "peer");
   if (!pair) return tl::unexpected(pair.error());
-  const auto told = request.find("told");
-  if (told == request.end() || !told->is_boolean())
-    return fail(ErrorClass::Usage, "'told' is not true or false");
+  const auto told = flag_of(request, "told");
+  if (!told) return tl::unexpected(told.error());
   for (size_t path = 0; path < fabric.paths(); path++) {
-    if (!pair->path || *pair->path == path)
-      fabric.adapter(pair->a, pair->b, path).set_told(told->get<bool>());
+    if (!pair->path || *pair->path == path) fabric.adapter(pair->a, pair->b, path).set_told(*told);
+  }
+  return json{{"ok", true}};
+}
+
+Result<json> change_requesters(const Fabric& fabric, const json& request) {
+  const auto pair = pair_of(fabric, request, "host", "peer");
+  if (!pair) return tl::unexpected(pair.error());
+  Adapter& adapter = fabric.adapter(pair->a, pair->b, pair->path.value_or(0));
+  for (const char* key : {"strict", "full"}) {
+    if (!request.contains(key)) continue;
+    const auto flag = flag_of(request, key);
+    if (!flag) return tl::unexpected(flag.error());
+    if (std::string_view(key) == "strict")
+      adapter.set_strict(*flag);
+    else
+      adapter.model().fill_requesters(*flag);
   }
   return json{{"ok", true}};
 }
 
 Result<json> read_counters(Fabric& fabric, const json& request) {
   bool reset = false;
-  if (const auto found = request.find("reset"); found != request.end()) {
-    if (!found->is_boolean()) return fail(ErrorClass::Usage, "'reset' is not true or false");
-    reset = found->get<bool>();
+  if (request.contains("reset")) {
+    const auto flag = flag_of(request, "reset");
+    if (!flag) return tl::unexpected(flag.error());
+    reset = *flag;
   }
   json answer = counters(fabric);
   if (reset) fabric.reset_counters();
@@ -339,6 +361,8 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     answer = change_link(fabric, request);
   } else if (*op == "events") {
     answer = change_events(fabric, request);
+  } else if (*op == "requesters") {
+    answer = change_requesters(fabric, request);
   } else if (*op == "counters") {
     answer = read_counters(fabric, request);
   } else if (*op == "sweep") {
@@ -346,8 +370,8 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     if (work) return std::move(*work);
     answer = tl::unexpected(work.error());
   } else {
-    answer =
-        fail(ErrorClass::Usage, "unknown op '{}': status, link, events, counters or sweep", *op);
+    answer = fail(ErrorClass::Usage,
+                  "unknown op '{}': status, link, events, requesters, counters or sweep", *op);
   }
   respond(answer ? *answer : refusal(answer.error().message));
   return nullptr;

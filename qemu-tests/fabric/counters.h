@@ -21,11 +21,12 @@ enum class Loss {
   Timeout,   // the peer's QEMU didn't answer in time: only in the simulator
   Overflow,  // the peer's QEMU takes no messages: only in the simulator
   LinkDown,
-  Unmapped,  // window closed, no translation, or refused by the peer's bus
+  Requester,  // who reads is not in the adapter's table
+  Unmapped,   // window closed, no translation, or refused by the peer's bus
 };
-inline constexpr size_t kLossCount = 5;
-inline constexpr std::array<std::string_view, kLossCount> kLossNames{"cycle", "timeout", "overflow",
-                                                                     "link_down", "unmapped"};
+inline constexpr size_t kLossCount = 6;
+inline constexpr std::array<std::string_view, kLossCount> kLossNames{
+    "cycle", "timeout", "overflow", "link_down", "requester", "unmapped"};
 
 struct Traffic {
   uint64_t reads = 0;

@@ -12,6 +12,9 @@
 namespace pcilend::fabric {
 namespace {
 
+// Guests' memory is above it on the bus of a host, what processors reach by their driver below.
+constexpr uint64_t kGuestMemory = 4ull << 30;
+
 // A driver registers its NTB this long, at most, after it set its ready bit (see
 // AdapterModel::driver_settled()).
 constexpr auto kDriverProbe = std::chrono::milliseconds(200);
@@ -317,6 +320,14 @@ void Fabric::arrive_read(Adapter& from, unsigned window, const ReadTicket& ticke
     Adapter::Landing landing = to.land(window, offset, count - done, false);
     switch (landing.where) {
       case Adapter::Where::Memory:
+        // QEMU does not say who reads. No processor of the lab reads guests' memory.
+        if (landing.address >= kGuestMemory && from.refuses_functions()) {
+          path.count_lost_read(Loss::Requester);
+          log_.fault("requester",
+                     "{}: {} bytes at bus {:#x} by a function that is not in its table",
+                     from.name(), landing.size, landing.address);
+          break;
+        }
         load(std::span(scratch_).subspan(done, landing.size), landing.bytes);
         path.count_read(landing.target, landing.size);
         break;

@@ -40,6 +40,10 @@ class SwitchtecModel final : public AdapterModel {
   [[nodiscard]] std::vector<Requester> requesters() const override {
     return registers_->requesters(partition_);
   }
+  [[nodiscard]] bool lets_functions_through() const override {
+    return registers_->lets_functions_through(partition_);
+  }
+  void fill_requesters(bool full) override { registers_->fill_requesters(partition_, full); }
   void reset() override { registers_->reset(partition_); }
 
  private:

@@ -42,6 +42,10 @@ void merge_half(uint64_t& target, bool high, uint32_t bits, uint32_t mask) {
   target = (target & ~widen(mask, high)) | widen(bits & mask, high);
 }
 
+// The ID that reads of processors have, as this switch tells; and those of fill_requesters().
+constexpr uint32_t kProcessors = 0;
+constexpr uint32_t kFillers = 0xff00;
+
 // The dword at `offset`, if it is one of `count` items of `size` bytes from `base` on.
 struct Item {
   bool hit;
@@ -232,11 +236,7 @@ void SwitchtecRegisters::operate(unsigned writer, unsigned partition, uint32_t o
       part.bar_error = 0;
       for (unsigned window = 0; window < kWindowCount; window++)
         if (!configure(part, window)) part.bar_error |= 1u << bar_of(window);
-      part.allowed = {};
-      for (unsigned i = 0; i < kRequesterEntries; i++)
-        if ((part.requesters[i] & gas::kEntryEnabled) != 0)
-          part.allowed.push_back({static_cast<uint16_t>(part.requesters[i] >> 16),
-                                  static_cast<uint8_t>(kFirstProxy + i)});
+      note_requesters(part);
       // After an error it stays locked, until it is configured without one.
       if (part.bar_error == 0) unlock(part, writer);
       break;
@@ -468,8 +468,36 @@ bool SwitchtecRegisters::cause_stands(unsigned partition, unsigned vector) const
   return (standing >> vector & 1) != 0;
 }
 
+void SwitchtecRegisters::note_requesters(Partition& part) {
+  part.allowed = {};
+  for (unsigned i = 0; i < kRequesterEntries; i++)
+    if ((part.requesters[i] & gas::kEntryEnabled) != 0)
+      part.allowed.push_back(
+          {static_cast<uint16_t>(part.requesters[i] >> 16), static_cast<uint8_t>(kFirstProxy + i)});
+}
+
 std::vector<Requester> SwitchtecRegisters::requesters(unsigned partition) const {
   return parts_.at(partition).allowed;
+}
+
+bool SwitchtecRegisters::lets_functions_through(unsigned partition) const {
+  const auto& allowed = parts_.at(partition).allowed;
+  return std::any_of(allowed.begin(), allowed.end(), [](const Requester& one) {
+    return one.id != kProcessors && one.id < kFillers;
+  });
+}
+
+void SwitchtecRegisters::fill_requesters(unsigned partition, bool full) {
+  Partition& part = parts_.at(partition);
+  for (unsigned i = 0; i < kRequesterEntries; i++) {
+    uint32_t& entry = part.requesters[i];
+    const bool enabled = (entry & gas::kEntryEnabled) != 0;
+    if (full && !enabled)
+      entry = (kFillers + i) << 16 | gas::kEntryEnabled;
+    else if (!full && enabled && entry >> 16 >= kFillers)
+      entry = 0;
+  }
+  note_requesters(part);
 }
 
 }  // namespace pcilend::fabric

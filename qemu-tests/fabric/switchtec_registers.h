@@ -140,6 +140,9 @@ class SwitchtecRegisters {
     return parts_.at(partition).openings.at(window);
   }
   [[nodiscard]] std::vector<Requester> requesters(unsigned partition) const;
+  [[nodiscard]] bool lets_functions_through(unsigned partition) const;
+  // Takes all free entries for IDs of bus 255, or gives those back.
+  void fill_requesters(unsigned partition, bool full);
 
   // Power-on state of a partition.
   void reset(unsigned partition);
@@ -202,6 +205,7 @@ class SwitchtecRegisters {
   void operate(unsigned writer, unsigned partition, uint32_t operation);
   static void unlock(Partition& part, unsigned holder);
   bool configure(Partition& part, unsigned window);
+  static void note_requesters(Partition& part);
   static uint32_t vectors_of(const Partition& part, uint64_t doorbells);
   static void show_message(Partition& part, unsigned index);
   // If a message is there and may interrupt.

@@ -136,6 +136,22 @@ Result<std::vector<std::string>> Fabric::requesters(int host, int peer) const {
       });
 }
 
+Result<> Fabric::check_requesters(int host, int peer, bool strict) const {
+  PCILEND_TRY(request({{"op", "requesters"},
+                       {"host", host_name(host)},
+                       {"peer", host_name(peer)},
+                       {"strict", strict}},
+                      Deadline(kAnswer)));
+  return {};
+}
+
+Result<> Fabric::fill_requesters(int host, int peer, bool full) const {
+  PCILEND_TRY(request(
+      {{"op", "requesters"}, {"host", host_name(host)}, {"peer", host_name(peer)}, {"full", full}},
+      Deadline(kAnswer)));
+  return {};
+}
+
 Result<SweepReport> Fabric::sweep(int victim, int from,
                                   const std::vector<SweepRange>& ranges) const {
   json order = {{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}};

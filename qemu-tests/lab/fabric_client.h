@@ -84,6 +84,11 @@ class Fabric {
   // adapter has a table of those.
   Result<std::vector<std::string>> requesters(int host, int peer) const;
 
+  // Reads of the host's functions are refused while none of them is in that table.
+  Result<> check_requesters(int host, int peer, bool strict) const;
+  // Others take all of its entries that are free, or give them back.
+  Result<> fill_requesters(int host, int peer, bool full) const;
+
   // Any request; the fabric's refusal is an error.
   Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;
 

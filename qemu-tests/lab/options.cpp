@@ -248,8 +248,6 @@ Result<> Options::check() const {
                 paths, kMaxPaths, kMaxAdapters);
   if (adapters.empty() || adapters.size() > static_cast<size_t>(paths))
     return fail(ErrorClass::Usage, "--adapter: {} kinds for --paths {}", adapters.size(), paths);
-  if (rogue && adapter_of(1) != Adapter::Amd)
-    return fail(ErrorClass::Usage, "--rogue: the rogue node drives AMD's adapters only");
   if (!find_kernel(kernel))
     return fail(ErrorClass::Usage, "--kernel '{}': it is {}", kernel, kernel_names());
   for (const auto& [host, mib] : memory)

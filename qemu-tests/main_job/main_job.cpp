@@ -204,11 +204,11 @@ Result<LenderEffort> MainJob::lender_effort() const {
   for (const auto& link : links->at("links"))
     effort.messages +=
         link.at("tx_messages").get<uint64_t>() + link.at("rx_messages").get<uint64_t>();
-  const auto interrupts =
-      lender_.run(fmt::format("awk '/ndev_vec_isr|{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n "
-                              "+= $i }} END {{ print n + 0 }}' "
-                              "/proc/interrupts",
-                              address_));
+  const auto interrupts = lender_.run(
+      fmt::format("awk '/ndev_vec_isr|switchtec|{}/ {{ for (i = 2; $i ~ /^[0-9]+$/; i++) n "
+                  "+= $i }} END {{ print n + 0 }}' "
+                  "/proc/interrupts",
+                  address_));
   if (!interrupts) return tl::unexpected(interrupts.error());
   const auto count = number(*interrupts);
   if (!count) return tl::unexpected(count.error());

@@ -56,6 +56,23 @@ Result<> BareDrive::use_disk() const {
   return compare_data();
 }
 
+void BareDrive::use_without_lender(const std::function<void()>& use) const {
+  const auto before = job().lender_effort();
+  ASSERT_OK(before);
+  ASSERT_OK(lab_->fabric().counters(true));
+  use();
+  const auto after = job().lender_effort();
+  ASSERT_OK(after);
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  EXPECT_EQ(after->messages - before->messages, 0u) << "control messages during I/O";
+  EXPECT_EQ(after->interrupts - before->interrupts, 0u) << "interrupts of the lender";
+  EXPECT_GE(counters->path(1, 2).memory.read_bytes, 512u << 10) << "data written";
+  EXPECT_GE(counters->path(1, 2).memory.write_bytes, 512u << 10) << "data read";
+  EXPECT_GT(counters->path(1, 2).interrupt.writes, 0u);
+  EXPECT_GT(counters->path(2, 1).bar.writes, 0u) << "doorbells";
+}
+
 void BareDrive::expect_data_on(const std::string& lender_disk) const {
   const auto here = lender().run(fmt::format(
       "dd if={} bs=16k count={} iflag=direct 2>/dev/null | sha256sum", lender_disk, kBlocks));

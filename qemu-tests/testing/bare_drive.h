@@ -2,6 +2,8 @@
 // Fixture: a drive that the borrower's own driver has, on bare metal with two processors.
 #pragma once
 
+#include <functional>
+
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -19,6 +21,8 @@ class BareDrive : public TwoHosts {
   Result<> write_data() const;
   Result<> compare_data() const;
   Result<> use_disk() const;  // both
+  // `use` moves half a MiB each way, of which the lender sees nothing.
+  void use_without_lender(const std::function<void()>& use) const;
   // The lender reads the same from its own disk.
   void expect_data_on(const std::string& lender_disk) const;
   // Its own driver has the drive again, with the data.

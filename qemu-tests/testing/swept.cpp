@@ -12,14 +12,12 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kGiB = 1 << 30;
 
-// The plan for the lab's adapters (docs/architecture.md, "One aperture each way"), and the sizes of
-// their windows.
+// The plan for the lab's adapters (docs/architecture.md, "One aperture each way").
 constexpr uint64_t kDmaEnd = 2 * kGiB;
 constexpr uint64_t kInterrupts = 0xfee00000;
 constexpr uint64_t kSlots = 8 * kGiB;
 constexpr uint64_t kExports = uint64_t{1} << 40;
-constexpr uint64_t kWindow0 = 64 * kGiB;
-constexpr uint64_t kWindow1 = 16 * kGiB;
+constexpr uint64_t k4GiB = 4 * kGiB;
 
 uint64_t slot_bytes(const lab::Output& link_json) {
   const auto links = nlohmann::json::parse(link_json.out, nullptr, false);
@@ -29,46 +27,56 @@ uint64_t slot_bytes(const lab::Output& link_json) {
 
 }  // namespace
 
-const std::vector<lab::SweepRange>& sweep_ranges() {
-  static const std::vector<lab::SweepRange> list = {
-      {0, 0, 4 * kMiB},
-      {0, kDmaEnd - 16 * kMiB, 17 * kMiB},
-      {0, kInterrupts - kMiB, 3 * kMiB},
-      {0, kSlots - kMiB, 9 * kMiB},
-      {0, kWindow0 - kMiB, kMiB},
-      {1, 0, 16 * kMiB},
-      {1, kWindow1 - kMiB, kMiB},
-      {0, 0, kWindow0, 4 * kMiB},
-      {1, 0, kWindow1, 4 * kMiB},
+std::vector<lab::SweepRange> sweep_ranges(const SweepPlan& plan) {
+  const unsigned memory = plan.memory, exports = plan.exports;
+  const uint64_t end = plan.exports_offset + plan.exports_bytes;
+  return {
+      {memory, 0, 4 * kMiB},
+      {memory, kDmaEnd - 16 * kMiB, 17 * kMiB},
+      {memory, kInterrupts - kMiB, 3 * kMiB},
+      {memory, kSlots - kMiB, 9 * kMiB},
+      {memory, plan.memory_bytes - kMiB, kMiB},
+      {exports, 0, plan.exports_offset + 16 * kMiB},
+      {exports, end - kMiB, kMiB},
+      {memory, 0, plan.memory_bytes, 4 * kMiB},
+      {exports, 0, end, 4 * kMiB},
   };
-  return list;
 }
 
 std::ostream& operator<<(std::ostream& out, const Reach& reach) {
   return out << fmt::format(
-             "control {:#x}, interrupts {:#x}, slots {:#x}, exports {:#x}, roms {:#x}{}{}",
-             reach.control, reach.interrupts, reach.slots, reach.exports, reach.roms,
+             "control {:#x}, interrupts {:#x}, slots {:#x}, exports {:#x}, roms {:#x}, "
+             "shared {:#x}{}{}",
+             reach.control, reach.interrupts, reach.slots, reach.exports, reach.roms, reach.shared,
              reach.elsewhere.empty() ? "" : ", and ", fmt::join(reach.elsewhere, ", "));
 }
 
-Reach sorted(const lab::SweepReport& report) {
+Reach sorted(const lab::SweepReport& report, const SweepPlan& plan) {
   Reach reach;
+  uint64_t shared = 0;  // where the driver's memory is
   for (const lab::SweepHit& hit : report.answered) {
     const uint64_t end = hit.address + hit.length;
-    if (hit.window == 0 && hit.target == "memory" && end <= kDmaEnd)
+    const bool in_memory = hit.window == plan.memory, in_exports = hit.window == plan.exports;
+    if (in_exports && hit.target == "memory" && hit.offset < plan.exports_offset) {
+      reach.shared += hit.length;
+      shared = hit.address;
+    } else if (in_memory && hit.target == "memory" && end <= kDmaEnd) {
       reach.control += hit.length;
-    else if (hit.window == 0 && hit.target == "interrupt" && hit.address >= kInterrupts &&
-             end <= kInterrupts + kMiB)
+    } else if (in_memory && hit.target == "interrupt" && hit.address >= kInterrupts &&
+               end <= kInterrupts + kMiB) {
       reach.interrupts += hit.length;
-    else if (hit.window == 0 && hit.target == "memory" && hit.address >= kSlots)
+    } else if (in_memory && hit.target == "memory" && hit.address >= kSlots) {
       reach.slots += hit.length;
-    else if (hit.window == 1 && hit.target == "bar" && hit.address >= kExports)
+    } else if (in_exports && hit.target == "bar" && hit.address >= kExports) {
       reach.exports += hit.length;
-    else if (hit.window == 1 && hit.target == "memory" && hit.address >= kExports)
+    } else if (in_exports && hit.target == "memory" && hit.address >= kExports) {
       reach.roms += hit.length;
-    else
+    } else if (in_memory && shared != 0 && hit.address == shared && end <= k4GiB) {
+      continue;  // the same, as it has an address in that window, too
+    } else {
       reach.elsewhere.push_back(
           fmt::format("{} at {:#x}+{:#x}", hit.target, hit.address, hit.length));
+    }
   }
   return reach;
 }
@@ -80,16 +88,18 @@ uint64_t bar_bytes(const nlohmann::json& function) {
   return bytes;
 }
 
-void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots) {
+void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots,
+                  const SweepPlan& plan) {
   const uint64_t roms = exports ? kRomBarBytes : 0;
   SCOPED_TRACE(stage);
   for (const int victim : {1, 2}) {
-    const auto report = lab.fabric().sweep(victim, 3 - victim, sweep_ranges());
+    const auto report = lab.fabric().sweep(victim, 3 - victim, sweep_ranges(plan));
     ASSERT_OK(report);
     const bool lends = victim == 1;
-    const Reach expected{kControlBytes,    kMiB, lends ? 0 : slots, lends ? exports : 0,
-                         lends ? roms : 0, {}};
-    EXPECT_EQ(sorted(*report), expected) << lab::host_name(victim) << " is the victim";
+    const Reach expected{
+        kControlBytes,     kMiB, lends ? 0 : slots, lends ? exports : 0, lends ? roms : 0,
+        plan.shared_bytes, {}};
+    EXPECT_EQ(sorted(*report, plan), expected) << lab::host_name(victim) << " is the victim";
     const auto links = lab.host(victim).json("pcilend link --json");
     ASSERT_OK(links);
     EXPECT_EQ(links->at("links").at(0).at("export_bytes"), expected.exports + expected.roms);

@@ -15,9 +15,22 @@ namespace pcilend::scenarios {
 inline constexpr uint64_t kControlBytes = 5 * 4096;
 inline constexpr uint64_t kInterruptBytes = 1 << 20;
 
+// Which window of an adapter the planner chose for what, in the lab.
+struct SweepPlan {
+  unsigned memory = 0;  // DMA area, interrupts and guest slots
+  uint64_t memory_bytes = uint64_t{64} << 30;
+  unsigned exports = 1;
+  uint64_t exports_offset = 0;  // in that window's BAR: a look-up table's part comes before it
+  uint64_t exports_bytes = uint64_t{16} << 30;
+  uint64_t shared_bytes = 0;  // of each host, as its NTB driver's scratchpads
+};
+
+inline constexpr SweepPlan kSwitchtecPlan{
+    1, uint64_t{64} << 30, 0, uint64_t{32} << 20, uint64_t{32} << 20, 64 << 10};
+
 // To the page at the ends of each range of the plan, where things are mapped first, and around the
 // interrupts; what is memory is found to the page everywhere.
-const std::vector<lab::SweepRange>& sweep_ranges();
+std::vector<lab::SweepRange> sweep_ranges(const SweepPlan& plan = {});
 
 struct Reach {
   uint64_t control = 0;     // bytes of memory in the DMA area
@@ -25,6 +38,7 @@ struct Reach {
   uint64_t slots = 0;       // bytes of memory in guest slots
   uint64_t exports = 0;     // bytes of BARs in the export region
   uint64_t roms = 0;        // bytes of memory there
+  uint64_t shared = 0;      // bytes of the NTB driver's own memory
   std::vector<std::string> elsewhere;
 
   bool operator==(const Reach&) const = default;
@@ -32,7 +46,7 @@ struct Reach {
 
 std::ostream& operator<<(std::ostream& out, const Reach& reach);
 
-Reach sorted(const lab::SweepReport& report);
+Reach sorted(const lab::SweepReport& report, const SweepPlan& plan = {});
 
 // What a host lists of a function, without the ROM.
 uint64_t bar_bytes(const nlohmann::json& function);
@@ -40,11 +54,12 @@ uint64_t bar_bytes(const nlohmann::json& function);
 // Hosts 1 and 2 read each other's whole aperture. Each reaches the other's control area, its
 // interrupts, and what is lent or leased: host 2, which borrows, BARs of so many bytes and their
 // ROM, host 1 so much of its memory. Not a page more.
-void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots);
+void expect_reach(lab::Lab& lab, const char* stage, uint64_t exports, uint64_t slots,
+                  const SweepPlan& plan = {});
 
 // Patterns of what the victim's kernel says: each probe that is refused is a fault of the adapter.
-inline constexpr const char* kSweepFaults[] = {
-    "^DMAR: DRHD: handling fault status reg",
-    "^DMAR: \\[DMA Read NO_PASID\\] Request device \\[(0000:)?00:0[0-9a-f]\\.0\\] fault addr "};
+inline constexpr const char* kSweepFaults[] = {"^DMAR: DRHD: handling fault status reg",
+                                               "^DMAR: \\[DMA Read NO_PASID\\] Request device "
+                                               "\\[(0000:)?0[0-9a-f]:0[0-9a-f]\\.0\\] fault addr "};
 
 }  // namespace pcilend::scenarios

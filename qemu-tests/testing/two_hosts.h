@@ -13,6 +13,7 @@
 #include "testing/asserts.h"
 #include "testing/option_rom.h"
 #include "testing/suite_lab.h"
+#include "testing/swept.h"
 
 namespace pcilend::scenarios {
 
@@ -42,12 +43,22 @@ class TwoHosts : public testing::Test {
   // Lines of the kernel log that this scenario provokes.
   void expect_in_log(const std::string& pattern) { expected_.emplace_back(pattern); }
   // A guest does not know at once that its function was taken. What it still does to the BAR is
-  // stopped by the lender's IOMMU: faults of the adapter (00:04.0) in the export region.
+  // stopped by the lender's IOMMU: faults of the adapter (00:04.0, or a Switchtec behind its port)
+  // in the export region.
   void expect_stopped_accesses() {
     expect_in_log("DMAR: DRHD: handling fault status reg");
     expect_in_log(
-        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?(00:04|01:00)\.0\] fault addr 0x100[0-9a-f]{8} )");
   }
+
+  // What passes over any adapter (two_hosts_jobs.cpp): a guest has the lender's drive; and each
+  // host reaches, at each stage of a lease, what is lent or leased and no page more.
+  void do_main_job();
+  void do_sweeps(const SweepPlan& plan = {});
+  // Both run pcilend hwtest, while the link is cut and put back.
+  void do_hwtest();
+  // Whether the adapter, if it has a table of those, lets the drive's DMA through.
+  virtual void expect_let_through(bool /*lent*/) const {}
 
   static constexpr const char* kSerial = "scenario";  // of the drive
   // What the lent drive has as its expansion ROM, from make_rom() until the program ends.

@@ -256,6 +256,12 @@ Result<> read_link_attribute(const Attribute& a, Link* link) {
     case PCILEND_LINK_A_DIRECT:
       link->direct = true;
       return {};
+    case PCILEND_LINK_A_REQUESTERS:
+      return read_optional(a, &link->requesters);
+    case PCILEND_LINK_A_REQUESTERS_USED:
+      return read_optional(a, &link->requesters_used);
+    case PCILEND_LINK_A_REQUESTERS_LENT:
+      return read_optional(a, &link->requesters_lent);
     default:
       return {};
   }

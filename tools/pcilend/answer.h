@@ -89,6 +89,21 @@ struct CheckAnswer {
   std::vector<Finding> findings;
 };
 
+// What two hosts have found out about the adapters between them.
+struct HwtestAnswer {
+  struct Measure {
+    std::string what;
+    double value = 0;
+    std::string unit;
+  };
+
+  Link link;
+  uint32_t node = 0;
+  std::string command;  // to be run on that node; empty in a report
+  std::vector<Measure> measures;
+  std::vector<Finding> findings;
+};
+
 using WallTime = std::chrono::system_clock::time_point;
 
 struct EventAnswer {
@@ -113,10 +128,11 @@ struct NothingAnswer {};
 // All was printed while the command went on.
 struct EmittedAnswer {};
 
-using Answer = std::variant<NothingAnswer, EmittedAnswer, FunctionsAnswer, AppearedAnswer,
-                            LinksAnswer, Node, HostdevsAnswer, ConfigAnswer, SegmentsAnswer,
-                            StatusAnswer, InUseAnswer, MetricsAnswer, CheckAnswer, EventAnswer,
-                            SnapshotAnswer, RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
+using Answer =
+    std::variant<NothingAnswer, EmittedAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node,
+                 HostdevsAnswer, ConfigAnswer, SegmentsAnswer, StatusAnswer, InUseAnswer,
+                 MetricsAnswer, CheckAnswer, HwtestAnswer, EventAnswer, SnapshotAnswer,
+                 RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.
 inline constexpr int kNeedsAttention = 8;

@@ -2,6 +2,7 @@
 // check: everything that will not work, before anyone is surprised.
 #include "commands.h"
 #include "dma_route.h"
+#include "pcie_check.h"
 #include "platform_check.h"
 #include "target.h"
 #include "text.h"
@@ -70,6 +71,17 @@ std::vector<Finding> check_plan(const Link& link) {
   return findings;
 }
 
+// Adapters that let through who is in their table only.
+std::vector<Finding> check_requesters(const Link& link) {
+  if (!link.requesters) return {};
+  const uint32_t used = link.requesters_used.value_or(0);
+  const std::string text = fmt::format("requester IDs: {} of {} entries used, {} of lent functions",
+                                       used, *link.requesters, link.requesters_lent.value_or(0));
+  if (used < *link.requesters) return {{Level::Ok, link_title(link), text, ""}};
+  return {{Level::Wrong, link_title(link), text + ": no further function can be lent over it",
+           "take functions back, or take out what others entered"}};
+}
+
 void append(std::vector<Finding> more, std::vector<Finding>* findings) {
   std::move(more.begin(), more.end(), std::back_inserter(*findings));
 }
@@ -82,6 +94,7 @@ Result<> check_functions(Session& session, const std::vector<PciAddress>& addres
         lendable ? Finding{Level::Ok, to_string(address), "can be lent", ""}
                  : Finding{Level::Wrong, to_string(address), lendable.error().message, ""});
     append(check_dma_route(session.environment, address, adapters), findings);
+    append(check_function_settings(session.environment, address, adapters), findings);
   }
   return {};
 }
@@ -141,6 +154,7 @@ Result<> check_with_module(Session& session, const Options& options,
   for (const auto& link : *links) {
     findings->push_back(check_state(link));
     append(check_plan(link), findings);
+    append(check_requesters(link), findings);
     adapters.push_back(link.adapter);
     offered = offered || link.peer_connected;
   }

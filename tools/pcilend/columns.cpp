@@ -184,6 +184,9 @@ const std::vector<Column<Link>>& link_columns() {
       {"pinned", [](L l, N) { return or_null(l.pinned); }},
       {"leases", [](L l, N) { return or_null(l.leases); }},
       {"direct", [](L l, N) -> Json { return l.direct; }},
+      {"requesters", [](L l, N) { return or_null(l.requesters); }},
+      {"requesters_used", [](L l, N) { return or_null(l.requesters_used); }},
+      {"requesters_lent", [](L l, N) { return or_null(l.requesters_lent); }},
   };
   return columns;
 }

@@ -107,6 +107,16 @@ const CommandOption kWriteCombining{"--write-combining", "", "connect: gather st
                                     &Options::write_combining};
 const CommandOption kSegmentAdapter{"--adapter", "BDF", "offer, connect: over this NTB adapter",
                                     &Options::adapter};
+const CommandOption kLinkLoss{"--link-loss", "", "last, have somebody cut the link",
+                              &Options::link_loss};
+const CommandOption kRounds{"--count", "N", "notifications each way; default: 200",
+                            &Options::count};
+const CommandOption kTestTimeout{"--timeout", "SECONDS",
+                                 "wait no longer than that for the other host; default: 600",
+                                 &Options::timeout};
+const CommandArgument kSegmentId{"SEGMENT", "what hwtest says on the other node", &Options::words,
+                                 false};
+const CommandArgument kPeer{"NODE", "node id of the other host"};
 const CommandOption kFile{"--file", "FILE", "instead of /etc/pcilend/saved.json; -: stdout",
                           &Options::file};
 
@@ -236,6 +246,12 @@ const std::vector<Command>& commands() {
        {kOptionalBdfs},
        {kJson},
        command_check},
+      {kBoth,
+       "hwtest",
+       "try an adapter together with the host behind it",
+       {kPeer, kSegmentId},
+       {kJson, kPath, kRounds, kTestTimeout, kLinkLoss},
+       command_hwtest},
       {kBoth,
        "monitor",
        "print changes as they happen",

@@ -46,6 +46,7 @@ Result<Answer> command_status(Session& session, const Options& options);
 Result<Answer> command_metrics(Session& session, const Options& options);
 Result<Answer> command_monitor(Session& session, const Options& options);
 Result<Answer> command_segment(Session& session, const Options& options);
+Result<Answer> command_hwtest(Session& session, const Options& options);
 Result<Answer> command_check(Host& host, const Options& options);
 
 }  // namespace pcilend

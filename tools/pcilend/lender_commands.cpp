@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "device_use.h"
 #include "outcome.h"
+#include "pcie_check.h"
 #include "sanitize.h"
 #include "target.h"
 
@@ -50,6 +51,31 @@ Result<> check_pin(Session& session, uint32_t node, const std::string& adapter) 
                   link.adapter, link.peer.value_or(0));
   }
   return {};
+}
+
+// What is available may be lent over any link: what keeps it from working over one is said.
+void warn_of_links(Session& session, const std::vector<PciAddress>& functions) {
+  const auto links = session.client.links();
+  if (!links) return;
+  std::vector<std::string> adapters;
+  std::vector<Finding> findings;
+  const auto add = [&](std::vector<Finding> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(findings));
+  };
+  for (const auto& link : *links) {
+    adapters.push_back(link.adapter);
+    add(check_adapter_path(session.environment, link.adapter));
+    if (link.requesters && link.requesters_used.value_or(0) >= *link.requesters)
+      session.warn(fmt::format(
+          "adapter {}: all {} entries of its table of requesters are used: nothing more can be "
+          "lent over it before others are returned",
+          link.adapter, *link.requesters));
+  }
+  for (const auto& function : functions)
+    add(check_function_settings(session.environment, function, adapters));
+  for (const auto& finding : findings)
+    if (finding.level == Finding::Level::Wrong)
+      session.warn(fmt::format("{}: {}: {}", finding.subject, finding.text, finding.cure));
 }
 
 }  // namespace
@@ -129,6 +155,9 @@ Result<Answer> command_available(Session& session, const Options& options) {
           name));
     answer.functions.push_back(std::move(*done));
   }
+  std::vector<PciAddress> addresses;
+  for (const auto& [local, use] : all) addresses.push_back(local.address);
+  warn_of_links(session, addresses);
   return answer_of(session, std::move(answer));
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "pcie_check.h"
 #include "pcilend/directory.h"
 
 namespace pcilend {
@@ -195,6 +196,8 @@ std::vector<Finding> check_platform(const Environment& environment) {
   for (const auto& adapter : adapters) {
     findings.push_back(check_client(environment, adapter));
     findings.push_back(check_translation(environment, adapter));
+    for (auto& finding : check_adapter_path(environment, adapter))
+      findings.push_back(std::move(finding));
   }
   check_window_limit(environment, &findings);
   const size_t before = findings.size();

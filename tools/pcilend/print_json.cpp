@@ -91,6 +91,7 @@ struct JsonPrinter {
   }
   Result<Json> operator()(const StatusAnswer& answer) const { return status_json(answer, names); }
   Result<Json> operator()(const CheckAnswer& answer) const { return check_json(answer); }
+  Result<Json> operator()(const HwtestAnswer& answer) const { return hwtest_json(answer, names); }
   Result<Json> operator()(const EventAnswer& answer) const { return event_json(answer, names); }
   Result<Json> operator()(const SnapshotAnswer& answer) const {
     return snapshot_json(answer, names);

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "print.h"
 #include "status.h"
 #include "text.h"
 
@@ -56,6 +57,30 @@ std::string_view level_name(Level level) {
   }
 }
 
+std::string findings_text(const std::vector<Finding>& findings) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& finding : findings) {
+    std::string level(level_name(finding.level));
+    if (finding.level == Level::Wrong) level = "WRONG";
+    rows.push_back({std::move(level), finding.subject,
+                    finding.text + (finding.cure.empty() ? "" : ": " + finding.cure)});
+  }
+  return align(rows);
+}
+
+Json findings_json(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  size_t errors = 0;
+  for (const auto& finding : findings) {
+    errors += finding.level == Level::Wrong;
+    list.push_back({{"level", std::string(level_name(finding.level))},
+                    {"subject", finding.subject},
+                    {"text", finding.text},
+                    {"hint", finding.cure.empty() ? Json() : Json(finding.cure)}});
+  }
+  return {{"errors", errors}, {"findings", list}};
+}
+
 }  // namespace
 
 std::string status_text(const StatusAnswer& answer, const PciNames& names) {
@@ -92,27 +117,33 @@ Json status_json(const StatusAnswer& answer, const PciNames& names) {
 }
 
 std::string check_text(const CheckAnswer& answer) {
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& finding : answer.findings) {
-    std::string level(level_name(finding.level));
-    if (finding.level == Level::Wrong) level = "WRONG";
-    rows.push_back({std::move(level), finding.subject,
-                    finding.text + (finding.cure.empty() ? "" : ": " + finding.cure)});
-  }
-  return align(rows);
+  return findings_text(answer.findings);
 }
 
 Json check_json(const CheckAnswer& answer) {
-  Json list = Json::array();
-  size_t errors = 0;
-  for (const auto& finding : answer.findings) {
-    errors += finding.level == Level::Wrong;
-    list.push_back({{"level", std::string(level_name(finding.level))},
-                    {"subject", finding.subject},
-                    {"text", finding.text},
-                    {"hint", finding.cure.empty() ? Json() : Json(finding.cure)}});
-  }
-  return {{"check", {{"errors", errors}, {"findings", list}}}};
+  return {{"check", findings_json(answer.findings)}};
+}
+
+Result<std::string> hwtest_text(const HwtestAnswer& answer, const PciNames& names) {
+  if (!answer.command.empty()) return fmt::format("on node {}: {}\n", answer.node, answer.command);
+  const auto link = print_text(LinksAnswer{{answer.link}, Detail::Full}, names, {});
+  if (!link) return link;
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& measure : answer.measures)
+    rows.push_back({measure.what, fmt::format("{:.2f} {}", measure.value, measure.unit)});
+  return fmt::format("{}\n{}\n{}", *link, align(rows), findings_text(answer.findings));
+}
+
+Json hwtest_json(const HwtestAnswer& answer, const PciNames& names) {
+  Json test = findings_json(answer.findings);
+  test["node"] = answer.node;
+  test["command"] = answer.command.empty() ? Json() : Json(answer.command);
+  test["link"] = json_list(std::vector<Link>{answer.link}, link_columns(), names).at(0);
+  test["measures"] = Json::array();
+  for (const auto& measure : answer.measures)
+    test["measures"].push_back(
+        {{"what", measure.what}, {"value", measure.value}, {"unit", measure.unit}});
+  return {{"hwtest", std::move(test)}};
 }
 
 }  // namespace pcilend

@@ -228,6 +228,10 @@ std::string details(const Link& link) {
   row("messages", fmt::format("{} sent, {} received, {} bad, {} without answer", link.tx_messages,
                               link.rx_messages, link.bad_messages, link.timeouts));
   row("times lost", std::to_string(link.downs));
+  if (link.requesters)
+    row("requesters",
+        fmt::format("{} entries, {} used, {} of lent functions", *link.requesters,
+                    link.requesters_used.value_or(0), link.requesters_lent.value_or(0)));
   for (const auto& window : link.windows)
     row(fmt::format("window {}", window.index), window_text(window));
   for (const auto& region : link.regions) row(region_kind_name(region.kind), range_text(region));
@@ -343,6 +347,9 @@ struct TextPrinter {
                  options.columns ? options.columns : kSegmentTable, options.no_headings);
   }
   Result<std::string> operator()(const CheckAnswer& answer) const { return check_text(answer); }
+  Result<std::string> operator()(const HwtestAnswer& answer) const {
+    return hwtest_text(answer, names);
+  }
   Result<std::string> operator()(const EventAnswer& answer) const {
     return event_text(answer, names);
   }

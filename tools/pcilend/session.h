@@ -58,6 +58,7 @@ struct Options {
   bool read_only = false;
   bool write_combining = false;
   bool huge = false;
+  bool link_loss = false;
 };
 
 // The host a command runs on.

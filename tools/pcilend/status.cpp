@@ -52,11 +52,14 @@ int exit_status(const Answer& answer) {
                         [](const policy::Step& s) { return s.outcome == policy::Outcome::Failed; })
                ? 0
                : kNeedsAttention;
-  if (const auto* const check = std::get_if<CheckAnswer>(&answer))
-    return std::none_of(check->findings.begin(), check->findings.end(),
+  const auto well = [](const std::vector<Finding>& findings) {
+    return std::none_of(findings.begin(), findings.end(),
                         [](const Finding& f) { return f.level == Finding::Level::Wrong; })
                ? 0
                : kNeedsAttention;
+  };
+  if (const auto* const check = std::get_if<CheckAnswer>(&answer)) return well(check->findings);
+  if (const auto* const test = std::get_if<HwtestAnswer>(&answer)) return well(test->findings);
   return 0;
 }
 

@@ -49,6 +49,8 @@ static const char *borrow_why_refused(int error)
 		return "others of its group are borrowed over another adapter: use that one";
 	case -ENOSPC:
 		return "no room in the memory windows for its BARs: return other functions first";
+	case -EXFULL:
+		return "its lender's adapter does not let it through: see the kernel log there";
 	case -ENETDOWN:
 		return "the link to its lender is down: see 'pcilend link'";
 	case -ETIMEDOUT:

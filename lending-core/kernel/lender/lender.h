@@ -125,7 +125,8 @@ struct pcilend_function {
 	bool held;			/* bound to our driver */
 	const char *bind_error;		/* why our driver did not take it */
 	bool own_reset;			/* device lock: the PCI core resets it for us */
-	struct pci_saved_state *state;	/* as we found it */
+	struct pci_saved_state *state;	/* as it is for each borrower */
+	u16 settings;			/* PCI_EXP_DEVCTL as we found it */
 	struct pcilend_vconfig *config;	/* tells which registers a borrower may write */
 	struct resource *guard[6];	/* rest of the page of BARs below 4 KiB */
 	void *rom;			/* copy of its expansion ROM; NULL: borrowers see none */
@@ -282,6 +283,10 @@ u64 pcilend_rom_size(struct pci_dev *pdev);
 void pcilend_rom_take(struct pcilend_function *fn);
 void pcilend_rom_drop(struct pcilend_function *fn);
 int pcilend_rom_export(struct pcilend_function *fn);
+
+/* lender_settings.c: settings of PCI Express that hold while it can be lent */
+void pcilend_settings_begin(struct pcilend_function *fn);
+void pcilend_settings_end(struct pcilend_function *fn);
 
 /* lender_reach.c: peer-to-peer */
 

@@ -283,6 +283,7 @@ static const char *lender_device_bind(struct pcilend_function *fn)
 		}
 	}
 	pcilend_rom_take(fn);
+	pcilend_settings_begin(fn);
 	why = "no memory, or its configuration space can't be read";
 	if (pci_save_state(pdev))
 		goto err_rom;
@@ -300,6 +301,7 @@ err_state:
 	kfree(fn->state);
 	fn->state = NULL;
 err_rom:
+	pcilend_settings_end(fn);
 	pcilend_rom_drop(fn);
 err_guards:
 	lender_device_drop_guards(fn);
@@ -320,6 +322,7 @@ static void lender_device_unbind(struct pcilend_function *fn)
 	fn->config = NULL;
 	kfree(fn->state);
 	fn->state = NULL;
+	pcilend_settings_end(fn);
 	pcilend_rom_drop(fn);
 	lender_device_drop_guards(fn);
 	pci_release_regions(fn->pdev);

@@ -28,8 +28,12 @@ int pcilend_aperture_init(struct pcilend_link *link)
 	ap->windows = clamp(count, 0, PCILEND_LAYOUT_WINDOWS);
 	for (i = 0; i < ap->windows; i++) {
 		err = ntb_peer_mw_get_addr(link->ntb, i, &ap->window[i].phys, &ap->window[i].size);
-		if (err)
-			return err;
+		if (err) {
+			pci_warn(link->pdev, "pcilend: its driver can't say where memory window %d is (error %d): that and further ones are not used\n",
+				 i, err);
+			ap->windows = i;
+			break;
+		}
 	}
 	return 0;
 }

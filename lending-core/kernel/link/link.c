@@ -365,6 +365,10 @@ static const char *link_missing(struct pcilend_link *link)
 		return "firmware reserves memory for the NTB (RMRR): use another slot";
 	if (link->ntb->ops->peer_mw_set_trans && !link->ntb->ops->mw_set_trans)
 		return "this NTB translates on the sending side only, which pcilend can't use";
+	if (!strcmp(link->driver, "ntb_hw_epf"))
+		return "its driver can't set windows reliably, nor mask doorbells: use another one";
+	if (ntb_peer_port_count(link->ntb) > 1)
+		return "the NTB leads to several hosts at once: partition it in pairs";
 	if (!ap->windows)
 		return "the NTB has no memory window: enable them in its configuration";
 	if (ntb_spad_count(link->ntb) < PCILEND_SPADS || !link->ntb->ops->peer_spad_write)

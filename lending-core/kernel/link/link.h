@@ -87,6 +87,7 @@ int pcilend_requesters_init(struct pcilend_link *link);
 void pcilend_requesters_exit(struct pcilend_link *link);
 int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function);
 void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *function);
+void pcilend_requesters_count(struct pcilend_link *link, u32 *entries, u32 *used, u32 *lent);
 
 /* channel.c */
 

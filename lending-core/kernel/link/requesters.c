@@ -20,10 +20,11 @@
 #define OPERATION_US (500 * USEC_PER_MSEC)
 #define STATE_MASK 0xffff
 #define ENTRY_MASK (0xffff0000 | NTB_CTRL_REQ_ID_EN)
+#define REQUESTER_NOBODY 0xffff	/* bus 255, 1f.7: broadcast, of no function that is lent */
 
 struct requester {
 	u16 id;
-	bool drivers;		/* entered by ntb_hw_switchtec, and never taken out here */
+	bool ours;		/* entered here; others' are never taken out here */
 	unsigned int users;
 };
 
@@ -45,7 +46,7 @@ int pcilend_requesters_init(struct pcilend_link *link)
 	struct ntb_ctrl_regs __iomem *control;
 	struct pcilend_requesters *table;
 	struct ntb_info_regs __iomem *info;
-	u32 partition, count, i, value;
+	u32 partition, count;
 
 	if (strcmp(link->driver, "switchtec"))
 		return 0;
@@ -70,11 +71,6 @@ int pcilend_requesters_init(struct pcilend_link *link)
 	mutex_init(&table->lock);
 	table->control = control;
 	table->count = count;
-	for (i = 0; i < count; i++) {
-		value = ioread32(&control->req_id_table[i]);
-		table->entry[i].drivers = value & NTB_CTRL_REQ_ID_EN;
-		table->entry[i].id = value >> 16;
-	}
 	link->requesters = table;
 	return 0;
 }
@@ -134,6 +130,18 @@ static int requesters_write(struct pcilend_requesters *table, u32 index, u32 val
 	return err;
 }
 
+/* What others enter, ntb_hw_switchtec or an administrator, is found in the table only. */
+static void requesters_look(struct pcilend_requesters *table, struct requester *entry)
+{
+	u32 value;
+
+	lockdep_assert_held(&table->lock);
+	if (entry->ours || entry->users)
+		return;
+	value = ioread32(&table->control->req_id_table[entry - table->entry]);
+	entry->id = value & NTB_CTRL_REQ_ID_EN ? value >> 16 : REQUESTER_NOBODY;
+}
+
 static int requesters_enter(struct pcilend_requesters *table, u16 id)
 {
 	struct requester *entry, *vacant = NULL;
@@ -141,11 +149,13 @@ static int requesters_enter(struct pcilend_requesters *table, u16 id)
 
 	lockdep_assert_held(&table->lock);
 	for (entry = table->entry; entry < table->entry + table->count; entry++) {
-		if ((entry->users || entry->drivers) && entry->id == id) {
+		requesters_look(table, entry);
+		if (entry->id == id && (entry->users || !entry->ours)) {
 			entry->users++;
 			return 0;
 		}
-		if (!vacant && !entry->users && !entry->drivers)
+		/* One that could not be taken out is as good as a free one. */
+		if (!vacant && !entry->users && (entry->ours || entry->id == REQUESTER_NOBODY))
 			vacant = entry;
 	}
 	if (!vacant)
@@ -154,6 +164,7 @@ static int requesters_enter(struct pcilend_requesters *table, u16 id)
 	if (err)
 		return err;
 	vacant->id = id;
+	vacant->ours = true;
 	vacant->users = 1;
 	return 0;
 }
@@ -162,14 +173,17 @@ static int requesters_enter(struct pcilend_requesters *table, u16 id)
 static int requesters_leave(struct pcilend_requesters *table, u16 id)
 {
 	struct requester *entry;
+	int err;
 
 	lockdep_assert_held(&table->lock);
 	for (entry = table->entry; entry < table->entry + table->count; entry++) {
 		if (!entry->users || entry->id != id)
 			continue;
-		if (--entry->users || entry->drivers)
+		if (--entry->users || !entry->ours)
 			return 0;
-		return requesters_write(table, entry - table->entry, 0);
+		err = requesters_write(table, entry - table->entry, 0);
+		entry->ours = err;
+		return err;
 	}
 	return 0;
 }
@@ -185,8 +199,7 @@ static bool requesters_knows_id(struct pci_dev *function)
  * pcilend_requesters_add - from now on what the function sends gets through the link's adapter
  *
  * Process context; some milliseconds. Entries are counted: each of these is undone by a
- * pcilend_requesters_remove(). Return: 0, -ENOSPC if the table is full, -EOPNOTSUPP if the function
- * sends with the IDs of others, or what the adapter says.
+ * pcilend_requesters_remove(). Return: 0, or -EXFULL: it is not let through, and the log says why.
  */
 int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function)
 {
@@ -198,10 +211,18 @@ int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function)
 	guard(mutex)(&table->lock);
 	err = requesters_knows_id(function) ? requesters_enter(table, pci_dev_id(function)) :
 					      -EOPNOTSUPP;
-	if (err)
-		pci_warn(function, "pcilend: the adapter %s does not take it as a requester (error %d)\n",
+	if (!err)
+		return 0;
+	if (err == -EOPNOTSUPP)
+		pci_warn(function, "pcilend: can't go over adapter %s: it sends with the IDs of others, and that adapter knows requesters by theirs\n",
+			 pci_name(link->pdev));
+	else if (err == -ENOSPC)
+		pci_warn(function, "pcilend: can't go over adapter %s: its table of %u requesters is full\n",
+			 pci_name(link->pdev), table->count);
+	else
+		pci_warn(function, "pcilend: can't go over adapter %s: its table of requesters can't be written (error %d)\n",
 			 pci_name(link->pdev), err);
-	return err;
+	return -EXFULL;
 }
 
 /* Its bus mastering is off. */
@@ -217,4 +238,29 @@ void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *functi
 	if (err)
 		pci_warn(function, "pcilend: it stays a requester of the adapter %s (error %d)\n",
 			 pci_name(link->pdev), err);
+}
+
+/*
+ * pcilend_requesters_count - who is in the adapter's table, if it has one
+ * @entries: 0 if it has none
+ * @used: by the adapter's driver, this host's lent functions, and others
+ * @lent: those of functions that are lent
+ */
+void pcilend_requesters_count(struct pcilend_link *link, u32 *entries, u32 *used, u32 *lent)
+{
+	struct pcilend_requesters *table = link->requesters;
+	struct requester *entry;
+
+	*entries = 0;
+	*used = 0;
+	*lent = 0;
+	if (!table)
+		return;
+	guard(mutex)(&table->lock);
+	*entries = table->count;
+	for (entry = table->entry; entry < table->entry + table->count; entry++) {
+		requesters_look(table, entry);
+		*used += entry->ours || entry->id != REQUESTER_NOBODY;
+		*lent += entry->users > 0;
+	}
 }

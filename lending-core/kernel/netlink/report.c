@@ -109,10 +109,12 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool truste
 	enum pcilend_link_state state;
 	u64 peer_boot, peer_hole, losses;
 	u32 pinned = pcilend_pinned(link);
+	u32 entries, used, lent;
 	bool peer_connected;
 	struct nlattr *nest;
 	u16 peer_node;
 
+	pcilend_requesters_count(link, &entries, &used, &lent);
 	spin_lock(&link->state_lock);
 	state = link->state;
 	strscpy(reason, link->reason, sizeof(reason));
@@ -147,6 +149,9 @@ int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool truste
 	    nla_put_u32(skb, PCILEND_LINK_A_LEASES, atomic_read(&link->leases)) ||
 	    (link->aperture.direct && link->usable &&
 	     nla_put_flag(skb, PCILEND_LINK_A_DIRECT)) ||
+	    (entries && (nla_put_u32(skb, PCILEND_LINK_A_REQUESTERS, entries) ||
+			 nla_put_u32(skb, PCILEND_LINK_A_REQUESTERS_USED, used) ||
+			 nla_put_u32(skb, PCILEND_LINK_A_REQUESTERS_LENT, lent))) ||
 	    report_put_link_counters(skb, link) || report_put_plan(skb, link)) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;

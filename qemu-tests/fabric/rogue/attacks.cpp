@@ -42,7 +42,7 @@ template <class Act>
 uint64_t repeat(Node& node, milliseconds time, Act act) {
   const auto end = Clock::now() + time;
   uint64_t times = 0;
-  for (; Clock::now() < end && node.port().alive(); times++) {
+  for (; Clock::now() < end && node.alive(); times++) {
     act(times);
     if (times % 16 == 0) node.pump();
   }
@@ -580,7 +580,7 @@ Result<Report> flip_connected(Node& node, milliseconds time, uint32_t) {
 Result<Report> storm(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
-  report.numbers["doorbells"] = repeat(node, time, [&](uint64_t) { node.port().ring(0x7fff); });
+  report.numbers["doorbells"] = repeat(node, time, [&](uint64_t) { node.driver().ring(0x7fff); });
   return finish(node, report);
 }
 
@@ -589,7 +589,7 @@ Result<Report> jump_head(Node& node, milliseconds time, uint32_t) {
   Report report;
   report.numbers["jumps"] = repeat(node, time, [&](uint64_t) {
     node.poke(offsetof(pcilend_wire_area, head), static_cast<uint32_t>(dice()()));
-    node.port().ring(1);
+    node.driver().ring(1);
   });
   return finish(node, report);
 }
@@ -623,7 +623,7 @@ Result<Report> scribble_area(Node& node, milliseconds time, uint32_t) {
     std::array<u8, 64> bytes;
     fill(bytes);
     node.poke(dice()() % (PCILEND_AREA_BYTES / 64) * 64, std::as_bytes(std::span(bytes)));
-    node.port().ring(1);
+    node.driver().ring(1);
   });
   return finish(node, report);
 }
@@ -636,7 +636,7 @@ Result<Report> scribble_scratchpads(Node& node, milliseconds time, uint32_t) {
     const unsigned index = i % PCILEND_SPADS;
     node.scratchpad(index,
                     index == PCILEND_SPAD_MAGIC ? PCILEND_WIRE_MAGIC + (value & 0xff) : value);
-    node.port().ring(1);
+    node.driver().ring(1);
   });
   node.greet();
   return finish(node, report);
@@ -657,10 +657,10 @@ Result<Report> bounce(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
   report.numbers["bounces"] = repeat(node, time, [&](uint64_t i) {
-    node.port().set_ready((i & 1) != 0);
+    node.driver().set_ready((i & 1) != 0);
     rest(node, milliseconds(5));
   });
-  node.port().set_ready(true);
+  node.driver().set_ready(true);
   node.greet();
   return finish(node, report);
 }

@@ -50,7 +50,9 @@ Result<> Rogue::adopt(const std::string& host, UniqueFd socket, uint16_t number)
 Result<> Rogue::add(const std::string& host, Result<std::unique_ptr<Port>> port, uint16_t number) {
   if (!port) return tl::unexpected(std::move(port).error().in(host));
   Link link{host, std::move(*port), nullptr};
-  link.node = std::make_unique<Node>(*link.port, number);
+  auto node = Node::make(*link.port, number);
+  if (!node) return tl::unexpected(std::move(node).error().in(host));
+  link.node = std::move(*node);
   link.node->pump = [this] { pump(); };
   links_.push_back(std::move(link));
   return {};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "adapter_model.h"
 #include "memory_access.h"
 #include "pcilend/identity.h"
 
@@ -24,8 +25,7 @@ constexpr auto kLate = std::chrono::milliseconds(PCILEND_REQUEST_MS + 1000);
 constexpr uint64_t kBar0 = 16 << 10;
 constexpr uint64_t kInterruptBus = 0xfee00000;
 constexpr uint64_t kBar2 = 1 << 20;
-// The secondary side reads these, and writes the first ones; the primary the other way round.
-constexpr unsigned kUpperScratchpads = 8;
+constexpr uint64_t kAreaPages = (uint64_t{1} << PCILEND_AREA_WINDOW_SHIFT) - 1;
 
 std::mt19937_64& dice() {
   static std::mt19937_64 generator(std::random_device{}());
@@ -39,7 +39,14 @@ uint64_t new_boot() {
 
 }  // namespace
 
-Node::Node(Port& port, uint16_t number) : port_(port), number_(number) {
+Result<std::unique_ptr<Node>> Node::make(Port& port, uint16_t number) {
+  auto driver = Driver::make(port, port.memory(2), kSharedBus);
+  if (!driver) return tl::unexpected(std::move(driver).error());
+  return std::unique_ptr<Node>(new Node(port, std::move(*driver), number));
+}
+
+Node::Node(Port& port, std::unique_ptr<Driver> driver, uint16_t number)
+    : port_(port), driver_(std::move(driver)), number_(number) {
   pump = [this] { step(Clock::now()); };
 }
 
@@ -70,35 +77,33 @@ void Node::join(uint16_t number) {
   area().version = PCILEND_WIRE_VERSION;
   area().boot = boot_;
   area().node = number_;
-  const auto side = port_.get<uint32_t>(kRegionBar0, reg::kSideInfo);
-  primary_ = side && (*side & reg::kSideSecondary) == 0;
-  port_.translate(0, 0, 64ull << 30);
-  port_.translate(1, kBarBus, 16ull << 30);
-  port_.set_ready(true);
+  const auto opened = driver_->open(kBarBus);
+  if (!opened) fmt::print(stderr, "rogue: {}\n", opened.error().message);
+  driver_->set_ready(true);
   joined_ = beating_ = taking_ = true;
   greet();
 }
 
 void Node::leave() {
   scratchpad(PCILEND_SPAD_MAGIC, 0);
-  port_.ring(1 << PCILEND_DOORBELL_KICK);
-  port_.set_ready(false);
+  driver_->ring(1 << PCILEND_DOORBELL_KICK);
+  driver_->set_ready(false);
   joined_ = false;
 }
 
 void Node::scratchpad(unsigned index, uint32_t value) {
-  const unsigned at = index + (primary_ ? kUpperScratchpads : 0);
-  port_.put<uint32_t>(kRegionBar0, reg::kScratchpad + 4 * at, value);
+  driver_->set_scratchpad(index, value);
 }
 
 void Node::greet() {
   scratchpad(PCILEND_SPAD_BOOT_LOW, static_cast<uint32_t>(boot_));
   scratchpad(PCILEND_SPAD_BOOT_HIGH, static_cast<uint32_t>(boot_ >> 32));
   scratchpad(PCILEND_SPAD_NODE, number_);
-  scratchpad(PCILEND_SPAD_AREA_PAGE, kAreaBus / PCILEND_PAGE);
+  scratchpad(PCILEND_SPAD_AREA_PAGE, kAreaBus / PCILEND_PAGE | driver_->memory_window()
+                                                                   << PCILEND_AREA_WINDOW_SHIFT);
   scratchpad(PCILEND_SPAD_SEEN_LOW, static_cast<uint32_t>(peer_.boot));
   scratchpad(PCILEND_SPAD_MAGIC, PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION);
-  port_.ring(1 << PCILEND_DOORBELL_KICK);
+  driver_->ring(1 << PCILEND_DOORBELL_KICK);
 }
 
 // A link is up only when both have said it.
@@ -108,9 +113,10 @@ void Node::say_hello() {
   hello.lease_ms = PCILEND_LEASE_MS_MAX;
   hello.interrupt_offset = kInterruptBus;
   hello.dma_limit = kAreaBus + (1 << 20);
-  hello.windows = 2;
-  hello.window[0] = 64ull << 30;
-  hello.window[1] = 16ull << 30;
+  hello.interrupt_window = driver_->memory_window();
+  hello.windows = kWindowCount;
+  for (unsigned number = 0; number < kWindowCount; number++)
+    hello.window[number] = driver_->window(number).size;
   if (++next_request_ == 0) ++next_request_;
   outbox_.push_front(make(PCILEND_MSG_HELLO, false, PCILEND_STATUS_OK, next_request_, &hello));
 }
@@ -121,17 +127,15 @@ bool Node::up() const {
 }
 
 void Node::look_at_peer() {
-  // A driver that listens takes each event of the link.
-  port_.put<uint32_t>(kRegionBar0, reg::kInterruptStatus, ~0u);
+  driver_->take_events();
   std::array<uint32_t, PCILEND_SPADS> shown;
-  const unsigned first = primary_ ? 0 : kUpperScratchpads;
-  if (!port_.read(kRegionBar0, reg::kScratchpad + 4 * first,
-                  std::as_writable_bytes(std::span(shown))))
-    return;
+  if (!driver_->scratchpads(shown)) return;
   if (shown[PCILEND_SPAD_MAGIC] != PCILEND_WIRE_MAGIC + PCILEND_WIRE_VERSION) return;
   const Peer peer{shown[PCILEND_SPAD_NODE],
                   shown[PCILEND_SPAD_BOOT_LOW] | uint64_t{shown[PCILEND_SPAD_BOOT_HIGH]} << 32,
-                  shown[PCILEND_SPAD_AREA_PAGE] * PCILEND_PAGE, shown[PCILEND_SPAD_SEEN_LOW]};
+                  shown[PCILEND_SPAD_AREA_PAGE] >> PCILEND_AREA_WINDOW_SHIFT,
+                  (shown[PCILEND_SPAD_AREA_PAGE] & kAreaPages) * PCILEND_PAGE,
+                  shown[PCILEND_SPAD_SEEN_LOW]};
   const bool other_life = peer.boot != peer_.boot;
   peer_ = peer;
   if (other_life) {
@@ -143,7 +147,9 @@ void Node::look_at_peer() {
 }
 
 void Node::poke(size_t offset, std::span<const std::byte> data) {
-  if (peer_.boot != 0) port_.write(kRegionBar2, peer_.area + offset, data);
+  if (peer_.boot == 0) return;
+  const Driver::Window window = driver_->window(peer_.window & 1);
+  port_.write(window.region, window.offset + peer_.area + offset, data);
 }
 
 // writer_boot last: it vouches for the rest.
@@ -193,7 +199,7 @@ void Node::force(const Slot& slot) {
   poke(offsetof(pcilend_wire_area, slots) + head_ % PCILEND_RING_SLOTS * PCILEND_SLOT_BYTES,
        std::as_bytes(std::span(slot)));
   poke(offsetof(pcilend_wire_area, head), ++head_);
-  port_.ring(1 << PCILEND_DOORBELL_KICK);
+  driver_->ring(1 << PCILEND_DOORBELL_KICK);
   tally_.sent++;
 }
 
@@ -378,29 +384,31 @@ u8 config_byte(uint32_t at, const pcilend_msg_function& function) {
 void Node::place_bars(uint32_t id, pcilend_msg_borrowed& out) {
   out.id = id;
   out.last_address = (1ull << 48) - 1;
-  out.bar[0] = {0, kBar0, 1, 0};
-  out.bar[2] = {kBar2, kBar2, 1, 0};
+  const u32 bars = driver_->bar_window();
+  const u32 memory = driver_->memory_window();
+  out.bar[0] = {0, kBar0, bars, 0};
+  out.bar[2] = {kBar2, kBar2, bars, 0};
   if (manner_ != Manner::BadPlacement) return;
   const pcilend_msg_placement bad[] = {
-      {1ull << 62, kBar2, 1, 0},                 // beyond the window
-      {(16ull << 30) - kBar2 / 2, kBar2, 1, 0},  // half of it
-      {0, kBar2, 2, 0},                          // no such window
+      {1ull << 62, kBar2, bars, 0},                              // beyond the window
+      {driver_->window(bars).size - kBar2 / 2, kBar2, bars, 0},  // half of it
+      {0, kBar2, 2, 0},                                          // no such window
       {0, kBar2, 15, 0},
-      {0, kBar2, 1000, 0},    // none that can be
-      {0x1000, kBar2, 1, 0},  // not aligned by its size, and over BAR 0
-      {0, 2 * kBar2, 1, 0},   // not its size
-      {0, 1ull << 63, 1, 0},
-      {0x123, kBar2, 1, 0},     // not at a page
-      {0, kBar2, 1, 0xfff},     // a shift in a large BAR
-      {kAreaBus, kBar2, 0, 0},  // this node's control area
-      {0xfee00000, kBar2, 0, 0},
-      {0, kBar0, 1, 0},  // another one's size, the same place
+      {0, kBar2, 1000, 0},       // none that can be
+      {0x1000, kBar2, bars, 0},  // not aligned by its size, and over BAR 0
+      {0, 2 * kBar2, bars, 0},   // not its size
+      {0, 1ull << 63, bars, 0},
+      {0x123, kBar2, bars, 0},       // not at a page
+      {0, kBar2, bars, 0xfff},       // a shift in a large BAR
+      {kAreaBus, kBar2, memory, 0},  // this node's control area
+      {0xfee00000, kBar2, memory, 0},
+      {0, kBar0, bars, 0},  // another one's size, the same place
   };
   const size_t turn = placements_++ % (std::size(bad) + 1);
   if (turn < std::size(bad))
     out.bar[2] = bad[turn];
   else
-    out.bar[6] = {0, kBar2, 1, 0};  // an expansion ROM, of which nothing was said
+    out.bar[6] = {0, kBar2, bars, 0};  // an expansion ROM, of which nothing was said
 }
 
 void Node::serve(const pcilend_msg_header& header, const void* payload) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "pcilend/wire.h"
+#include "rogue/driver.h"
 #include "rogue/port.h"
 
 namespace pcilend::rogue {
@@ -59,10 +60,13 @@ class Node {
   static constexpr size_t kBarBytes = 4 << 20;
   // Where a function that is borrowed finds this node's interrupt range.
   static constexpr uint64_t kInterruptAlias = 0xfe000000;
-  static std::vector<Port::Range> memory() { return {{kAreaBus, 1 << 20}, {kBarBus, kBarBytes}}; }
+  static constexpr uint64_t kSharedBus = 2 << 20;  // the adapter's driver's
+  static std::vector<Port::Range> memory() {
+    return {{kAreaBus, 1 << 20}, {kBarBus, kBarBytes}, {kSharedBus, Driver::kSharedBytes}};
+  }
 
   // `port` has memory() and outlives the node.
-  Node(Port& port, uint16_t number);
+  static Result<std::unique_ptr<Node>> make(Port& port, uint16_t number);
 
   // Begins the handshake as that node, under a new boot id. Both sides start from nothing.
   void join(uint16_t number);
@@ -122,16 +126,20 @@ class Node {
   }
   void scratchpad(unsigned index, uint32_t value);
   void greet();
-  Port& port() { return port_; }
+  Driver& driver() { return *driver_; }
+  [[nodiscard]] bool alive() const { return port_.alive(); }
 
   // Runs while ask() and put() wait; steps all nodes of the program.
   std::function<void()> pump;
 
  private:
+  Node(Port& port, std::unique_ptr<Driver> driver, uint16_t number);
+
   struct Peer {
     uint32_t node = 0;
     uint64_t boot = 0;
-    uint64_t area = 0;  // bytes into window 0
+    unsigned window = 0;  // behind which its area is
+    uint64_t area = 0;    // bytes into that
     uint32_t seen = 0;
   };
   struct Delayed {
@@ -156,10 +164,10 @@ class Node {
   void place_bars(uint32_t id, pcilend_msg_borrowed& out);
 
   Port& port_;
+  std::unique_ptr<Driver> driver_;
   uint16_t number_;
   uint64_t boot_ = 0;
   bool joined_ = false;
-  bool primary_ = false;
   bool beating_ = true;
   bool taking_ = true;
   Peer peer_;

@@ -197,13 +197,4 @@ bool Port::read(uint32_t region, uint64_t offset, std::span<std::byte> data) {
   return true;
 }
 
-void Port::translate(unsigned window, uint64_t bus, uint64_t size) {
-  put<uint64_t>(kRegionBar0, reg::kPeer + reg::kTranslation + 8 * window, bus);
-  put<uint64_t>(kRegionBar0, reg::kPeer + reg::kLimit + 8 * window, size);
-}
-
-void Port::set_ready(bool ready) {
-  put<uint32_t>(kRegionBar0, reg::kSideInfo, ready ? reg::kSideReady : 0);
-}
-
 }  // namespace pcilend::rogue

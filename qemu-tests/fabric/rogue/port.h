@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "connection.h"
-#include "ntb_registers.h"
 #include "pcilend/fd.h"
 #include "pcilend/result.h"
 
@@ -56,13 +55,6 @@ class Port final : private fabric::MessageHandler {
     T value;
     if (!read(region, offset, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
     return value;
-  }
-
-  // Opens this host's bus behind a window of the peer's.
-  void translate(unsigned window, uint64_t bus, uint64_t size);
-  void set_ready(bool ready);
-  void ring(uint16_t doorbells) {
-    put(fabric::kRegionBar0, fabric::reg::kDoorbellRequest, doorbells);
   }
 
  private:

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using fabric::EventLoop;
 using fabric::Fabric;
+using fabric::Product;
 using nlohmann::json;
 using testing::Contains;
 using testing::HasSubstr;
@@ -34,10 +35,10 @@ constexpr uint32_t kFunction = kVictim << 16 | 1;
 // A fabric of two hosts on a thread of its own.
 class FabricThread {
  public:
-  explicit FabricThread(const fs::path& directory)
+  FabricThread(const fs::path& directory, const fabric::FabricOptions& options)
       : log_([] { return std::chrono::steady_clock::now(); }, [](std::string_view) {}),
         fabric_(
-            {}, [] { return std::chrono::steady_clock::now(); }, log_),
+            options, [] { return std::chrono::steady_clock::now(); }, log_),
         end_(::eventfd(0, EFD_CLOEXEC)),
         loop_(EventLoop::create(fabric_.timers(), {}).value()) {
     EXPECT_TRUE(loop_->add(end_.get(), EPOLLIN, [this](uint32_t) { loop_->stop(); }));
@@ -59,15 +60,17 @@ class FabricThread {
   std::thread thread_;
 };
 
-class RogueTest : public testing::Test {
+class RogueTest : public testing::TestWithParam<Product> {
  protected:
   void SetUp() override {
     char name[] = "/tmp/rogue-test.XXXXXX";
     ASSERT_NE(::mkdtemp(name), nullptr);
     directory_ = name;
-    fabric_.emplace(directory_);
+    fabric::FabricOptions options;
+    options.products = {GetParam()};
+    fabric_.emplace(directory_, options);
     victim_port_ = Port::connect(directory_ / "host1-host2.sock", Node::memory()).value();
-    victim_.emplace(*victim_port_, kVictim);
+    victim_ = Node::make(*victim_port_, kVictim).value();
     ASSERT_TRUE(rogue_.connect("host1", directory_ / "host2-host1.sock", kRogue));
     rogue_.pump = [this] { pump(); };
     victim_->pump = [this] { pump(); };
@@ -103,11 +106,11 @@ class RogueTest : public testing::Test {
   fs::path directory_;
   std::optional<FabricThread> fabric_;
   std::unique_ptr<Port> victim_port_;
-  std::optional<Node> victim_;
+  std::unique_ptr<Node> victim_;
   Rogue rogue_;
 };
 
-TEST_F(RogueTest, IsAnHonestNodeAtFirst) {
+TEST_P(RogueTest, IsAnHonestNodeAtFirst) {
   come_up();
   EXPECT_EQ(link()["peer_node"], kVictim);
   EXPECT_EQ(victim_->peer_node(), kRogue);
@@ -129,7 +132,7 @@ TEST_F(RogueTest, IsAnHonestNodeAtFirst) {
   EXPECT_EQ(victim_->malformed(), 0u);
 }
 
-TEST_F(RogueTest, ComesBackAsAnotherLife) {
+TEST_P(RogueTest, ComesBackAsAnotherLife) {
   come_up();
   const uint64_t before = victim_->peer_node();
   act("leave");
@@ -140,7 +143,7 @@ TEST_F(RogueTest, ComesBackAsAnotherLife) {
 }
 
 // The victim of this test checks no lease: all it grants must be reported.
-TEST_F(RogueTest, TellsWhatWasGrantedAndWhatWasNot) {
+TEST_P(RogueTest, TellsWhatWasGrantedAndWhatWasNot) {
   come_up();
   victim_->offer(1);
   ASSERT_TRUE(eventually([this] { return link()["functions"].size() == 1; }));
@@ -154,7 +157,7 @@ TEST_F(RogueTest, TellsWhatWasGrantedAndWhatWasNot) {
   EXPECT_EQ(silent["unanswered"], 1) << silent;
 }
 
-TEST_F(RogueTest, MessagesThatTheProtocolForbidsArriveAsSuch) {
+TEST_P(RogueTest, MessagesThatTheProtocolForbidsArriveAsSuch) {
   come_up();
   for (const char* op : {"replay", "flood-garbage", "jump-head"}) {
     const uint64_t before = victim_->malformed();
@@ -165,7 +168,7 @@ TEST_F(RogueTest, MessagesThatTheProtocolForbidsArriveAsSuch) {
   }
 }
 
-TEST_F(RogueTest, FloodsEndInTimeAndLeaveAWorkingLink) {
+TEST_P(RogueTest, FloodsEndInTimeAndLeaveAWorkingLink) {
   come_up();
   for (const char* op :
        {"flood-requests", "flood-deaf", "flood-notices", "flood-intx", "flip-connected", "storm",
@@ -180,7 +183,7 @@ TEST_F(RogueTest, FloodsEndInTimeAndLeaveAWorkingLink) {
   }
 }
 
-TEST_F(RogueTest, AnswersLateTwiceAndWrong) {
+TEST_P(RogueTest, AnswersLateTwiceAndWrong) {
   come_up();
   ASSERT_EQ(act("offer", 1)["ok"], true);
   constexpr uint32_t id = kRogue << 16 | 1;
@@ -203,7 +206,7 @@ TEST_F(RogueTest, AnswersLateTwiceAndWrong) {
   EXPECT_EQ(reinterpret_cast<const pcilend_msg_borrowed*>(honest->payload.data())->id, id);
 }
 
-TEST_F(RogueTest, RefusesWhatMakesNoSense) {
+TEST_P(RogueTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(rogue_.carry_out("{")["ok"], false);
   EXPECT_THAT(act("dance")["error"].get<std::string>(), HasSubstr("unknown attack 'dance'"));
   const json nobody = rogue_.carry_out(R"({"op":"join","victim":"host7"})");
@@ -213,10 +216,13 @@ TEST_F(RogueTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(attacks(), Not(IsEmpty()));
 }
 
-TEST_F(RogueTest, ALeaseIsNeededForRanges) {
+TEST_P(RogueTest, ALeaseIsNeededForRanges) {
   come_up();
   EXPECT_THAT(act("bad-ranges")["error"].get<std::string>(), HasSubstr("'borrow' first"));
 }
+
+INSTANTIATE_TEST_SUITE_P(On, RogueTest, testing::Values(Product::Amd, Product::Switchtec),
+                         [](const auto& one) { return std::string(to_string(one.param)); });
 
 }  // namespace
 }  // namespace pcilend::rogue

@@ -155,6 +155,42 @@ TEST_F(SwitchtecLinkTest, StatusNamesRequesters) {
   EXPECT_EQ(status["adapters"][1]["requesters"], nlohmann::json::array());
 }
 
+// A function's reads end in guests' memory, a processor's do not.
+TEST_F(SwitchtecLinkTest, ReadsOfFunctionsThatAreNotInTheTableAreRefused) {
+  constexpr uint64_t kGuest = 8ull << 30;
+  const uint32_t id_of_guest = b->client.send_map(kGuest, Host::kRamSize, b->ram.fd());
+  run();
+  std::ignore = id_of_guest;
+  b->ram.put<uint32_t>(0x40, 7);
+  put<uint32_t>(*b, kRegionBar0, gas::kControl + gas::kOperation, gas::kLock);
+  put<uint32_t>(*b, kRegionBar0, gas::kControl + gas::kBars + 64, gas::kBarDirect);
+  put<uint32_t>(*b, kRegionBar0, gas::kControl + gas::kBars + 64 + gas::kBarSize, 20 | 1 << 20);
+  put<uint64_t>(*b, kRegionBar0, gas::kControl + gas::kBars + 64 + gas::kBarTarget, kGuest | 1);
+  put<uint32_t>(*b, kRegionBar0, gas::kControl + gas::kOperation, gas::kConfigure);
+  ASSERT_EQ(get(*a, kRegionBar4, 0x40, 4), 7u);
+
+  const auto order = [&](const char* what) {
+    nlohmann::json told;
+    carry_out(*fabric,
+              fmt::format(R"({{"op":"requesters","host":"host1","peer":"host2",{}}})", what),
+              [&](const auto& answer) { told = answer; });
+    EXPECT_EQ(told["ok"], true) << told;
+  };
+  order(R"("strict":true)");
+  EXPECT_EQ(get(*a, kRegionBar4, 0x40, 4), kOnes);
+  EXPECT_EQ(lost_reads(1, 2, Loss::Requester), 1u);
+  order(R"("full":true)");
+  EXPECT_EQ(get(*a, kRegionBar4, 0x40, 4), kOnes) << "those are nobody's here";
+  EXPECT_EQ(fabric->adapter(0, 1).model().requesters().size(),
+            SwitchtecRegisters::kRequesterEntries);
+  order(R"("full":false)");
+  EXPECT_TRUE(fabric->adapter(0, 1).model().requesters().empty());
+  put<uint32_t>(*a, kRegionBar0, gas::kControl + gas::kOperation, gas::kLock);
+  put<uint32_t>(*a, kRegionBar0, gas::kControl + gas::kRequesters, 0x0080 << 16 | 1);
+  put<uint32_t>(*a, kRegionBar0, gas::kControl + gas::kOperation, gas::kConfigure);
+  EXPECT_EQ(get(*a, kRegionBar4, 0x40, 4), 7u);
+}
+
 TEST_F(SwitchtecLinkTest, AHostThatDiesLosesItsWindows) {
   share(*b, 1);
   EXPECT_NE(get(*a, kRegionBar2, 0, 4), kOnes);

@@ -17,7 +17,8 @@ build() {
 	printf 'obj-m := pci/switch/ ntb/\n' >"$work/Kbuild"
 	kbuild_make "$need_kbuild" "$work" "$work" \
 		CONFIG_NTB=m CONFIG_NTB_MSI=y CONFIG_NTB_AMD=m \
-		CONFIG_PCI_SW_SWITCHTEC=m CONFIG_NTB_SWITCHTEC=m
+		CONFIG_PCI_SW_SWITCHTEC=m CONFIG_NTB_SWITCHTEC=m \
+		CONFIG_NTB_PERF=m CONFIG_NTB_PINGPONG=m CONFIG_NTB_TRANSPORT=m
 	find "$work" -name '*.ko' -exec cp -t "$out" {} +
 	strip_modules "$need_kbuild" "$out"
 	cp "$work/Module.symvers" "$out/"

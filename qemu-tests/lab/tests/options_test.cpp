@@ -183,7 +183,7 @@ TEST(LabOptions, AdaptersAreNamedByPath) {
   EXPECT_TRUE(options.check());
   options.adapters = *one;
   options.rogue = true;
-  EXPECT_EQ(error_of(options.check()), "--rogue: the rogue node drives AMD's adapters only");
+  EXPECT_TRUE(options.check()) << "the rogue node drives them, too";
   for (const char* bad : {"", "plx", "amd,plx"}) {
     const auto refused = parse_adapters(bad);
     ASSERT_FALSE(refused) << bad;

@@ -16,51 +16,7 @@ using namespace std::chrono_literals;
  * nothing while the guest works.
  */
 TEST_F(TwoHosts, MainJob) {
-  ASSERT_OK(job().fill_drive());
-  ASSERT_OK(job().lend());
-  ASSERT_OK(job().see_available());
-  const auto offered = job().function_on(borrower());
-  ASSERT_OK(offered);
-  EXPECT_EQ(offered->at("lender"), 4);
-  EXPECT_EQ(offered->at("class"), "Non-Volatile memory controller");
-  EXPECT_NE(offered->at("device").get<std::string>().find("NVM"), std::string::npos);
-
-  ASSERT_OK(job().start_guest());
-  const auto borrowed = job().function_on(lender());
-  ASSERT_OK(borrowed);
-  EXPECT_EQ(borrowed->at("state"), "borrowed");
-  EXPECT_EQ(borrowed->at("borrower"), 8);
-  ASSERT_OK(job().await_guest_disk());
-
-  const auto before = job().lender_effort();
-  ASSERT_OK(before);
-  ASSERT_OK(lab_->fabric().counters(true));
-  ASSERT_OK(job().read_in_guest());
-  ASSERT_OK(job().write_in_guest());
-  const auto after = job().lender_effort();
-  ASSERT_OK(after);
-  const auto counters = lab_->fabric().counters();
-  ASSERT_OK(counters);
-  const auto commands = job().guest_commands();
-  ASSERT_OK(commands);
-
-  EXPECT_GT(before->messages, 0u) << "messages are counted";
-  EXPECT_GT(before->interrupts, 0u) << "interrupts are counted";
-  EXPECT_EQ(after->messages - before->messages, 0u) << "control messages during the guest's I/O";
-  EXPECT_EQ(after->interrupts - before->interrupts, 0u) << "interrupts of the lender";
-  EXPECT_GT(*commands, 10u);
-  const auto from_device = counters->path(1, 2);
-  const auto from_guest = counters->path(2, 1);
-  EXPECT_GE(from_device.memory.write_bytes, MainJob::kFiles * (1u << 20)) << "data the guest read";
-  EXPECT_GE(from_device.memory.read_bytes, MainJob::kGuestFiles * MainJob::kGuestBlocks * 16384u)
-      << "data the guest wrote";
-  EXPECT_GT(from_device.interrupt.writes, 0u);
-  EXPECT_GT(from_guest.bar.writes, 0u) << "the guest's doorbells";
-  EXPECT_EQ(from_device.bar.writes, 0u);
-  EXPECT_EQ(from_guest.interrupt.writes, 0u);
-
-  ASSERT_OK(job().shut_down_guest());
-  ASSERT_OK(job().take_back());
+  do_main_job();
 }
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two adapters from one host to the other: a lease goes over one of them, and does not care what
-// happens to the other. Nobody else gets in by showing a node id that is known.
+// Two adapters, of two products, from one host to the other: a lease goes over one of them, and
+// does not care what happens to the other. Nobody else gets in by showing a node id that is known.
 #include <gmock/gmock.h>
 
 #include "main_job/admin_steps.h"
@@ -16,8 +16,8 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 constexpr const char* kFirst = "0000:00:04.0";  // adapters of both hosts
-constexpr const char* kSecond = "0000:00:05.0";
-constexpr int kRogueLink = 2;
+constexpr const char* kSecond = "0000:01:00.0";
+constexpr const char* kRogues = "0000:00:06.0";
 constexpr uint64_t kChunk = 128 << 10;   // bytes written, and read, by a round of I/O
 constexpr uint64_t kControl = 64 << 10;  // no more than that goes over a link for its heartbeat
 
@@ -32,8 +32,8 @@ constexpr const char* kLoad =
 
 /*
  *   host1 (node 4)                          host2 (node 8)
- *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═══ nvme driver of host2
- *   drive two ═══ 05.0 ═══ path 2 ═══ 05.0 ═══ nvme driver of host2
+ *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═══ nvme driver of host2     AMD
+ *   drive two ═ 01:00.0 ══ path 2 ═ 01:00.0 ══ nvme driver of host2     Switchtec
  *   a set of two drives
  *       │
  *       └──────── 06.0 ─── the rogue, which says that it is node 8
@@ -44,6 +44,7 @@ class Paths : public testing::Test {
     lab::Options options;
     options.name = "paths";
     options.paths = 2;
+    options.adapters = {lab::Adapter::Amd, lab::Adapter::Switchtec};
     options.rogue = true;
     for (int i = 1; i <= 2; ++i) options.kernel_arguments[i].push_back("pcilend.lease_ms=10000");
     for (const char* serial : {"one", "two"})
@@ -60,7 +61,7 @@ class Paths : public testing::Test {
     ASSERT_TRUE(lab_) << "the lab did not start";
     for (auto* host : {&lender(), &borrower()}) {
       ASSERT_OK(host->mark_log());
-      for (const size_t link : {0, 1}) ASSERT_OK(await_link(*host, link, "up", lab::kPatience));
+      for (const char* adapter : {kFirst, kSecond}) ASSERT_OK(await_link(*host, adapter, "up"));
     }
     for (size_t drive = 0; drive < 2; ++drive) {
       const auto address = lender().address(drive);
@@ -91,10 +92,16 @@ class Paths : public testing::Test {
     EXPECT_OK(list);
     return list ? list->at("links") : json::array();
   }
-  static Result<> await_link(const lab::Host& host, size_t index, const std::string& state,
-                             std::chrono::milliseconds within) {
-    return lab::eventually(fmt::format("link {} of {} is {}", index, host.name(), state), within,
-                           [&] { return links(host).at(index).at("state") == state; });
+  static json link(const lab::Host& host, const std::string& adapter) {
+    for (const json& link : links(host))
+      if (link.at("adapter") == adapter) return link;
+    return json::object();
+  }
+  static Result<> await_link(const lab::Host& host, const std::string& adapter,
+                             const std::string& state) {
+    return lab::eventually(fmt::format("link {} of {} is {}", adapter, host.name(), state),
+                           lab::kPatience,
+                           [&] { return link(host, adapter).value("state", "") == state; });
   }
 
   // The function at that address of the lender, as the borrower lists it.
@@ -216,8 +223,7 @@ TEST_F(Paths, EachLeaseGoesOverItsOwnAndOutlivesTheOther) {
 
   // The cable is back: new leases may take it, those there are stay where they are.
   ASSERT_OK(lab_->fabric().link_up(1, 2, 1));
-  for (const auto* host : {&lender(), &borrower()})
-    ASSERT_OK(await_link(*host, 0, "up", lab::kPatience));
+  for (const auto* host : {&lender(), &borrower()}) ASSERT_OK(await_link(*host, kFirst, "up"));
   ASSERT_OK(lab::eventually("both paths lead to drive one", lab::kPatience,
                             [&] { return function(0).at("paths").size() == 2; }));
   EXPECT_EQ(function(0).at("adapter"), kSecond);
@@ -289,8 +295,8 @@ TEST_F(Paths, BothHostsLendAndBorrowAtOnce) {
 }
 
 /*
- *   a ═══ 05.0, as asked for ═══ borrowed
- *   b ═══ 05.0, because a is ═══ borrowed; over 04.0 it is refused until a is returned
+ *   a ═══ 01:00.0, as asked for ═══ borrowed
+ *   b ═══ 01:00.0, because a is ═══ borrowed; over 04.0 it is refused until a is returned
  */
 TEST_F(Paths, ASetGoesOverOneLink) {
   std::vector<std::string> addresses;
@@ -342,8 +348,8 @@ TEST_F(Paths, NobodyElseGetsInWithTheIdOfAKnownNode) {
   const int before = strangers();
 
   rogue("join", 8);
-  ASSERT_OK(await_link(lender(), kRogueLink, "refused", lab::kPatience));
-  EXPECT_THAT(links(lender()).at(kRogueLink).at("reason").get<std::string>(),
+  ASSERT_OK(await_link(lender(), kRogues, "refused"));
+  EXPECT_THAT(link(lender(), kRogues).at("reason").get<std::string>(),
               HasSubstr("says that this is somebody else"));
   EXPECT_EQ(strangers(), before + 1);
   EXPECT_THAT(lender().log(), HasSubstr("audit: node=8 action=path result=-76"));
@@ -355,15 +361,15 @@ TEST_F(Paths, NobodyElseGetsInWithTheIdOfAKnownNode) {
   for (const char* adapter : {kFirst, kSecond})
     ASSERT_OK(lender().run(fmt::format("pcilend connect 8 --adapter {}", adapter)));
   // The first pin has ended the other link, until that had one, too.
-  for (const size_t link : {0, 1}) ASSERT_OK(await_link(lender(), link, "up", lab::kPatience));
+  for (const char* adapter : {kFirst, kSecond}) ASSERT_OK(await_link(lender(), adapter, "up"));
   rogue("join", 8);
   ASSERT_OK(lab::eventually("the rogue is kept out by the pin", lab::kPatience, [&] {
-    const std::string reason = links(lender()).at(kRogueLink).value("reason", "");
+    const std::string reason = link(lender(), kRogues).value("reason", "");
     return reason.find("is pinned to another adapter") != std::string::npos;
   }));
-  for (const size_t link : {0, 1}) {
-    EXPECT_EQ(links(lender()).at(link).at("state"), "up");
-    EXPECT_EQ(links(lender()).at(link).at("pinned"), 8);
+  for (const char* adapter : {kFirst, kSecond}) {
+    EXPECT_EQ(link(lender(), adapter).at("state"), "up");
+    EXPECT_EQ(link(lender(), adapter).at("pinned"), 8);
   }
   rogue("leave", 0);
   ASSERT_OK(lender().run("pcilend disconnect 8"));

@@ -2,13 +2,15 @@
 // Other hardware than AMD's: a Switchtec, by the unmodified switchtec and ntb_hw_switchtec.
 #include <gmock/gmock.h>
 
-#include "testing/two_hosts.h"
+#include "testing/bare_drive.h"
+#include "testing/swept.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::Contains;
+using testing::HasSubstr;
 using testing::Not;
 
 /*
@@ -19,15 +21,23 @@ using testing::Not;
  * Links are told by messages and a work queue, scratchpads are memory, each host programs its
  * windows in the other's partition, and a table says which functions get through.
  */
-class Switchtec : public TwoHosts {
+class Switchtec : public BareDrive {
  protected:
   static void SetUpTestSuite() {
     lab::Options options;
     options.name = "switchtec";
     options.adapters = {lab::Adapter::Switchtec};
-    ASSERT_OK(options.add_device("host1:nvme,serial=switchtec,drive-size=128M" +
-                                 std::string(kNoShadowDoorbells)));
+    options.qemu_arguments[2] = {"-smp", "2"};
+    ASSERT_OK(make_rom());
+    ASSERT_OK(
+        options.add_device(fmt::format("host1:nvme,serial=switchtec,drive-size=128M,romfile={}{}",
+                                       rom().path(), kNoShadowDoorbells)));
     ASSERT_OK(start_lab(options, lab_));
+  }
+  // What is not entered, or too late, reads nothing.
+  void SetUp() override {
+    BareDrive::SetUp();
+    if (!HasFatalFailure()) ASSERT_OK(lab_->fabric().check_requesters(1, 2, true));
   }
 
   // The drive, as the lender's adapter knows requesters: "00:10.0".
@@ -39,6 +49,33 @@ class Switchtec : public TwoHosts {
     EXPECT_OK(ids);
     return ids.value_or(std::vector<std::string>());
   }
+  // pcilend has the adapters again, whoever had them before.
+  void TearDown() override {
+    if (!lab_) return;
+    for (auto* host : {&lender(), &borrower()})
+      EXPECT_OK(host->run(fmt::format(
+          "grep -q '^pcilend ' /proc/modules || {{ "
+          "rmmod ntb_perf ntb_pingpong ntb_transport 2>/dev/null; modprobe pcilend node={} && "
+          "modprobe -a pcilend_shadow pcilend_mdev; }}",
+          host->node())));
+    for (const auto* host : {&lender(), &borrower()}) EXPECT_OK(await_link(*host, "up"));
+    BareDrive::TearDown();
+  }
+
+  [[nodiscard]] nlohmann::json link() const {
+    const auto links = lender().json("pcilend link --json");
+    EXPECT_OK(links);
+    return links ? links->at("links").at(0) : nlohmann::json::object();
+  }
+  // Its entry is there from before it may do DMA until it can't any more.
+  void expect_let_through(bool lent) const override {
+    if (lent)
+      EXPECT_THAT(requesters(), Contains(drive()));
+    else
+      EXPECT_THAT(requesters(), Not(Contains(drive())));
+    EXPECT_EQ(link().at("requesters_lent"), lent ? 1 : 0);
+    EXPECT_EQ(link().at("requesters_used"), requesters().size());
+  }
   static Result<> await_link(const lab::Host& host, const std::string& state) {
     return lab::eventually("the link is " + state, lab::kPatience, [&] {
       const auto links = host.json("pcilend link --json");
@@ -48,35 +85,83 @@ class Switchtec : public TwoHosts {
 };
 
 TEST_F(Switchtec, MainJob) {
-  const auto links = lender().json("pcilend link --json");
-  ASSERT_OK(links);
-  EXPECT_EQ(links->at("links").at(0).at("driver"), "switchtec");
-  ASSERT_OK(job().fill_drive());
-  EXPECT_THAT(requesters(), Not(Contains(drive())));
+  EXPECT_EQ(link().at("driver"), "switchtec");
+  do_main_job();
+}
+
+TEST_F(Switchtec, AFullTableIsRefusedInWords) {
+  expect_in_log("pcilend: can't go over adapter 0000:01:00.0: its table of 64 requesters is full");
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
-  ASSERT_OK(job().start_guest());
-  ASSERT_OK(job().await_guest_disk());
-  EXPECT_THAT(requesters(), Contains(drive()));
+  ASSERT_OK(lab_->fabric().fill_requesters(1, 2, true));
+  const auto check = lender().exec("pcilend check");
+  ASSERT_OK(check);
+  EXPECT_THAT(check->out, HasSubstr("requester IDs: 64 of 64 entries used, 0 of lent functions"));
+  const auto refused = borrower().exec("pcilend borrow " + job().id());
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->code, 0);
+  EXPECT_THAT(refused->err, HasSubstr("its lender's adapter does not let it through"));
+  ASSERT_OK(lab_->fabric().fill_requesters(1, 2, false));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(job().borrow_and_use());
+  expect_let_through(false);
+}
 
-  const auto before = job().lender_effort();
-  ASSERT_OK(before);
+TEST_F(Switchtec, AHostsOwnDriverUsesADrive) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  expect_let_through(false);
+  ASSERT_OK(borrow());
+  expect_let_through(true);
+  ASSERT_OK(write_data());
+  ASSERT_NO_FATAL_FAILURE(use_without_lender([&] {
+    EXPECT_OK(verify_on_both_processors(256));
+    EXPECT_OK(compare_data());
+  }));
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  ASSERT_OK(job().await_state(lender(), "available"));
+  expect_let_through(false);
+  expect_back();
+}
+
+// Its driver's own 64 KiB, which are the other host's scratchpads, are reached besides.
+TEST_F(Switchtec, APeerReachesWhatIsLentAndNoPageMore) {
+  do_sweeps(kSwitchtecPlan);
+}
+
+/*
+ *   host1                                    host2
+ *   ntb_perf, then ntb_pingpong, then ntb_transport, on both, in pcilend's place
+ */
+TEST_F(Switchtec, UpstreamsOwnClientsRunOnIt) {
+  constexpr const char* kRun = "/sys/kernel/debug/ntb_perf/0000:01:00.0/run";
+  constexpr const char* kPings = "cat /sys/kernel/debug/ntb_pingpong/0000:01:00.0/count";
+  const auto on_both = [&](const std::string& command) -> Result<> {
+    for (const auto* host : {&lender(), &borrower()}) PCILEND_TRY(host->run(command));
+    return {};
+  };
+  ASSERT_OK(
+      on_both("rmmod pcilend_shadow pcilend_mdev pcilend && "
+              "modprobe ntb_perf chunk_order=12 total_order=16 max_mw_size=1048576"));
   ASSERT_OK(lab_->fabric().counters(true));
-  ASSERT_OK(job().read_in_guest());
-  ASSERT_OK(job().write_in_guest());
-  const auto after = job().lender_effort();
-  ASSERT_OK(after);
+  const auto copied = lender().until(fmt::format("echo 0 >{0} && cat {0}", kRun),
+                                     [](const lab::Output& o) { return o.code == 0; });
+  ASSERT_OK(copied);
+  EXPECT_THAT(copied->out, HasSubstr("0: copied 65536 bytes in "));
   const auto counters = lab_->fabric().counters();
   ASSERT_OK(counters);
-  EXPECT_EQ(after->messages - before->messages, 0u) << "control messages during the guest's I/O";
-  const auto from_device = counters->path(1, 2);
-  EXPECT_GE(from_device.memory.write_bytes, MainJob::kFiles * (1u << 20)) << "data the guest read";
-  EXPECT_GT(from_device.interrupt.writes, 0u);
+  EXPECT_GE(counters->path(1, 2).memory.write_bytes, 65536u);
 
-  ASSERT_OK(job().shut_down_guest());
-  ASSERT_OK(job().await_state(lender(), "available"));
-  EXPECT_THAT(requesters(), Not(Contains(drive())));
-  ASSERT_OK(job().take_back());
+  ASSERT_OK(on_both("rmmod ntb_perf && modprobe ntb_pingpong delay_ms=10"));
+  for (const auto* host : {&lender(), &borrower()})
+    EXPECT_OK(host->until(
+        kPings, [](const lab::Output& o) { return o.code == 0 && std::atoi(o.out.c_str()) > 3; }));
+  ASSERT_OK(on_both("rmmod ntb_pingpong && modprobe ntb_transport"));
+  ASSERT_OK(on_both("test -d /sys/kernel/debug/ntb_transport/0000:01:00.0"));
+}
+
+TEST_F(Switchtec, HwtestReports) {
+  do_hwtest();
 }
 
 TEST_F(Switchtec, ALostLinkIsNoticedAndComesBack) {
@@ -88,7 +173,7 @@ TEST_F(Switchtec, ALostLinkIsNoticedAndComesBack) {
   for (const auto* host : {&lender(), &borrower()}) ASSERT_OK(await_link(*host, "up"));
   ASSERT_OK(job().see_available());
   ASSERT_OK(job().borrow_and_use());
-  EXPECT_THAT(requesters(), Not(Contains(drive())));
+  expect_let_through(false);
 }
 
 }  // namespace

@@ -30,9 +30,11 @@ constexpr auto kBusy = 10s;
  */
 class RogueNode : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
+  static void SetUpTestSuite() { start("rogue-scenarios", lab::Adapter::Amd); }
+  static void start(const std::string& name, lab::Adapter adapter) {
     lab::Options options;
-    options.name = "rogue-scenarios";
+    options.name = name;
+    options.adapters = {adapter};
     options.rogue = true;
     ASSERT_OK(options.add_device("host1:nvme,serial=honest,drive-size=16M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=attacked,drive-size=16M"));
@@ -140,6 +142,28 @@ class RogueNode : public testing::Test {
     join(victim);
   }
 
+  // Of any adapter.
+  static void expect_wrong_states_refused() {
+    for (const char* attack : {"no-lease", "foreign-lease", "stale-lease"})
+      expect_refused(act(attack, 1), attack);
+  }
+  static void expect_bad_messages_counted(std::initializer_list<const char*> attacks) {
+    for (const char* attack : attacks) {
+      const auto before = rogue_link(lender()).at("bad_messages").get<uint64_t>();
+      act(attack, 1);
+      EXPECT_GT(rogue_link(lender()).at("bad_messages").get<uint64_t>(), before) << attack;
+    }
+    EXPECT_TRUE(logged(lender(), fmt::format("node {} sent a bad control message", kRogueNode)));
+  }
+  static void expect_a_lease_to_give_its_own_only() {
+    EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+    expect_refused(act("bad-ranges", 1), "bad-ranges");
+    EXPECT_LE(act("exhaust-maps", 1)["numbers"]["mapped"], 256);
+    EXPECT_NE(act("small-pages", 1, 1s, 16)["numbers"]["status"], 0) << "4 million pages of 4 KiB";
+    expect_refused(act("config-writes", 1), "config-writes");
+    EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
+  }
+
   static bool logged(const lab::Host& host, const std::string& text) {
     return host.log().find(text) != std::string::npos;
   }
@@ -157,26 +181,15 @@ std::optional<MainJob> RogueNode::job_;
 std::chrono::milliseconds RogueNode::quiet_io_;
 
 TEST_F(RogueNode, RequestsInAWrongStateAreRefused) {
-  for (const char* attack : {"no-lease", "foreign-lease", "stale-lease"})
-    expect_refused(act(attack, 1), attack);
+  expect_wrong_states_refused();
 }
 
 TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
-  for (const char* attack : {"replay", "foreign-notices", "twins", "flood-garbage"}) {
-    const auto before = rogue_link(lender()).at("bad_messages").get<uint64_t>();
-    act(attack, 1);
-    EXPECT_GT(rogue_link(lender()).at("bad_messages").get<uint64_t>(), before) << attack;
-  }
-  EXPECT_TRUE(logged(lender(), fmt::format("node {} sent a bad control message", kRogueNode)));
+  expect_bad_messages_counted({"replay", "foreign-notices", "twins", "flood-garbage"});
 }
 
 TEST_F(RogueNode, ALeaseGivesItsOwnRangesAndRegistersOnly) {
-  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
-  expect_refused(act("bad-ranges", 1), "bad-ranges");
-  EXPECT_LE(act("exhaust-maps", 1)["numbers"]["mapped"], 256);
-  EXPECT_NE(act("small-pages", 1, 1s, 16)["numbers"]["status"], 0) << "4 million pages of 4 KiB";
-  expect_refused(act("config-writes", 1), "config-writes");
-  EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
+  expect_a_lease_to_give_its_own_only();
 }
 
 TEST_F(RogueNode, FloodsSlowNobodyDown) {
@@ -248,6 +261,21 @@ TEST_F(RogueNode, ADeadBorrowerLosesItsLease) {
   ASSERT_OK(lender().until("pcilend list", [](const lab::Output& o) {
     return o.out.find("node 12") == std::string::npos;
   }));
+}
+
+// The same three hosts, each pair at the ends of a Switchtec: the rogue sets its windows in its
+// victim's partition, and its scratchpads are its victim's memory.
+class RogueNodeOnSwitchtec : public RogueNode {
+ protected:
+  static void SetUpTestSuite() { start("rogue-switchtec", lab::Adapter::Switchtec); }
+};
+
+TEST_F(RogueNodeOnSwitchtec, IsRefusedCountedAndSlowsNobodyDown) {
+  expect_wrong_states_refused();
+  expect_bad_messages_counted({"replay", "flood-garbage"});
+  expect_a_lease_to_give_its_own_only();
+  for (const char* attack : {"storm", "wild-heart", "scribble-scratchpads", "reboots", "bounce"})
+    flood(attack, 1);
 }
 
 }  // namespace

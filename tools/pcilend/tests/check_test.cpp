@@ -143,6 +143,18 @@ TEST_F(CheckTest, SmallWindowsOfASwitchtecAreSaidWithTheirCure) {
   EXPECT_THAT(run({"check"}).out, Not(HasSubstr("max_mw_size")));
 }
 
+TEST_F(CheckTest, ATableOfRequestersIsCounted) {
+  EXPECT_THAT(run({"check"}).out, Not(HasSubstr("requester IDs")));
+  kernel_.links[0].requesters = 64;
+  kernel_.links[0].requesters_used = 3;
+  kernel_.links[0].requesters_lent = 1;
+  const Outcome free = run({"check"});
+  EXPECT_EQ(free.status, 0);
+  EXPECT_THAT(free.out, HasSubstr("requester IDs: 3 of 64 entries used, 1 of lent functions"));
+  kernel_.links[0].requesters_used = 64;
+  EXPECT_THAT(wrong(), HasSubstr("no further function can be lent over it: take functions back"));
+}
+
 TEST_F(CheckTest, AHostWithoutAdaptersIsTold) {
   fs::remove_all(root_ / "sys/bus/ntb");
   kernel_.links.clear();

@@ -101,6 +101,9 @@ class GoldenTest : public HostTest {
     up.downs = 1;
     up.pinned = 4;
     up.leases = 2;
+    up.requesters = 64;
+    up.requesters_used = 3;
+    up.requesters_lent = 1;
     Link refused;
     refused.degraded = {"no VM above 1 GiB: enlarge the adapter's BAR 2"};
     refused.index = 1;

@@ -165,6 +165,7 @@ enum pcilend_status {
 					/* it reaches is given */
 	PCILEND_STATUS_NO_LINK = 17,	/* -EHOSTUNREACH: no link to that node is up */
 	PCILEND_STATUS_NOT_OFFERED = 18, /* -ECONNREFUSED: that node may not borrow it */
+	PCILEND_STATUS_NO_REQUESTER = 19, /* -EXFULL: not let through by the lender's adapter */
 };
 
 #define PCILEND_WIRE_WINDOWS 16	/* memory window indices are below it */

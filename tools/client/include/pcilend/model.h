@@ -67,6 +67,10 @@ struct Link {
   std::optional<uint32_t> pinned;  // the only node that is let in
   std::optional<uint32_t> leases;  // functions borrowed and lent over it
   bool direct = false;             // no IOMMU: the peer reaches all memory of this host
+  // Of the adapter's table of those who may send through it; absent: all may.
+  std::optional<uint32_t> requesters;       // entries
+  std::optional<uint32_t> requesters_used;  // by the driver, lent functions, others
+  std::optional<uint32_t> requesters_lent;
 };
 
 struct Bar {
