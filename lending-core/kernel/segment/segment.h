@@ -78,7 +78,6 @@ bool pcilend_connection_next(u32 connection, struct pcilend_connection_report *r
 
 /* segment_link.c */
 extern const struct pcilend_segment_ops pcilend_segment_link_ops;
-int pcilend_segments_init(void);
 void pcilend_segments_exit(void);
 
 /* The rest is shared by the files of segment/. */
@@ -107,7 +106,6 @@ static inline struct segment_link *segment_link(struct pcilend_link *link)
 	return link->segments;
 }
 
-int segment_owner_init(void);
 void segment_owner_exit(void);
 void segment_owner_link_init(struct segment_link *sl);
 void segment_owner_up(struct segment_link *sl);

@@ -82,11 +82,6 @@ const struct pcilend_segment_ops pcilend_segment_link_ops = {
 	.gone = segment_link_gone,
 };
 
-int pcilend_segments_init(void)
-{
-	return segment_owner_init();
-}
-
 void pcilend_segments_exit(void)
 {
 	segment_owner_exit();
