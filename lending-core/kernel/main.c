@@ -50,12 +50,9 @@ static int __init pcilend_init(void)
 	err = pcilend_borrower_init(pcilend_lender_has_uuid);
 	if (err)
 		goto err_lender;
-	err = pcilend_segments_init();
-	if (err)
-		goto err_borrower;
 	err = pcilend_netlink_init();
 	if (err)
-		goto err_segments;
+		goto err_borrower;
 	err = pcilend_sleep_init();
 	if (err)
 		goto err_netlink;
@@ -72,8 +69,6 @@ err_sleep:
 	pcilend_sleep_exit();
 err_netlink:
 	pcilend_netlink_exit();
-err_segments:
-	pcilend_segments_exit();
 err_borrower:
 	pcilend_borrower_exit();
 err_lender:

@@ -5,6 +5,7 @@
 #include <linux/random.h>
 
 #include "base/base.h"
+#include "base/memory.h"
 
 #define MAX_LEASE_MS_DEFAULT 60000U
 
@@ -109,8 +110,20 @@ static bool base_lease_time_valid(const char *name, unsigned int ms)
 	return false;
 }
 
+static void base_destroy_queues(void)
+{
+	if (pcilend_frontend_wq)
+		destroy_workqueue(pcilend_frontend_wq);
+	if (pcilend_channel_wq)
+		destroy_workqueue(pcilend_channel_wq);
+	if (pcilend_wq)
+		destroy_workqueue(pcilend_wq);
+}
+
 int pcilend_base_init(void)
 {
+	int err;
+
 	if (!pcilend_max_lease_ms)
 		pcilend_max_lease_ms = max(MAX_LEASE_MS_DEFAULT, pcilend_lease_ms);
 	if (!base_lease_time_valid("lease_ms", pcilend_lease_ms) ||
@@ -121,19 +134,21 @@ int pcilend_base_init(void)
 	pcilend_channel_wq = alloc_workqueue("pcilend_channel",
 					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
 	pcilend_frontend_wq = alloc_workqueue("pcilend_frontends", WQ_UNBOUND, 0);
+	err = pcilend_memory_init();
+	if (err)
+		goto err_queues;
 	if (pcilend_wq && pcilend_channel_wq && pcilend_frontend_wq)
 		return 0;
-	pcilend_base_exit();
-	return -ENOMEM;
+	err = -ENOMEM;
+	pcilend_memory_exit();
+err_queues:
+	base_destroy_queues();
+	return err;
 }
 
 void pcilend_base_exit(void)
 {
-	if (pcilend_frontend_wq)
-		destroy_workqueue(pcilend_frontend_wq);
-	if (pcilend_channel_wq)
-		destroy_workqueue(pcilend_channel_wq);
-	if (pcilend_wq)
-		destroy_workqueue(pcilend_wq);
+	pcilend_memory_exit();
+	base_destroy_queues();
 	pcilend_ones_exit();
 }

@@ -4,12 +4,14 @@
  * and refusals of netlink requests. It knows nothing of links and functions, and has no lock that
  * a caller could notice; all but pcilend_refuse_fmt() may be called in any context.
  *
- * Folders use one another one way, which tools/test/kernel-folders checks: base < link < virtual <
- * lender, borrower and segment, which don't know each other, < netlink < main.c.
+ * Folders use one another one way, which tools/test/kernel-folders checks: base < link and lease <
+ * virtual < lender, borrower and segment < netlink < main.c. Those side by side don't know each
+ * other.
  *
  * Lock order of the whole module, outermost first; a lock may be taken while those above it are
  * held:
  *
+ *	pcilend_use.lock	a process asks for one thing at a time of what it has leased
  *	pcilend_function.admin	one change of what is lent of a local function at a time
  *	lender_link.telling	one other lender is told of exposed BARs at a time
  *	pci_dev_lock()		of the bridge above a local function, as pci_reset_function() does
@@ -18,10 +20,11 @@
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
+ *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_pages.lock
  *
  *	segments_lock		segments of this host, and what is offered of them
  *	segment_link.lock	segments that are connected over one link
- *	struct connection.lock	whether one is lost; taken in page faults
+ *	pcilend_pages.lock	what processes see in their place; taken in page faults
  *	pcilend_ones.lock	pages of all-ones
  *
  *	adapters_lock		frontends are told of one adapter at a time
@@ -47,7 +50,8 @@
  *	pcilend_channel.rx_lock
  *	pcilend_channel.tx_lock
  *	spinlocks		pcilend_link.state_lock, kick_lock, pcilend_channel.lock,
- *				pcilend_link.loss_lock, segment_link.status_lock, dma_lock,
+ *				pcilend_link.loss_lock, segment_link.status_lock,
+ *				pcilend_use.status_lock, dma_lock,
  *				pcilend_intx.lock, reach_lock, pcilend_virtual_relay.lock,
  *				pcilend_audit_limit.lock
  *

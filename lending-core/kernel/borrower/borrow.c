@@ -821,9 +821,9 @@ err_unlock:
 }
 EXPORT_SYMBOL_GPL(pcilend_borrow);
 
-int pcilend_return(struct pcilend_remote *remote, const char *owner)
+/* @owner: NULL: whoever has it; @lease: 0: whichever it is. */
+static int borrow_return(struct remote *r, const char *owner, u32 lease)
 {
-	struct remote *r = to_remote(remote);
 	enum remote_state state;
 	bool foreign;
 	int err = 0;
@@ -831,7 +831,8 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 	mutex_lock(&r->operation);
 	mutex_lock(&r->lock);
 	state = r->state;
-	foreign = owner && r->frontend && strcmp(owner, r->owner);
+	foreign = (owner && r->frontend && strcmp(owner, r->owner)) ||
+		  (lease && r->lease != lease);
 	mutex_unlock(&r->lock);
 
 	if (state == REMOTE_IDLE || foreign) {
@@ -850,4 +851,17 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 	remote_retire_if_idle(r);
 	return err;
 }
+
+int pcilend_return(struct pcilend_remote *remote, const char *owner)
+{
+	return borrow_return(to_remote(remote), owner, 0);
+}
 EXPORT_SYMBOL_GPL(pcilend_return);
+
+/* As pcilend_return(), unless that lease is over, or returned, already: then 0. */
+int remote_return(struct remote *r, u32 lease)
+{
+	int err = borrow_return(r, NULL, lease);
+
+	return err == -EPERM ? 0 : err;
+}

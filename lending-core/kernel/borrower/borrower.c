@@ -274,7 +274,16 @@ int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]))
 		return err;
 	err = pcilend_iommu_init();
 	if (err)
-		pcilend_bus_unregister();
+		goto err_bus;
+	err = pcilend_remote_lease_init();
+	if (err)
+		goto err_iommu;
+	return 0;
+
+err_iommu:
+	pcilend_iommu_exit();
+err_bus:
+	pcilend_bus_unregister();
 	return err;
 }
 
@@ -282,6 +291,7 @@ int pcilend_borrower_init(bool (*is_local)(const u8 uuid[16]))
 void pcilend_borrower_exit(void)
 {
 	remote_forget_unconfirmed();
+	pcilend_remote_lease_exit();
 	pcilend_iommu_exit();
 	pcilend_bus_unregister();
 }

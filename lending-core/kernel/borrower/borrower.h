@@ -204,6 +204,7 @@ void remote_recall_work(struct work_struct *work);
 void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
 void remote_return_work(struct work_struct *work);
 void remote_lost_work(struct work_struct *work);
+int remote_return(struct remote *r, u32 lease);
 void remote_was_reset(struct remote *r, u32 lease);
 void remote_reset_work(struct work_struct *work);
 void remote_carrier_work(struct work_struct *work);
@@ -285,6 +286,10 @@ int remote_find_bar(u64 phys, u64 size, struct remote_bar *found);
 int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 void remote_reach_work(struct work_struct *work);
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
+
+/* remote_lease.c */
+int pcilend_remote_lease_init(void);
+void pcilend_remote_lease_exit(void);
 
 /* frontend.c */
 void pcilend_frontend_adapter_added(struct pcilend_link *link);

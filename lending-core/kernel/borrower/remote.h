@@ -35,6 +35,10 @@ int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
 /* reach.c: peer-to-peer */
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
 
+/* remote_lease.c */
+int pcilend_remote_lease(struct pcilend_remote *remote, const char *owner, const char *adapter,
+			 u64 bytes, struct file **file, struct netlink_ext_ack *extack);
+
 /* frontend.c */
 struct pcilend_frontend *pcilend_frontend_get(const char *name);
 void pcilend_frontend_put(struct pcilend_frontend *frontend);

@@ -12,6 +12,8 @@
 
 #include "link/link.h"
 
+struct file;
+
 /* What ADD may say of a function from the start. */
 struct pcilend_add {
 	u32 id;				/* 0: the lowest free one */
@@ -52,6 +54,10 @@ int pcilend_lender_report(const char *bdf, u32 id, struct pcilend_report *report
 /* The local function with the lowest id above @after; false if there is none. */
 bool pcilend_lender_next(u32 after, struct pcilend_report *report);
 bool pcilend_lender_has_uuid(const u8 uuid[16]);
+
+/* lender_local.c */
+int pcilend_lender_lease(u32 id, const char *owner, u64 bytes, struct file **file,
+			 struct pcilend_report *report, struct netlink_ext_ack *extack);
 
 /* For pcilend_links_register(). */
 extern const struct pcilend_lender_ops pcilend_lender_link_ops;

@@ -107,10 +107,21 @@ static void lender_fill_info(struct pcilend_function *fn, struct pcilend_msg_fun
 		info->reserved_node = cpu_to_le32(fn->reservation.node);
 }
 
+/* Until silence ends the lease; a process of this host is not silent. */
+static u64 lender_lease_left(struct pcilend_function *fn)
+{
+	struct pcilend_heartbeat beat;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->link)
+		return U64_MAX;
+	pcilend_link_beat(fn->link, &beat);
+	return pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
+}
+
 void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report *report)
 {
 	struct device *dev = &fn->pdev->dev;
-	struct pcilend_heartbeat beat;
 
 	lockdep_assert_held(&fn->lock);
 	memset(report, 0, sizeof(*report));
@@ -120,11 +131,7 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	memcpy(report->reserved_uuid, fn->reservation.uuid, sizeof(report->reserved_uuid));
 	pcilend_group_report(fn, report);
 	report->lease_ms = fn->lease.lease_ms;
-	report->lease_left_ms = U64_MAX;
-	if (fn->link) {
-		pcilend_link_beat(fn->link, &beat);
-		report->lease_left_ms = pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
-	}
+	report->lease_left_ms = lender_lease_left(fn);
 	report->recall_ms = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	report->lease = fn->lease.number;
 	report->local = true;
@@ -138,6 +145,7 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 		strscpy(report->adapter, pci_name(fn->link->pdev), sizeof(report->adapter));
 		report->relayed = !fn->alias && !fn->interrupt_address;
 	}
+	pcilend_local_report(fn, report);
 }
 
 /*
@@ -262,6 +270,47 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 	return 0;
 }
 
+/*
+ * pcilend_function_grant - a lease for whoever may have one, unless something is in the way
+ * @event: BORROW
+ * @why: set on refusal, if there is more to say than the error; may be NULL
+ */
+int pcilend_function_grant(struct pcilend_function *fn, struct pcilend_lease_event *event,
+			   const struct pcilend_set_holder *holder, const char **why)
+{
+	static const char set_is_lent[] =
+		"others of its IOMMU group are not available, or lent: see 'pcilend show'";
+	const char *text = NULL;
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	err = pcilend_lease_allows(&fn->lease, event, &text);
+	if (!err && !pcilend_reservation_admits(&fn->reservation, event->node, holder->owner,
+						event->now)) {
+		text = "it is reserved for somebody else: see 'pcilend show'";
+		err = -EACCES;
+	}
+	if (!err && pcilend_sleeps()) {
+		text = "this host is about to sleep: try again afterwards";
+		err = -EAGAIN;
+	}
+	if (!err) {
+		err = pcilend_group_admit(fn, holder);
+		if (err)
+			text = set_is_lent;
+	}
+	if (!err) {
+		err = pcilend_function_apply(fn, event, &text);
+		if (err)
+			pcilend_group_note(fn);
+	}
+	if (!err)
+		pcilend_reservation_used(&fn->reservation);
+	else if (why)
+		*why = text;
+	return err;
+}
+
 static void lender_answer_returns(struct pcilend_function *fn)
 {
 	int i;
@@ -339,6 +388,8 @@ void pcilend_function_settle(struct pcilend_function *fn)
 		fn->todo &= PCILEND_DO_RELEASE;
 		if (todo & PCILEND_DO_RECALL && fn->link)
 			pcilend_function_tell_recall(fn, fn->link);
+		if (todo & PCILEND_DO_RECALL)
+			pcilend_local_tell_recall(fn);
 		if (todo & PCILEND_DO_ANNOUNCE)
 			pcilend_function_announce(fn);
 		if (todo & PCILEND_DO_FENCE) {
@@ -438,14 +489,12 @@ static void lender_expiry_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, expiry.work);
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
-	struct pcilend_heartbeat beat;
 	u64 left, recall;
 
 	mutex_lock(&fn->lock);
-	if (!fn->link)
+	if (!pcilend_function_is_lent(fn))
 		goto out;
-	pcilend_link_beat(fn->link, &beat);
-	left = pcilend_lease_expires_in(&fn->lease, &beat, pcilend_now());
+	left = lender_lease_left(fn);
 	recall = pcilend_lease_recall_in(&fn->lease, pcilend_now());
 	if (!left) {
 		pci_warn(fn->pdev, "node %u is silent: its lease %u is over\n", fn->lease.node,
@@ -458,7 +507,7 @@ static void lender_expiry_work(struct work_struct *work)
 	if (!left || !recall) {
 		pcilend_function_apply(fn, &event, NULL);
 		pcilend_function_queue_settle(fn);
-	} else if (left != U64_MAX) {
+	} else if (min(left, recall) != U64_MAX) {
 		pcilend_function_queue_expiry(fn, min(left, recall));
 	}
 out:

@@ -12,6 +12,7 @@
 #define PCILEND_LENDER_H
 
 #include "base/compat.h"
+#include "base/memory.h"
 #include "lender/admin.h"
 #include "pcilend/access.h"
 #include "pcilend/identity.h"
@@ -135,6 +136,9 @@ struct pcilend_function {
 
 	/* while borrowed, until fenced */
 	struct pcilend_link *link;	/* with a reference, and one on the module */
+	struct lender_local *local;	/* instead: a process of this host has it */
+	u64 slice;			/* of that one; device-side address */
+	u64 slice_bytes;		/* 0: none */
 	bool attached;			/* to its group's domain */
 	bool hidden;			/* its BARs, see pcilend_device_hide() */
 	bool requester;			/* entered at fn->link's adapter */
@@ -172,6 +176,12 @@ static inline bool pcilend_function_is_direct(const struct pcilend_function *fn)
 	return fn->info.flags & PCILEND_FUNCTION_DIRECT;
 }
 
+/* Is it lent, to a peer or to a process of this host, and not fenced yet? fn->lock */
+static inline bool pcilend_function_is_lent(const struct pcilend_function *fn)
+{
+	return fn->link || fn->local;
+}
+
 /* lender.c */
 struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev);
 void pcilend_function_put(struct pcilend_function *fn);
@@ -183,6 +193,8 @@ int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
 void pcilend_function_table_remove(struct pcilend_function *fn);
 int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_event *event,
 			   const char **why);
+int pcilend_function_grant(struct pcilend_function *fn, struct pcilend_lease_event *event,
+			   const struct pcilend_set_holder *holder, const char **why);
 void pcilend_function_settle(struct pcilend_function *fn);
 void pcilend_function_settle_now(struct pcilend_function *fn);
 void pcilend_function_queue_settle(struct pcilend_function *fn);
@@ -251,7 +263,10 @@ int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
 u64 pcilend_group_aperture_end(struct pcilend_function *fn);
 bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size);
+int pcilend_group_place_slice(struct pcilend_function *fn, u64 bytes);
 int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
+int pcilend_group_map_memory(struct pcilend_function *fn, u64 address,
+			     const struct pcilend_memory *memory, int prot);
 void pcilend_group_unmap(struct pcilend_group *group, u64 address, u64 size);
 void pcilend_group_hide(struct pcilend_group *group, u64 address, u64 size);
 int pcilend_group_show(struct pcilend_group *group, u64 address, phys_addr_t phys, u64 size);
@@ -264,6 +279,7 @@ void pcilend_group_report(struct pcilend_function *fn, struct pcilend_report *re
 /* lender_access.c: what a borrower reaches */
 int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 			const struct pcilend_msg_borrow *in);
+int pcilend_device_lend_here(struct pcilend_function *fn, struct lender_local *local, u64 bytes);
 void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end);
 void pcilend_device_open(struct pcilend_function *fn);
 void pcilend_device_hide(struct pcilend_function *fn);
@@ -271,12 +287,23 @@ int pcilend_device_show(struct pcilend_function *fn);
 u64 pcilend_device_last_address(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
+int pcilend_device_map_memory(struct pcilend_function *fn, u64 address,
+			      const struct pcilend_memory *memory, int prot);
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
 				u32 length);
 
 void pcilend_device_enable_msix(struct pci_dev *pdev, bool on);
+
+/* lender_local.c: processes of this host */
+void pcilend_local_quiet(struct pcilend_function *fn);
+void pcilend_local_over(struct pcilend_function *fn);
+void pcilend_local_hide(struct pcilend_function *fn);
+void pcilend_local_show(struct pcilend_function *fn);
+void pcilend_local_tell_recall(struct pcilend_function *fn);
+void pcilend_local_tell_reset(struct pcilend_function *fn);
+void pcilend_local_report(struct pcilend_function *fn, struct pcilend_report *report);
 
 /* lender_rom.c: expansion ROMs */
 u64 pcilend_rom_size(struct pci_dev *pdev);

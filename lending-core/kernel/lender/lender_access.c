@@ -31,7 +31,9 @@ void pcilend_device_open(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	pcilend_set_command(fn, PCI_COMMAND_MASTER,
 			    PCI_COMMAND_MEMORY | PCI_COMMAND_INTX_DISABLE);
-	pcilend_device_enable_msix(fn->pdev, !fn->intx.irq);
+	/* For a process of this host the kernel does that. */
+	if (!fn->local)
+		pcilend_device_enable_msix(fn->pdev, !fn->intx.irq);
 	pcilend_intx_resume(fn);
 }
 
@@ -128,9 +130,10 @@ static void lender_access_hide_exports(struct pcilend_function *fn, int count)
 void pcilend_device_hide(struct pcilend_function *fn)
 {
 	lockdep_assert_held(&fn->lock);
-	if (!fn->link || fn->hidden)
+	if (!pcilend_function_is_lent(fn) || fn->hidden)
 		return;
 	fn->hidden = true;
+	pcilend_local_hide(fn);
 	pcilend_reach_hide(fn);
 	pcilend_expose_hide(fn);
 	lender_access_hide_exports(fn, PCI_STD_NUM_BARS);
@@ -148,7 +151,7 @@ int pcilend_device_show(struct pcilend_function *fn)
 	int i, err;
 
 	lockdep_assert_held(&fn->lock);
-	if (!fn->link || !fn->hidden)
+	if (!pcilend_function_is_lent(fn) || !fn->hidden)
 		return 0;
 	for (i = 0; i < PCI_STD_NUM_BARS; i++) {
 		err = fn->export[i].size ?
@@ -161,10 +164,34 @@ int pcilend_device_show(struct pcilend_function *fn)
 		}
 	}
 	fn->hidden = false;
+	pcilend_local_show(fn);
 	pcilend_expose_show(fn);
 	pcilend_reach_show(fn);
 	trace_pcilend_bars(fn->id, true);
 	return 0;
+}
+
+/* What is to be known of a lease, for one over fn->link, or none, that begins. */
+static void lender_access_begin(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	fn->alias = 0;
+	fn->dma_address = 0;
+	fn->interrupt_address = 0;
+	fn->slice_bytes = 0;
+	fn->mapped = 0;
+	fn->small = 0;
+	WRITE_ONCE(fn->tables, 0);
+	memset(fn->map, 0, sizeof(fn->map));
+	memset(fn->export, 0, sizeof(fn->export));
+	fn->returned = false;
+	fn->withdrawn = NULL;
+	pcilend_intx_begin(fn);
+	pcilend_relay_begin(fn);
+	pcilend_dma_attach(fn);
+	fn->hidden = false;
+	fn->foreign_reset = false;
+	fn->requester = false;
 }
 
 /*
@@ -180,22 +207,8 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 
 	lockdep_assert_held(&fn->lock);
 	fn->link = pcilend_link_get(link);
-	fn->alias = 0;
-	fn->dma_address = 0;
-	fn->interrupt_address = 0;
-	fn->mapped = 0;
-	fn->small = 0;
-	WRITE_ONCE(fn->tables, 0);
-	memset(fn->map, 0, sizeof(fn->map));
-	memset(fn->export, 0, sizeof(fn->export));
-	fn->returned = false;
+	lender_access_begin(fn);
 	fn->withdrawn = pcilend_withdrawn_alloc();
-	pcilend_intx_begin(fn);
-	pcilend_relay_begin(fn);
-	pcilend_dma_attach(fn);
-	fn->hidden = false;
-	fn->foreign_reset = false;
-	fn->requester = false;
 	if (!fn->withdrawn)
 		return -ENOMEM;
 
@@ -210,6 +223,20 @@ int pcilend_device_lend(struct pcilend_function *fn, struct pcilend_link *link,
 		      ? lender_access_place_borrower(fn, in)
 		      : lender_access_map_interrupts(fn, le64_to_cpu(in->interrupt_alias));
 	return err ?: lender_access_export_bars(fn);
+}
+
+/*
+ * pcilend_device_lend_here - the same for a process of this host
+ * @bytes: of device addresses, in fn->slice
+ *
+ * On failure, pcilend_device_fence() undoes what was done.
+ */
+int pcilend_device_lend_here(struct pcilend_function *fn, struct lender_local *local, u64 bytes)
+{
+	lockdep_assert_held(&fn->lock);
+	fn->local = local;
+	lender_access_begin(fn);
+	return pcilend_group_attach(fn) ?: pcilend_group_place_slice(fn, bytes);
 }
 
 static void lender_access_withdraw_bars(struct pcilend_function *fn,
@@ -251,9 +278,10 @@ static void lender_access_withdraw_bars(struct pcilend_function *fn,
 void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_lease_result *end)
 {
 	lockdep_assert_held(&fn->lock);
-	if (!fn->link)
+	if (!pcilend_function_is_lent(fn))
 		return;
 	pcilend_intx_off(fn);
+	pcilend_local_quiet(fn);
 	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
 	/* Its messages are DMA. */
@@ -262,6 +290,7 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 		pcilend_requesters_remove(fn->link, fn->pdev);
 	fn->requester = false;
 
+	pcilend_local_over(fn);
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
@@ -269,6 +298,7 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
 	fn->link = NULL;
+	fn->local = NULL;
 }
 
 static bool lender_access_overlaps(u64 a, u64 a_size, u64 b, u64 b_size)
@@ -322,6 +352,58 @@ static u32 lender_access_table_pages(u64 small)
 	return small / (PCILEND_PAGE / sizeof(u64)) + 2 * 3;
 }
 
+/* What the function may have mapped at once: nothing is gained by reaching windows twice. */
+static u64 lender_access_limit(struct pcilend_function *fn)
+{
+	u64 limit = fn->slice_bytes;
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	for (i = 0; fn->link && i < fn->link->aperture.windows; i++)
+		limit += fn->link->aperture.window[i].size;
+	return limit;
+}
+
+/*
+ * A place for one mapping more, of which @small 4 KiB pages are in no large one: page tables are
+ * this host's memory. Return: 0; -ERANGE if that range can't be used; -ENOSPC; -EOPNOTSUPP.
+ */
+static int lender_access_find_entry(struct pcilend_function *fn, u64 address, u64 size, u64 small,
+				    struct pcilend_map_entry **entry)
+{
+	u32 tables = lender_access_table_pages(small);
+	int i;
+
+	lockdep_assert_held(&fn->lock);
+	if (pcilend_function_is_direct(fn))
+		return -EOPNOTSUPP;
+	if (!pcilend_device_may_map(fn, address, size))
+		return -ERANGE;
+	if (fn->mapped + size > lender_access_limit(fn) ||
+	    fn->small + small > PCILEND_SMALL_PAGES ||
+	    pcilend_function_tables(fn->lease.node) + tables > PCILEND_NODE_TABLES)
+		return -ENOSPC;
+	for (i = 0; i < PCILEND_MAPS; i++) {
+		*entry = &fn->map[i];
+		if (!fn->map[i].size)
+			return 0;
+	}
+	return -ENOSPC;
+}
+
+static void lender_access_enter(struct pcilend_function *fn, struct pcilend_map_entry *entry,
+				u64 address, u64 size, u64 small)
+{
+	lockdep_assert_held(&fn->lock);
+	entry->start = address;
+	entry->size = size;
+	entry->small = small;
+	entry->tables = lender_access_table_pages(small);
+	WRITE_ONCE(fn->tables, fn->tables + entry->tables);
+	fn->mapped += size;
+	fn->small += small;
+}
+
 /*
  * pcilend_device_map - let [address, +size) of the function reach [phys, +size)
  * @phys: inside a window onto the borrower, checked by the caller
@@ -332,43 +414,36 @@ static u32 lender_access_table_pages(u64 small)
  */
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size)
 {
-	struct pcilend_map_entry *entry = NULL;
-	u64 limit = 0, small;
-	u32 tables;
-	int i, err;
+	u64 small = lender_access_small_pages(address, phys, size);
+	struct pcilend_map_entry *entry;
+	int err;
 
-	lockdep_assert_held(&fn->lock);
-	if (pcilend_function_is_direct(fn))
-		return -EOPNOTSUPP;
-	if (!pcilend_device_may_map(fn, address, size))
-		return -ERANGE;
-	for (i = 0; i < PCILEND_MAPS && !entry; i++) {
-		if (!fn->map[i].size)
-			entry = &fn->map[i];
-	}
-	/* Nothing is gained by reaching the windows twice; page tables are this host's memory. */
-	for (i = 0; i < fn->link->aperture.windows; i++)
-		limit += fn->link->aperture.window[i].size;
-	small = lender_access_small_pages(address, phys, size);
-	tables = lender_access_table_pages(small);
-	if (!entry || fn->mapped + size > limit || fn->small + small > PCILEND_SMALL_PAGES ||
-	    pcilend_function_tables(fn->lease.node) + tables > PCILEND_NODE_TABLES)
-		return -ENOSPC;
-
-	err = pcilend_group_map(fn, address, phys, size);
-	if (err)
-		return err;
-	entry->start = address;
-	entry->size = size;
-	entry->small = small;
-	entry->tables = tables;
-	WRITE_ONCE(fn->tables, fn->tables + tables);
-	fn->mapped += size;
-	fn->small += small;
-	return 0;
+	err = lender_access_find_entry(fn, address, size, small, &entry) ?:
+	      pcilend_group_map(fn, address, phys, size);
+	if (!err)
+		lender_access_enter(fn, entry, address, size, small);
+	return err;
 }
 
-/* Undoes one pcilend_device_map(), named exactly; -ERANGE if there is none. */
+/*
+ * pcilend_device_map_memory - the same with memory of a process of this host, in fn->slice
+ * @prot: as for pcilend_memory_map()
+ */
+int pcilend_device_map_memory(struct pcilend_function *fn, u64 address,
+			      const struct pcilend_memory *memory, int prot)
+{
+	u64 small = pcilend_memory_small_pages(memory);
+	struct pcilend_map_entry *entry;
+	int err;
+
+	err = lender_access_find_entry(fn, address, memory->size, small, &entry) ?:
+	      pcilend_group_map_memory(fn, address, memory, prot);
+	if (!err)
+		lender_access_enter(fn, entry, address, memory->size, small);
+	return err;
+}
+
+/* Undoes one of these, named exactly; -ERANGE if there is none. */
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 {
 	int i;

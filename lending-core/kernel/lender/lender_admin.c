@@ -255,7 +255,8 @@ static int lender_admin_allow(struct pcilend_function *fn, const struct nlattr *
 	err = lender_admin_set_access(fn, nodes, extack);
 	if (err)
 		return err;
-	if (fn->lease.node && !pcilend_access_allows(&fn->access, fn->lease.node)) {
+	if (fn->lease.node && fn->lease.node != pcilend_node &&
+	    !pcilend_access_allows(&fn->access, fn->lease.node)) {
 		fn->access = *former;
 		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first",
 					  fn->lease.node);
@@ -491,7 +492,7 @@ static int lender_admin_apply_now(struct pcilend_function *fn, struct pcilend_le
 			*why = fn->lease.quarantine;
 	}
 	/* The time to return it may be shorter than what is waited for now. */
-	if (!err && fn->link)
+	if (!err && pcilend_function_is_lent(fn))
 		pcilend_function_queue_expiry(fn, 0);
 	pcilend_device_unlock(fn);
 	lender_admin_hand_back(fn);
@@ -535,6 +536,8 @@ int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_a
 	borrower = fn->lease.node;
 	mutex_unlock(&fn->lock);
 	pcilend_function_put(fn);
+	if (err == -EBUSY && borrower == pcilend_node)
+		return pcilend_refuse(extack, err, "a process of this host has leased it: end that, ask by --grace, or take it by --force");
 	if (err == -EBUSY && borrower)
 		return pcilend_refuse_fmt(extack, err, "node %u borrows it: end its use there, ask by --grace, or take it by --force",
 					  borrower);

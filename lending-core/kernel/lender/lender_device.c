@@ -431,7 +431,7 @@ static void lender_device_driver_stop(struct pcilend_function *fn)
 {
 	mutex_lock(&fn->lock);
 	pcilend_intx_pause(fn);
-	if (fn->link) {
+	if (pcilend_function_is_lent(fn)) {
 		fn->foreign_reset = true;
 		pcilend_dma_stop(fn);
 		pcilend_device_hide(fn);
@@ -482,7 +482,7 @@ static pci_ers_result_t lender_device_driver_slot_reset(struct pci_dev *pdev)
 	pci_restore_state(pdev);
 	pci_clear_master(pdev);
 	well = lender_device_answers(pdev);
-	if (fn->link)
+	if (pcilend_function_is_lent(fn))
 		pcilend_dma_queue_recover(fn);
 	mutex_unlock(&fn->lock);
 	return well ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
@@ -506,7 +506,7 @@ static void lender_device_driver_reset_done(struct pci_dev *pdev)
 	if (fn->own_reset)
 		return;
 	mutex_lock(&fn->lock);
-	if (fn->link)
+	if (pcilend_function_is_lent(fn))
 		pcilend_dma_queue_recover(fn);
 	mutex_unlock(&fn->lock);
 }
@@ -525,7 +525,7 @@ static int lender_device_driver_suspend(struct device *dev)
 	bool lent;
 
 	mutex_lock(&fn->lock);
-	lent = fn->link;
+	lent = pcilend_function_is_lent(fn);
 	mutex_unlock(&fn->lock);
 	return lent ? -EBUSY : 0;
 }

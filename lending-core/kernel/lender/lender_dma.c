@@ -31,7 +31,8 @@ static u32 lender_dma_step(struct pcilend_function *fn, enum pcilend_mastering_e
 	u32 todo;
 
 	lockdep_assert_held(&dma_lock);
-	todo = pcilend_mastering_step(&fn->mastering, event, pcilend_link_carries(fn->link));
+	todo = pcilend_mastering_step(&fn->mastering, event,
+				      !fn->link || pcilend_link_carries(fn->link));
 	if (todo & PCILEND_MASTERING_SWITCH_OFF)
 		lender_dma_switch(fn, false);
 	if (todo & PCILEND_MASTERING_SWITCH_ON)
@@ -64,7 +65,7 @@ void pcilend_device_bus_master(struct pcilend_function *fn, bool on)
 		pci_warn(fn->pdev, "transactions are still pending after bus mastering was switched off\n");
 }
 
-/* The function is being lent over fn->link; its bus mastering is off. */
+/* The function is being lent, over fn->link if there is one; its bus mastering is off. */
 void pcilend_dma_attach(struct pcilend_function *fn)
 {
 	struct pcilend_link *link = fn->link;
@@ -73,8 +74,10 @@ void pcilend_dma_attach(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	spin_lock_irqsave(&dma_lock, flags);
 	fn->mastering = (struct pcilend_mastering){ };
-	list_add(&fn->lent, &lender_link(link)->lent);
-	atomic_inc(&link->leases);
+	if (link) {
+		list_add(&fn->lent, &lender_link(link)->lent);
+		atomic_inc(&link->leases);
+	}
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
@@ -86,7 +89,8 @@ void pcilend_dma_detach(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	spin_lock_irqsave(&dma_lock, flags);
 	list_del_init(&fn->lent);
-	atomic_dec(&link->leases);
+	if (link)
+		atomic_dec(&link->leases);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
@@ -172,7 +176,9 @@ static void lender_dma_tell_reset(struct pcilend_function *fn)
 		.lease = cpu_to_le32(fn->lease.number),
 	};
 
-	pcilend_channel_notify(fn->link, PCILEND_MSG_WAS_RESET, &msg);
+	if (fn->link)
+		pcilend_channel_notify(fn->link, PCILEND_MSG_WAS_RESET, &msg);
+	pcilend_local_tell_reset(fn);
 }
 
 /* The same boot of the peer is there again. */
@@ -232,7 +238,7 @@ void pcilend_dma_recover_work(struct work_struct *work)
 						   recover);
 
 	pcilend_device_lock(fn);
-	if (!fn->link || fn->lease.state != PCILEND_FUNCTION_BORROWED)
+	if (!pcilend_function_is_lent(fn) || fn->lease.state != PCILEND_FUNCTION_BORROWED)
 		goto out;
 	/* First that, so that what is lost from now on counts anew. */
 	lender_dma_happened(fn, PCILEND_MASTERING_UNMAP);

@@ -20,6 +20,7 @@
 #include <linux/slab.h>
 
 #include "lender/lender.h"
+#include "pcilend/slice.h"
 
 static const char group_too_many[] =
 	"its IOMMU group has more functions than are lent as a set: put the device into a slot with ACS";
@@ -41,6 +42,7 @@ struct pcilend_group {
 	struct iommu_domain *domain;	/* NULL: none is lent */
 	struct pcilend_mappings mappings;	/* of the domain */
 	struct list_head reserved;	/* struct iommu_resv_region: not translated there */
+	struct pcilend_slices slices;	/* of the domain: for processes of this host */
 	atomic64_t faults;		/* since the domain was made */
 };
 
@@ -403,6 +405,8 @@ static int lender_group_make_domain(struct pcilend_group *group, struct pci_dev 
 	group->domain = domain;
 	group->mappings.entry = kvcalloc(capacity, sizeof(*group->mappings.entry), GFP_KERNEL);
 	group->mappings.capacity = capacity;
+	/* Where none can be placed, none is. */
+	pcilend_slices_init(&group->slices, domain->geometry.aperture_end);
 	atomic64_set(&group->faults, 0);
 	iommu_set_fault_handler(domain, lender_group_count_fault, group);
 	err = group->mappings.entry ? 0 : -ENOMEM;
@@ -511,6 +515,8 @@ void pcilend_group_detach(struct pcilend_function *fn)
 		}
 		if (fn->alias)
 			lender_group_drop_mapping(group, fn->alias, PCILEND_MSI_BYTES);
+		if (fn->slice_bytes)
+			pcilend_slice_release(&group->slices, fn->slice, fn->slice_bytes);
 	} else {
 		iommu_detach_group(group->domain, group->iommu);
 		lender_group_free_domain(group);
@@ -570,6 +576,41 @@ int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys
 	}
 	mutex_unlock(&group->lock);
 	return ret == -EEXIST ? -EUSERS : ret;
+}
+
+/*
+ * pcilend_group_map_memory - the same for memory of a process, of which nobody else maps any
+ *
+ * It is known there by what it is kept in, which is no address of anything else.
+ */
+int pcilend_group_map_memory(struct pcilend_function *fn, u64 address,
+			     const struct pcilend_memory *memory, int prot)
+{
+	struct pcilend_group *group = fn->group;
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	guard(mutex)(&group->lock);
+	err = pcilend_mappings_add(&group->mappings, address, memory->size, (uintptr_t)memory);
+	if (err <= 0)
+		return err ?: -EEXIST;
+	err = pcilend_memory_map(memory, group->domain, address, prot);
+	if (err)
+		pcilend_mappings_drop(&group->mappings, address, memory->size);
+	return err;
+}
+
+/* Device addresses that no other function of the set uses, until this one is detached. */
+int pcilend_group_place_slice(struct pcilend_function *fn, u64 bytes)
+{
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	guard(mutex)(&fn->group->lock);
+	err = pcilend_slice_place(&fn->group->slices, bytes, &fn->slice);
+	if (!err)
+		fn->slice_bytes = bytes;
+	return err;
 }
 
 /* Undoes one pcilend_group_map() of a function that is still attached. */

@@ -97,7 +97,6 @@ static int lender_request_grant(const struct exchange *ex, struct pcilend_functi
 		.boot = event->boot,
 		.link = ex->link->index,
 	};
-	int err;
 
 	lockdep_assert_held(&fn->lock);
 	memcpy(holder.owner, in->owner, sizeof(holder.owner));
@@ -106,20 +105,7 @@ static int lender_request_grant(const struct exchange *ex, struct pcilend_functi
 		return -EAGAIN;
 	if (!pcilend_lender_grants(fn, event->node))
 		return -ENODEV;
-	err = pcilend_lease_allows(&fn->lease, event, NULL);
-	if (err)
-		return err;
-	if (!pcilend_reservation_admits(&fn->reservation, event->node, in->owner, event->now))
-		return -EACCES;
-	if (pcilend_sleeps())
-		return -EAGAIN;
-	err = pcilend_group_admit(fn, &holder);
-	if (err)
-		return err;
-	err = pcilend_function_apply(fn, event, NULL);
-	if (err)
-		pcilend_group_note(fn);
-	return err;
+	return pcilend_function_grant(fn, event, &holder, NULL);
 }
 
 static void lender_request_handle_borrow(const struct exchange *ex, struct pcilend_function *fn)
@@ -143,12 +129,10 @@ static void lender_request_handle_borrow(const struct exchange *ex, struct pcile
 	}
 	mutex_lock(&fn->lock);
 	err = lender_request_grant(ex, fn, &event);
-	if (err) {
+	if (err)
 		module_put(THIS_MODULE);
-	} else {
-		pcilend_reservation_used(&fn->reservation);
+	else
 		err = lender_request_lend(ex, fn, &out);
-	}
 	lender_request_audit(ex, "borrow", fn->id, 0, err);
 	if (!err)
 		pcilend_function_announce(fn);

@@ -79,6 +79,7 @@ static const struct nla_policy borrow_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_FRONTEND] = { .type = NLA_NUL_STRING, .len = 15 },
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
 	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
+	[PCILEND_A_SIZE] = { .type = NLA_U64 },
 };
 
 static const struct nla_policy return_policy[PCILEND_A_MAX + 1] = {
@@ -115,6 +116,30 @@ static const struct nla_policy segment_connect_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
 	[PCILEND_A_READ_ONLY] = { .type = NLA_FLAG },
 	[PCILEND_A_WRITE_COMBINING] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy bar_get_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_BAR] = { .type = NLA_U32 },
+	[PCILEND_A_OFFSET] = { .type = NLA_U64 },
+	[PCILEND_A_SIZE] = { .type = NLA_U64 },
+};
+
+static const struct nla_policy segment_map_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_FD] = { .type = NLA_U32 },
+	[PCILEND_A_READ_ONLY] = { .type = NLA_FLAG },
+};
+
+static const struct nla_policy segment_unmap_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_ADDRESS] = { .type = NLA_U64 },
+};
+
+static const struct nla_policy interrupt_set_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_VECTOR] = { .type = NLA_U32 },
+	[PCILEND_A_EVENT_FD] = { .type = NLA_U32 },
 };
 
 static struct sk_buff *netlink_reply_begin(struct genl_info *info, u8 cmd, void **header)
@@ -356,6 +381,15 @@ static int netlink_config_get(struct sk_buff *request, struct genl_info *info)
 		.flags = GENL_CMD_CAP_DO,		\
 	}
 
+/* For whoever has a lease fd. */
+#define WITH_LEASE(command, function, attributes) {	\
+		.cmd = PCILEND_CMD_##command,		\
+		.doit = function,			\
+		.policy = attributes,			\
+		.maxattr = PCILEND_A_MAX,		\
+		.flags = GENL_CMD_CAP_DO,		\
+	}
+
 /* In the order of their commands. */
 static const struct genl_split_ops ops[] = {
 	{
@@ -384,7 +418,13 @@ static const struct genl_split_ops ops[] = {
 	ADMIN(REMOVE, bdf_policy),
 	ADMIN(AVAILABLE, available_policy),
 	ADMIN(UNAVAILABLE, unavailable_policy),
-	ADMIN(BORROW, borrow_policy),
+	{
+		.cmd = PCILEND_CMD_BORROW,
+		.doit = pcilend_borrow_doit,
+		.policy = borrow_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	},
 	ADMIN(RETURN, return_policy),
 	ADMIN(ALLOW, allow_policy),
 	ADMIN(LABEL, label_policy),
@@ -433,6 +473,10 @@ static const struct genl_split_ops ops[] = {
 		.dumpit = pcilend_segment_offered_dumpit,
 		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DUMP,
 	},
+	WITH_LEASE(BAR_GET, pcilend_bar_get_doit, bar_get_policy),
+	WITH_LEASE(SEGMENT_MAP, pcilend_segment_map_doit, segment_map_policy),
+	WITH_LEASE(SEGMENT_UNMAP, pcilend_segment_unmap_doit, segment_unmap_policy),
+	WITH_LEASE(INTERRUPT_SET, pcilend_interrupt_set_doit, interrupt_set_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

@@ -50,6 +50,13 @@ int pcilend_segment_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int pcilend_segment_offered_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int pcilend_put_segment_news(struct sk_buff *skb, const struct pcilend_segment_news *news);
 
+/* netlink_lease.c */
+int pcilend_borrow_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_bar_get_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_segment_map_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_segment_unmap_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_interrupt_set_doit(struct sk_buff *skb, struct genl_info *info);
+
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);
 int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report, bool trusted);

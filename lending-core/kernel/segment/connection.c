@@ -22,8 +22,8 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "base/pages.h"
 #include "pcilend/identity.h"
-#include "pcilend/ones.h"
 #include "segment/segment.h"
 
 #define CONNECTIONS 1024		/* over one link */
@@ -36,24 +36,17 @@ struct connection {
 	struct pcilend_link *link;	/* with a reference */
 	u32 id;
 	u32 number;
-	bool read_only;
-	bool write_combining;
 	u64 losses;			/* of the link, when it was asked for */
 	struct pcilend_connection core;
 
-	u64 size;			/* these four constant once open */
-	phys_addr_t phys;
+	struct pcilend_pages pages;	/* as the next two, constant once open; away: it is lost */
 	u32 __iomem *notify;		/* NULL: its owner takes no notifications */
 	u32 notify_data;
 	bool reserved;			/* its memory type, write-combining */
-	struct inode *inode;		/* of the dma-buf, with a reference; NULL: not made yet */
 	u32 round;			/* of the work that tells owners: seen in it */
 
-	struct rw_semaphore lock;	/* the next */
-	bool lost;			/* pages are of all-ones */
-	struct pcilend_ones ones;
 	struct page *status;
-	wait_queue_head_t wait;		/* for `lost` */
+	wait_queue_head_t wait;		/* for its loss */
 };
 
 static atomic_t connection_last = ATOMIC_INIT(0);
@@ -69,9 +62,7 @@ static void connection_free(struct kref *ref)
 
 	if (c->notify)
 		iounmap(c->notify);
-	pcilend_ones_destroy(&c->ones);
-	if (c->inode)
-		iput(c->inode);
+	pcilend_pages_destroy(&c->pages);
 	if (c->status)
 		put_page(c->status);
 	pcilend_link_put(c->link);
@@ -112,12 +103,9 @@ static void connection_take_pages(struct connection *c)
 	unsigned long flags;
 
 	lockdep_assert_held(&sl->lock);
-	scoped_guard(rwsem_write, &c->lock)
-		WRITE_ONCE(c->lost, true);
-	if (c->inode)
-		unmap_mapping_range(c->inode->i_mapping, 0, 0, true);
+	pcilend_pages_take(&c->pages);
 	if (c->reserved)
-		arch_io_free_memtype_wc(c->phys, c->size);
+		arch_io_free_memtype_wc(c->pages.phys, c->pages.size);
 	c->reserved = false;
 	spin_lock_irqsave(&sl->status_lock, flags);
 	connection_count(c);
@@ -142,49 +130,6 @@ static void connection_leave_if_over(struct connection *c)
 	connection_put(c);
 }
 
-static vm_fault_t connection_fault(struct vm_fault *vmf)
-{
-	struct vm_area_struct *vma = vmf->vma;
-	struct connection *c = vma->vm_private_data;
-	unsigned long pfn;
-
-	if (vmf->pgoff >= c->size >> PAGE_SHIFT)
-		return VM_FAULT_SIGBUS;
-	guard(rwsem_read)(&c->lock);
-	if (c->lost)
-		pfn = page_to_pfn(pcilend_ones_at(&c->ones, vmf->pgoff));
-	else
-		pfn = PHYS_PFN(c->phys) + vmf->pgoff;
-	return vmf_insert_pfn(vma, vmf->address & PAGE_MASK, pfn);
-}
-
-static const struct vm_operations_struct connection_vm_ops = {
-	.fault = connection_fault,
-};
-
-/*
- * A copy on write would be of one moment only, and a child's stores would be nobody's. Of a mapping
- * of a read-only file VM_SHARED is taken back, but not VM_MAYSHARE.
- */
-static int connection_mmap(struct dma_buf *buffer, struct vm_area_struct *vma)
-{
-	struct connection *c = buffer->priv;
-
-	if (!(vma->vm_flags & VM_MAYSHARE))
-		return -EINVAL;
-	if (c->read_only) {
-		if (vma->vm_flags & VM_WRITE)
-			return -EACCES;
-		vm_flags_clear(vma, VM_MAYWRITE);
-	}
-	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
-	vma->vm_page_prot = c->write_combining ? pgprot_writecombine(vma->vm_page_prot) :
-						 pgprot_noncached(vma->vm_page_prot);
-	vma->vm_private_data = c;
-	vma->vm_ops = &connection_vm_ops;
-	return 0;
-}
-
 /* No process has it any more, nor has any its pages mapped. Takes the caller's reference over. */
 static void connection_close(struct connection *c)
 {
@@ -192,7 +137,7 @@ static void connection_close(struct connection *c)
 
 	mutex_lock(&sl->lock);
 	if (c->reserved)
-		arch_io_free_memtype_wc(c->phys, c->size);
+		arch_io_free_memtype_wc(c->pages.phys, c->pages.size);
 	c->reserved = false;
 	pcilend_connection_close(&c->core);
 	if (pcilend_connection_to_release(&c->core))
@@ -203,35 +148,10 @@ static void connection_close(struct connection *c)
 	connection_put(c);
 }
 
-static void connection_release_buffer(struct dma_buf *buffer)
+static void connection_release_pages(struct pcilend_pages *pages)
 {
-	connection_close(buffer->priv);
+	connection_close(container_of(pages, struct connection, pages));
 }
-
-/* For functions that are to reach it there is no way yet. */
-static int connection_attach(struct dma_buf *buffer, struct dma_buf_attachment *attachment)
-{
-	return -EOPNOTSUPP;
-}
-
-static struct sg_table *connection_map(struct dma_buf_attachment *attachment,
-				       enum dma_data_direction direction)
-{
-	return ERR_PTR(-EOPNOTSUPP);
-}
-
-static void connection_unmap(struct dma_buf_attachment *attachment, struct sg_table *table,
-			     enum dma_data_direction direction)
-{
-}
-
-static const struct dma_buf_ops connection_buffer_ops = {
-	.attach = connection_attach,
-	.map_dma_buf = connection_map,
-	.unmap_dma_buf = connection_unmap,
-	.mmap = connection_mmap,
-	.release = connection_release_buffer,
-};
 
 static int connection_release_control(struct inode *inode, struct file *file)
 {
@@ -253,8 +173,8 @@ static ssize_t connection_notify(struct file *file, const char __user *buffer, s
 		return -EINVAL;
 	if (copy_from_user(&value, buffer, sizeof(value)))
 		return -EFAULT;
-	guard(rwsem_read)(&c->lock);
-	if (c->lost)
+	guard(rwsem_read)(&c->pages.lock);
+	if (c->pages.away)
 		return -ENOTCONN;
 	if (!c->notify)
 		return -EOPNOTSUPP;
@@ -270,7 +190,7 @@ static __poll_t connection_poll(struct file *file, poll_table *wait)
 	struct connection *c = file->private_data;
 
 	poll_wait(file, &c->wait, wait);
-	return READ_ONCE(c->lost) ? EPOLLHUP | EPOLLPRI : 0;
+	return READ_ONCE(c->pages.away) ? EPOLLHUP | EPOLLPRI : 0;
 }
 
 static int connection_mmap_status(struct file *file, struct vm_area_struct *vma)
@@ -303,17 +223,17 @@ static struct connection *connection_alloc(struct pcilend_link *link,
 	kref_init(&c->ref);
 	INIT_LIST_HEAD(&c->node);
 	INIT_LIST_HEAD(&c->status_node);
-	init_rwsem(&c->lock);
 	init_waitqueue_head(&c->wait);
 	c->link = pcilend_link_get(link);
 	c->id = wish->id;
-	c->read_only = wish->read_only;
-	c->write_combining = wish->write_combining;
+	c->pages.release = connection_release_pages;
+	c->pages.read_only = wish->read_only;
+	c->pages.write_combining = wish->write_combining;
 	do {
 		c->number = atomic_inc_return(&connection_last);
 	} while (!c->number);
 	c->status = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!c->status || pcilend_ones_init(&c->ones)) {
+	if (!c->status || pcilend_pages_init(&c->pages)) {
 		connection_put(c);
 		return NULL;
 	}
@@ -351,7 +271,8 @@ static bool connection_of_another_kind(struct connection *c, u32 offer)
 	lockdep_assert_held(&sl->lock);
 	list_for_each_entry(other, &sl->connections, node) {
 		if (other != c && other->core.state == PCILEND_CONNECTION_OPEN &&
-		    other->core.offer == offer && other->write_combining != c->write_combining)
+		    other->core.offer == offer &&
+		    other->pages.write_combining != c->pages.write_combining)
 			return true;
 	}
 	return false;
@@ -387,21 +308,21 @@ static int connection_take_place(struct connection *c, const struct pcilend_msg_
 	lockdep_assert_held(&connection_link(c)->lock);
 	if (le32_to_cpu(place->id) != c->id)
 		return -EPROTO;
-	c->size = le64_to_cpu(place->size);
+	c->pages.size = le64_to_cpu(place->size);
 	err = pcilend_aperture_peer(c->link, le32_to_cpu(place->window),
-				    le64_to_cpu(place->offset), c->size, &c->phys);
+				    le64_to_cpu(place->offset), c->pages.size, &c->pages.phys);
 	if (err)
 		return err;
-	if (le32_to_cpu(place->flags) & PCILEND_SEGMENT_READ_ONLY && !c->read_only)
+	if (le32_to_cpu(place->flags) & PCILEND_SEGMENT_READ_ONLY && !c->pages.read_only)
 		return connection_refuse(why, -EACCES,
 					 "it is offered to this host read-only: connect it with --read-only");
 	if (connection_of_another_kind(c, offer))
 		return connection_refuse(why, -EBUSY,
 					 "it is connected here with another memory type: connect it write-combining everywhere on this host, or nowhere");
 	connection_take_notify(c, place);
-	if (!c->write_combining)
+	if (!c->pages.write_combining)
 		return 0;
-	err = arch_io_reserve_memtype_wc(c->phys, c->size);
+	err = arch_io_reserve_memtype_wc(c->pages.phys, c->pages.size);
 	if (err)
 		return connection_refuse(why, err,
 					 "its window can't be mapped write-combining on this host: connect it without");
@@ -433,7 +354,7 @@ static int connection_finish(struct connection *c, int error,
 		return 0;
 	}
 	if (c->reserved)
-		arch_io_free_memtype_wc(c->phys, c->size);
+		arch_io_free_memtype_wc(c->pages.phys, c->pages.size);
 	c->reserved = false;
 	if (pcilend_connection_to_release(&c->core))
 		mod_delayed_work(pcilend_wq, &sl->release, 0);
@@ -524,32 +445,20 @@ static void connection_report(const struct connection *c, struct pcilend_connect
 	memset(report, 0, sizeof(*report));
 	report->id = c->id;
 	report->connection = c->number;
-	report->size = c->size;
+	report->size = c->pages.size;
 	strscpy(report->adapter, pci_name(c->link->pdev), sizeof(report->adapter));
-	report->read_only = c->read_only;
-	report->write_combining = c->write_combining;
+	report->read_only = c->pages.read_only;
+	report->write_combining = c->pages.write_combining;
 	report->lost = c->core.state != PCILEND_CONNECTION_OPEN;
 }
 
 /* Takes the caller's reference over, in any case: whose close closes the connection. */
 static struct dma_buf *connection_export(struct connection *c)
 {
-	DEFINE_DMA_BUF_EXPORT_INFO(info);
-	struct dma_buf *buffer;
+	struct dma_buf *buffer = pcilend_pages_export(&c->pages);
 
-	info.ops = &connection_buffer_ops;
-	info.size = c->size;
-	info.flags = c->read_only ? O_RDONLY : O_RDWR;
-	info.priv = c;
-	buffer = dma_buf_export(&info);
-	if (IS_ERR(buffer)) {
+	if (IS_ERR(buffer))
 		connection_close(c);
-		return buffer;
-	}
-	mutex_lock(&connection_link(c)->lock);
-	c->inode = file_inode(buffer->file);
-	ihold(c->inode);
-	mutex_unlock(&connection_link(c)->lock);
 	return buffer;
 }
 

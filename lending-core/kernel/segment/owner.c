@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The owner's end of segments. A dma-buf is mapped, and so pinned, once, for a device of our own
- * that no IOMMU translates for: its DMA addresses are those of the memory, whoever exports it, and
- * no peer reaches anything yet. (For the adapter itself the DMA API would map it in the DMA area,
- * too, scattered, where the peer would reach it whatever the offer says.) Each offer maps these
+ * The owner's end of segments. The memory is pinned once (base/memory.h), and each offer maps its
  * pages in a slot of one link's aperture, in one piece.
  *
  * What a peer had connected keeps its place in the aperture after the pages are unmapped, until the
@@ -12,18 +9,14 @@
  */
 
 #include <linux/anon_inodes.h>
-#include <linux/dma-buf.h>
-#include <linux/dma-mapping.h>
 #include <linux/eventfd.h>
 #include <linux/file.h>
-#include <linux/mm.h>
+#include <linux/iommu.h>
 #include <linux/module.h>
-#include <linux/platform_device.h>
 #include <linux/poll.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
-#include <linux/swiotlb.h>
 
+#include "base/memory.h"
 #include "pcilend/identity.h"
 #include "segment/notify.h"
 #include "segment/segment.h"
@@ -37,20 +30,14 @@ struct segment {
 	u32 id;
 	char name[PCILEND_LABEL_BYTES];
 	u64 size;
-	bool writable;
-	bool contiguous;
 	struct list_head offers;
 	bool closed;
 	bool ended;			/* an offer, with the boot of its peer */
 	wait_queue_head_t wait;
 
 	/* Until it is closed; constant. */
-	struct dma_buf *buffer;
-	struct dma_buf_attachment *attachment;
-	struct sg_table *table;
+	struct pcilend_memory memory;
 	struct eventfd_ctx *event;	/* or NULL */
-	struct mm_struct *mm;		/* whose RLIMIT_MEMLOCK it counts for */
-	unsigned long pages;
 };
 
 struct offer {
@@ -73,7 +60,6 @@ static LIST_HEAD(segments);
 static DEFINE_MUTEX(segments_lock);
 static u16 owner_last_index;		/* segments_lock, as the next */
 static u32 owner_last_offer;
-static struct platform_device *owner_device;
 
 static void owner_report_offer(const struct offer *offer, struct pcilend_segment_offer *to)
 {
@@ -145,33 +131,12 @@ static void owner_unmap_offer(struct offer *offer)
 		WARN_ON(iommu_unmap(ap->domain, offer->iova, size) != size);
 }
 
-/* In a slot that was taken for it; what lies side by side at once, for the IOMMU's larger pages. */
+/* In a slot that was taken for it. */
 static int owner_map_offer(struct offer *offer)
 {
-	int prot = IOMMU_READ | IOMMU_CACHE | (offer->read_only ? 0 : IOMMU_WRITE);
-	struct iommu_domain *domain = offer->link->aperture.domain;
-	struct sg_table *table = offer->segment->table;
-	struct scatterlist *sg = table->sgl;
-	unsigned int i = 0;
-	u64 at = 0;
-	int err;
-
 	lockdep_assert_held(&segments_lock);
-	while (i < table->nents) {
-		phys_addr_t start = sg_dma_address(sg), end = start;
-
-		for (; i < table->nents && sg_dma_address(sg) == end; i++, sg = sg_next(sg))
-			end += sg_dma_len(sg);
-		err = iommu_map(domain, offer->iova + at, start, end - start, prot,
-				GFP_KERNEL_ACCOUNT);
-		if (err) {
-			WARN_ON(at && iommu_unmap(domain, offer->iova, at) != at);
-			return err;
-		}
-		at += end - start;
-		cond_resched();
-	}
-	return 0;
+	return pcilend_memory_map(&offer->segment->memory, offer->link->aperture.domain,
+				  offer->iova, IOMMU_READ | (offer->read_only ? 0 : IOMMU_WRITE));
 }
 
 /* Nothing is left of it, and its id is free. */
@@ -221,91 +186,6 @@ static void owner_withdraw_offer(struct offer *offer)
 		mod_delayed_work(pcilend_wq, &segment_link(offer->link)->tell, 0);
 }
 
-static bool owner_is_contiguous(struct sg_table *table)
-{
-	struct scatterlist *sg;
-	dma_addr_t end = 0;
-	int i;
-
-	for_each_sgtable_dma_sg(table, sg, i) {
-		if (i && sg_dma_address(sg) != end)
-			return false;
-		end = sg_dma_address(sg) + sg_dma_len(sg);
-	}
-	return true;
-}
-
-/* Is it memory, in whole pages, as much as it says? */
-static bool owner_is_memory(struct sg_table *table, u64 size)
-{
-	struct scatterlist *sg;
-	u64 bytes = 0;
-	int i;
-
-	for_each_sgtable_dma_sg(table, sg, i) {
-		if (!PAGE_ALIGNED(sg_dma_address(sg)) || !PAGE_ALIGNED(sg_dma_len(sg)) ||
-		    !pfn_valid(PHYS_PFN(sg_dma_address(sg))))
-			return false;
-		bytes += sg_dma_len(sg);
-	}
-	return bytes == size;
-}
-
-static int owner_attach(struct segment *segment, struct netlink_ext_ack *extack)
-{
-	struct dma_buf *buffer = segment->buffer;
-	int err;
-
-	segment->attachment = dma_buf_attach(buffer, &owner_device->dev);
-	if (IS_ERR(segment->attachment)) {
-		err = PTR_ERR(segment->attachment);
-		return pcilend_refuse_fmt(extack, err, "its exporter, %s, gives it to no other device (error %d): use memory, such as a memfd by /dev/udmabuf",
-					  buffer->exp_name, err);
-	}
-	segment->table = dma_buf_map_attachment_unlocked(segment->attachment, DMA_BIDIRECTIONAL);
-	if (IS_ERR(segment->table)) {
-		err = PTR_ERR(segment->table);
-		pcilend_refuse_fmt(extack, err, "its exporter, %s, can't map it (error %d)",
-				   buffer->exp_name, err);
-		goto err_detach;
-	}
-	if (!owner_is_memory(segment->table, segment->size)) {
-		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "it is no memory of this host (exporter %s): use memory, such as a memfd by /dev/udmabuf",
-					 buffer->exp_name);
-		goto err_unmap;
-	}
-	segment->contiguous = owner_is_contiguous(segment->table);
-	return 0;
-
-err_unmap:
-	dma_buf_unmap_attachment_unlocked(segment->attachment, segment->table, DMA_BIDIRECTIONAL);
-err_detach:
-	dma_buf_detach(buffer, segment->attachment);
-	return err;
-}
-
-static int owner_account(struct segment *segment, struct netlink_ext_ack *extack)
-{
-	int err;
-
-	if (!current->mm)
-		return -EINVAL;
-	segment->pages = segment->size >> PAGE_SHIFT;
-	err = account_locked_vm(current->mm, segment->pages, true);
-	if (err)
-		return pcilend_refuse_fmt(extack, err, "it would lock more memory than the process may: raise its RLIMIT_MEMLOCK by %llu KiB",
-					  segment->size >> 10);
-	segment->mm = current->mm;
-	mmgrab(segment->mm);
-	return 0;
-}
-
-static void owner_unaccount(struct segment *segment)
-{
-	account_locked_vm(segment->mm, segment->pages, false);
-	mmdrop(segment->mm);
-}
-
 /* Nobody reaches it any more. */
 static int owner_release_file(struct inode *inode, struct file *file)
 {
@@ -321,12 +201,9 @@ static int owner_release_file(struct inode *inode, struct file *file)
 	mutex_unlock(&segments_lock);
 	pcilend_changed();
 
-	dma_buf_unmap_attachment_unlocked(with.attachment, with.table, DMA_BIDIRECTIONAL);
-	dma_buf_detach(with.buffer, with.attachment);
-	dma_buf_put(with.buffer);
+	pcilend_memory_put(&with.memory);
 	if (with.event)
 		eventfd_ctx_put(with.event);
-	owner_unaccount(&with);
 	return 0;
 }
 
@@ -345,7 +222,7 @@ static const struct file_operations segment_fops = {
 	.poll = owner_poll,
 };
 
-static struct segment *owner_alloc(struct dma_buf *buffer, const char *name)
+static struct segment *owner_alloc(const char *name)
 {
 	struct segment *segment = kzalloc(sizeof(*segment), GFP_KERNEL_ACCOUNT);
 
@@ -354,9 +231,6 @@ static struct segment *owner_alloc(struct dma_buf *buffer, const char *name)
 	INIT_LIST_HEAD(&segment->node);
 	INIT_LIST_HEAD(&segment->offers);
 	init_waitqueue_head(&segment->wait);
-	segment->buffer = buffer;
-	segment->size = buffer->size;
-	segment->writable = buffer->file->f_mode & FMODE_WRITE;
 	strscpy_pad(segment->name, name, sizeof(segment->name));
 	return segment;
 }
@@ -383,49 +257,30 @@ static bool owner_name_is_valid(const char *name)
 int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struct file **file,
 			   u32 *id, struct netlink_ext_ack *extack)
 {
-	struct dma_buf *buffer = dma_buf_get(dma_buf_fd);
 	struct segment *segment;
 	int err;
 
-	if (IS_ERR(buffer)) {
-		NL_SET_ERR_MSG(extack, "that file descriptor is no dma-buf: make one, such as of a memfd by /dev/udmabuf");
-		return PTR_ERR(buffer);
-	}
-	err = -EINVAL;
 	if (!owner_name_is_valid(name)) {
 		NL_SET_ERR_MSG(extack, "a name is at most 63 characters of printable ASCII: choose another one");
-		goto err_put;
+		return -EINVAL;
 	}
-	if (!buffer->size || !PAGE_ALIGNED(buffer->size) ||
-	    buffer->size > PCILEND_SEGMENT_BYTES_MAX) {
-		NL_SET_ERR_MSG(extack, "a segment is whole pages of 4 KiB, and at most 1 TiB: give another size");
-		goto err_put;
-	}
-	if (is_swiotlb_force_bounce(&owner_device->dev)) {
-		NL_SET_ERR_MSG(extack, "this host was booted with swiotlb=force, which copies all DMA: boot it without");
-		err = -EOPNOTSUPP;
-		goto err_put;
-	}
-	segment = owner_alloc(buffer, name);
-	err = -ENOMEM;
+	segment = owner_alloc(name);
 	if (!segment)
-		goto err_put;
+		return -ENOMEM;
 	segment->event = event_fd < 0 ? NULL : eventfd_ctx_fdget(event_fd);
 	if (IS_ERR(segment->event)) {
 		NL_SET_ERR_MSG(extack, "what is to be raised by peers is no eventfd: give one, or none");
 		err = PTR_ERR(segment->event);
 		goto err_free;
 	}
-	err = owner_account(segment, extack);
+	err = pcilend_memory_get(&segment->memory, dma_buf_fd, extack);
 	if (err)
 		goto err_event;
-	err = owner_attach(segment, extack);
-	if (err)
-		goto err_account;
+	segment->size = segment->memory.size;
 	*file = anon_inode_getfile("[pcilend-segment]", &segment_fops, segment, O_RDWR);
 	err = PTR_ERR_OR_ZERO(*file);
 	if (err)
-		goto err_attach;
+		goto err_memory;
 
 	/* From here on closing the file undoes all of it, also if it has no id. */
 	mutex_lock(&segments_lock);
@@ -445,18 +300,13 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 		NL_SET_ERR_MSG(extack, "this host has as many segments as there can be: end some, see 'pcilend segment list'");
 	return -ENOSPC;
 
-err_attach:
-	dma_buf_unmap_attachment_unlocked(segment->attachment, segment->table, DMA_BIDIRECTIONAL);
-	dma_buf_detach(buffer, segment->attachment);
-err_account:
-	owner_unaccount(segment);
+err_memory:
+	pcilend_memory_put(&segment->memory);
 err_event:
 	if (segment->event)
 		eventfd_ctx_put(segment->event);
 err_free:
 	kfree(segment);
-err_put:
-	dma_buf_put(buffer);
 	return err;
 }
 
@@ -486,7 +336,7 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 	if (sl->node != node)
 		return pcilend_refuse_fmt(extack, -EHOSTUNREACH, "no link to node %u is up: see 'pcilend link'",
 					  node);
-	if (!segment->writable && !read_only) {
+	if (!segment->memory.writable && !read_only) {
 		NL_SET_ERR_MSG(extack, "its dma-buf is read-only: offer it with --read-only");
 		return -EACCES;
 	}
@@ -508,7 +358,7 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 	if (segment->size > quota || owner_offered_bytes(sl) > quota - segment->size)
 		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: withdraw something, or load pcilend with a larger segment_mib=",
 					  node, pcilend_segment_mib);
-	if (sl->link->aperture.direct && !segment->contiguous) {
+	if (sl->link->aperture.direct && !segment->memory.contiguous) {
 		NL_SET_ERR_MSG(extack, "no IOMMU is before the adapter to that node, and the memory is not in one piece: use huge pages, or an IOMMU");
 		return -EOPNOTSUPP;
 	}
@@ -524,7 +374,7 @@ static int owner_place_offer(struct offer *offer, struct netlink_ext_ack *extack
 
 	lockdep_assert_held(&segments_lock);
 	if (link->aperture.direct) {
-		offer->iova = sg_dma_address(segment->table->sgl);
+		offer->iova = segment->memory.phys;
 		err = pcilend_aperture_locate(link, offer->iova, segment->size, &offer->window,
 					      &offer->offset);
 		if (err)
@@ -929,33 +779,8 @@ void segment_owner_peer_dead(struct segment_link *sl)
 	}
 }
 
-int segment_owner_init(void)
-{
-	struct platform_device *device = platform_device_register_simple("pcilend-segments",
-									 PLATFORM_DEVID_NONE,
-									 NULL, 0);
-	int err;
-
-	if (IS_ERR(device))
-		return PTR_ERR(device);
-	err = dma_coerce_mask_and_coherent(&device->dev, DMA_BIT_MASK(64));
-	if (!err && device_iommu_mapped(&device->dev))
-		err = -EBUSY;
-	if (err) {
-		platform_device_unregister(device);
-		return err;
-	}
-	dma_set_max_seg_size(&device->dev, UINT_MAX);
-	owner_device = device;
-	return 0;
-}
-
 /* No file of a segment is open, and no link is left. */
 void segment_owner_exit(void)
 {
 	WARN_ON(!list_empty(&segments));
-	platform_device_unregister(owner_device);
 }
-
-/* MODULE_IMPORT_NS() takes a string since 6.13, and a token before. */
-MODULE_INFO(import_ns, "DMA_BUF");

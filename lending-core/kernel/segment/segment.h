@@ -87,7 +87,6 @@ bool pcilend_segment_offered_next(struct pcilend_offered_report *report);
 
 /* segment_link.c */
 extern const struct pcilend_segment_ops pcilend_segment_link_ops;
-int pcilend_segments_init(void);
 /* Is one offered, or connected? No new one is while pcilend_sleeps(). */
 bool pcilend_segments_in_use(void);
 void pcilend_segments_exit(void);
@@ -118,7 +117,6 @@ static inline struct segment_link *segment_link(struct pcilend_link *link)
 	return link->segments;
 }
 
-int segment_owner_init(void);
 void segment_owner_exit(void);
 void segment_owner_link_init(struct segment_link *sl);
 void segment_owner_up(struct segment_link *sl);

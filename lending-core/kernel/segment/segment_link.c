@@ -96,11 +96,6 @@ bool pcilend_segments_in_use(void)
 	return used;
 }
 
-int pcilend_segments_init(void)
-{
-	return segment_owner_init();
-}
-
 void pcilend_segments_exit(void)
 {
 	segment_owner_exit();

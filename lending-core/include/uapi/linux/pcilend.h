@@ -58,6 +58,12 @@ enum pcilend_segment_state {
 	PCILEND_SEGMENT_LOST = 4,	/* of a peer's: its link was lost, or it was withdrawn */
 };
 
+enum pcilend_lease_state {
+	PCILEND_LEASE_ACTIVE = 0,
+	PCILEND_LEASE_RECALLED = 1,	/* its lender takes the function soon */
+	PCILEND_LEASE_OVER = 2,		/* nothing of the function is reached any more */
+};
+
 enum pcilend_cmd {
 	PCILEND_CMD_UNSPEC = 0,
 	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
@@ -70,6 +76,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_AVAILABLE = 8,	/* admin: BDF -> FUNCTION */
 	PCILEND_CMD_UNAVAILABLE = 9,	/* admin: BDF, FORCE; else -EBUSY while borrowed */
 	PCILEND_CMD_BORROW = 10, /* admin: ID, FRONTEND, OWNER, ADAPTER (optional) -> FUNCTION */
+					/* FRONTEND "lease": SIZE of its slice -> FD, too */
 	PCILEND_CMD_RETURN = 11,	/* admin: ID, OWNER (may be left out); 0 if not borrowed */
 	PCILEND_CMD_EVENT = 12,		/* multicast: EVENT and what it says */
 	PCILEND_CMD_ALLOW = 13,		/* admin: BDF, NODES (left out: all connected nodes) */
@@ -87,6 +94,10 @@ enum pcilend_cmd {
 	PCILEND_CMD_SEGMENT_CONNECT = 25, /* admin: ID and how -> SEGMENT, FD, CONTROL_FD */
 	PCILEND_CMD_SEGMENT_GET = 26,	/* dump: -> SEGMENT */
 	PCILEND_CMD_SEGMENT_OFFERED_GET = 27, /* admin, dump: peers are asked -> SEGMENT */
+	PCILEND_CMD_BAR_GET = 28,	/* LEASE_FD, BAR, OFFSET, SIZE -> FD */
+	PCILEND_CMD_SEGMENT_MAP = 29,	/* LEASE_FD, FD, READ_ONLY -> ADDRESS */
+	PCILEND_CMD_SEGMENT_UNMAP = 30,	/* LEASE_FD, ADDRESS */
+	PCILEND_CMD_INTERRUPT_SET = 31,	/* LEASE_FD, VECTOR, EVENT_FD (left out: no longer) */
 	__PCILEND_CMD_MAX,
 };
 
@@ -102,7 +113,7 @@ enum pcilend_attr {
 	PCILEND_A_FUNCTION = 5,		/* nest of pcilend_function_attr */
 	PCILEND_A_ID = 6,		/* u32: function id, node << 16 | index */
 	PCILEND_A_BDF = 7,		/* string: dddd:bb:dd.f */
-	PCILEND_A_FRONTEND = 8,		/* string: "vfio", "shadow" */
+	PCILEND_A_FRONTEND = 8,		/* string: "vfio", "shadow", "lease" */
 	PCILEND_A_OWNER = 9,		/* string, at most 63 bytes: who borrows, e.g. a domain */
 	PCILEND_A_EVENT = 10,		/* u32: enum pcilend_event */
 	PCILEND_A_PAD = 11,
@@ -121,14 +132,22 @@ enum pcilend_attr {
 	PCILEND_A_TARGET = 24,		/* u32: id of the function whose BARs are reached */
 	PCILEND_A_END = 25,		/* flag: that is taken back */
 	PCILEND_A_DIRECT = 26,		/* flag: no IOMMU shall translate for the function */
-	PCILEND_A_FD = 27,		/* u32: of the calling process: a dma-buf, or a segment's */
+	PCILEND_A_FD = 27,		/* u32: of the calling process: a dma-buf, a segment's, */
+					/* a lease's */
 	PCILEND_A_CONTROL_FD = 28,	/* u32: poll: it is lost; mmap: pcilend_segment_status */
 	PCILEND_A_SEGMENT = 29,		/* nest of pcilend_segment_attr */
-	PCILEND_A_READ_ONLY = 30,	/* flag: the peer can't write to the segment */
+	PCILEND_A_READ_ONLY = 30,	/* flag: the peer, or the function, can't write to it */
 	PCILEND_A_WRITE_COMBINING = 31,	/* flag: stores are gathered (else uncached) */
 	PCILEND_A_EVENT_FD = 32,	/* u32: of the calling process: an eventfd */
 	PCILEND_A_SANITIZE = 33,	/* flag: it is to be erased after each lease */
 	PCILEND_A_SANITIZED = 34,	/* flag: that was done */
+	PCILEND_A_LEASE_FD = 35,	/* u32: of the calling process: poll: its end, a recall; */
+					/* mmap: pcilend_lease_status */
+	PCILEND_A_BAR = 36,		/* u32: 0 to 5 */
+	PCILEND_A_OFFSET = 37,		/* u64: bytes */
+	PCILEND_A_SIZE = 38,		/* u64: bytes */
+	PCILEND_A_ADDRESS = 39,		/* u64: by which a function reaches a segment */
+	PCILEND_A_VECTOR = 40,		/* u32: interrupt of a function, from 0 on */
 	__PCILEND_A_MAX,
 };
 
@@ -343,6 +362,15 @@ enum pcilend_audit_attr {
  */
 struct pcilend_segment_status {
 	__u64 epoch;	/* changes whenever the link was lost, and when the segment is */
+};
+
+/*
+ * The page that mmap() of LEASE_FD shows. Who finds the epoch as it was before knows that nobody
+ * has reset the function since, and that no DMA of it was lost.
+ */
+struct pcilend_lease_status {
+	__u64 epoch;
+	__u32 state;	/* enum pcilend_lease_state */
 };
 
 #endif /* _UAPI_LINUX_PCILEND_H */

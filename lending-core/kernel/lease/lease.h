@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a process of this host holds of a function that was leased to it: the device API. Its lender
+ * may be this host or another one; what differs is behind struct pcilend_use_ops.
+ *
+ *	use.c		the lease fd: its close returns the function, poll tells of the end and
+ *			of a recall, mmap shows pcilend_lease_status; what is mapped for DMA
+ *	use_bar.c	a part of a BAR as a dma-buf
+ *	use_vectors.c	interrupts as eventfds
+ *
+ * It knows neither links nor functions.
+ */
+#ifndef PCILEND_LEASE_KERNEL_H
+#define PCILEND_LEASE_KERNEL_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/pcilend.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+
+#include "base/memory.h"
+#include "pcilend/range.h"
+
+struct eventfd_ctx;
+struct file;
+struct netlink_ext_ack;
+struct pci_dev;
+
+#define PCILEND_USE_MAPS 256		/* segments of one lease */
+#define PCILEND_USE_VECTORS 64
+#define PCILEND_SLICE_BYTES (64 << 20)	/* unless another size is asked for */
+
+struct pcilend_use;
+
+/*
+ * struct pcilend_use_ops - the side that has the function
+ * @bar: where a part of a BAR is for CPUs of this host
+ * @map: let the function reach memory at a device address of its slice, from when it returns 0;
+ *	the memory is kept until @unmap
+ * @unmap: undoes that; on return the function reaches it no more. The lease may be over
+ * @interrupt: the function raises @event, which it takes over; NULL: nothing
+ * @end: the process has closed it: on return the function can be leased anew, unless it has failed
+ *
+ * All may sleep and are called with pcilend_use.lock, but @end, which is the last. What is refused
+ * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over.
+ */
+struct pcilend_use_ops {
+	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
+		   struct netlink_ext_ack *extack);
+	int (*map)(void *holder, const struct pcilend_memory *memory, bool read_only, u64 address,
+		   struct netlink_ext_ack *extack);
+	void (*unmap)(void *holder, u64 address, u64 size);
+	int (*interrupt)(void *holder, u32 vector, struct eventfd_ctx *event,
+			 struct netlink_ext_ack *extack);
+	void (*end)(void *holder);
+};
+
+/* Interrupts of a function. Zeroed memory: none. Callers serialise access. */
+struct pcilend_vectors {
+	struct pci_dev *pdev;		/* NULL: none was asked for */
+	int count;			/* that it has been given */
+	struct eventfd_ctx *event[PCILEND_USE_VECTORS];
+};
+
+struct pcilend_use {
+	struct kref ref;		/* of its file, of buffers of its BARs, of @holder's side */
+	const struct pcilend_use_ops *ops;
+	void *holder;			/* NULL: nothing was leased */
+	char owner[64];			/* for people */
+
+	struct mutex lock;		/* one request of its process at a time; the next three */
+	struct list_head maps;
+	struct pcilend_range slice;	/* device addresses */
+	struct pcilend_range_entry used[PCILEND_USE_MAPS];
+
+	struct mutex bars_lock;		/* inside of locks of @holder's side: the next three */
+	struct list_head bars;
+	bool hidden;			/* the function decodes nothing now */
+	bool over;
+
+	spinlock_t status_lock;		/* what is written to the page; taken in interrupts */
+	struct page *status;
+	wait_queue_head_t wait;
+};
+
+/* use.c: a lease fd that has no function yet; ERR_PTR(). With the file's reference only. */
+struct pcilend_use *pcilend_use_create(const char *owner, struct file **file);
+struct pcilend_use *pcilend_use_get(struct pcilend_use *use);
+void pcilend_use_put(struct pcilend_use *use);
+/* Once, before the file is installed: from now on its close ends what @holder has. */
+void pcilend_use_begin(struct pcilend_use *use, const struct pcilend_use_ops *ops, void *holder);
+/* Then, as long as nobody has the file: where the function can have memory. */
+void pcilend_use_set_slice(struct pcilend_use *use, u64 address, u64 bytes);
+
+/* What happened to the function; may sleep, but the last. */
+void pcilend_use_hide(struct pcilend_use *use);
+void pcilend_use_show(struct pcilend_use *use);
+void pcilend_use_recalled(struct pcilend_use *use);
+/* It is over: pages of BARs are gone when this returns. Repeated it does nothing. */
+void pcilend_use_over(struct pcilend_use *use);
+/* It was reset, or DMA of it was lost: whatever it was doing is in doubt. Any context. */
+void pcilend_use_disturbed(struct pcilend_use *use);
+
+/* What a process asks for, by a lease fd of its own. */
+int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
+		    struct netlink_ext_ack *extack);
+int pcilend_use_map(int fd, int dma_buf_fd, bool read_only, u64 *address,
+		    struct netlink_ext_ack *extack);
+int pcilend_use_unmap(int fd, u64 address, struct netlink_ext_ack *extack);
+int pcilend_use_interrupt(int fd, u32 vector, int event_fd, struct netlink_ext_ack *extack);
+
+/*
+ * use_bar.c: where a part of a BAR is for CPUs of this host, for pcilend_use_ops.bar. Refuses what
+ * is not in a memory BAR of @pdev, and the table of its MSI-X: the kernel writes there.
+ */
+int pcilend_use_place_bar(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
+			  struct netlink_ext_ack *extack);
+int pcilend_use_export_bar(struct pcilend_use *use, phys_addr_t phys, u64 size, struct file **file);
+void pcilend_use_move_bars(struct pcilend_use *use);
+
+/*
+ * use_vectors.c: vector @vector of @pdev raises @event, which is taken over on success; NULL: not
+ * any more. The first one takes as many vectors for the function as there are. Return: 0; -ERANGE
+ * if it has no such vector, -EOPNOTSUPP if it has none at all; or what the kernel says.
+ */
+int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u32 vector,
+			struct eventfd_ctx *event, struct netlink_ext_ack *extack);
+/* On return none is raised, and the function has none. */
+void pcilend_vectors_end(struct pcilend_vectors *vectors);
+
+#endif /* PCILEND_LEASE_KERNEL_H */
