@@ -88,7 +88,7 @@ static void connection_tell(struct connection *c, enum pcilend_segment_state sta
 {
 	const struct pcilend_segment_news news = {
 		.id = c->id,
-		.size = c->size,
+		.size = c->pages.size,
 		.state = state,
 		.adapter = pci_name(c->link->pdev),
 	};
