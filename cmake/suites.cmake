@@ -164,6 +164,7 @@ endfunction()
 # slowest machine seen, two at a time on two CPUs.
 pcilend_suite(AmdBorrower REST 240)
 pcilend_suite(AmdLender LIMIT 100 REST 180)
+pcilend_suite(DeviceApi REST 300)
 pcilend_suite(DeviceMatrix LIMIT 300 REST 480 WITH Intx)
 pcilend_suite(Direct LIMIT 110 REST 180)
 pcilend_suite(Faults REST 820)

@@ -174,6 +174,41 @@ class NetlinkClient final : public Client {
     return one(request, decode_connected_segment);
   }
 
+  Result<LeasedFunction> lease(FunctionId id, std::string_view owner, uint64_t slice) override {
+    Request request(PCILEND_CMD_BORROW);
+    request.put(PCILEND_A_ID, id.value)
+        .put(PCILEND_A_FRONTEND, "lease")
+        .put(PCILEND_A_OWNER, owner)
+        .put64(PCILEND_A_SIZE, slice);
+    return one(request, decode_leased);
+  }
+
+  Result<UniqueFd> lease_bar(int lease, uint32_t bar, uint64_t offset, uint64_t size) override {
+    return one(with_lease(PCILEND_CMD_BAR_GET, lease)
+                   .put(PCILEND_A_BAR, bar)
+                   .put64(PCILEND_A_OFFSET, offset)
+                   .put64(PCILEND_A_SIZE, size),
+               decode_fd);
+  }
+
+  Result<uint64_t> lease_map(int lease, int dma_buf, bool read_only) override {
+    Request request = with_lease(PCILEND_CMD_SEGMENT_MAP, lease);
+    request.put(PCILEND_A_FD, static_cast<uint32_t>(dma_buf));
+    if (read_only) request.flag(PCILEND_A_READ_ONLY);
+    return one(request, decode_address);
+  }
+
+  Result<> lease_unmap(int lease, uint64_t address) override {
+    return change(with_lease(PCILEND_CMD_SEGMENT_UNMAP, lease).put64(PCILEND_A_ADDRESS, address));
+  }
+
+  Result<> lease_interrupt(int lease, uint32_t vector, int event) override {
+    Request request = with_lease(PCILEND_CMD_INTERRUPT_SET, lease);
+    request.put(PCILEND_A_VECTOR, vector);
+    if (event >= 0) request.put(PCILEND_A_EVENT_FD, static_cast<uint32_t>(event));
+    return change(request);
+  }
+
   Result<> check(const PciAddress& local) override {
     return change(Request(PCILEND_CMD_CHECK).put(PCILEND_A_BDF, to_string(local)));
   }
@@ -190,6 +225,10 @@ class NetlinkClient final : public Client {
   }
 
  private:
+  static Request with_lease(uint8_t command, int lease) {
+    return Request(command).put(PCILEND_A_LEASE_FD, static_cast<uint32_t>(lease));
+  }
+
   template <class T>
   Result<T> one(Request request, Result<T> (*decode)(std::span<const std::byte>)) {
     auto replies = netlink_.exchange(request);

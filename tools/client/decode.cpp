@@ -488,6 +488,35 @@ Result<ConnectedSegment> decode_connected_segment(std::span<const std::byte> att
   return connected;
 }
 
+Result<LeasedFunction> decode_leased(std::span<const std::byte> attributes) {
+  LeasedFunction leased;
+  auto fd = decode_fd(attributes);
+  if (!fd) return tl::unexpected(std::move(fd).error());
+  leased.fd = std::move(*fd);
+  auto function = decode_function(attributes);
+  if (!function) return tl::unexpected(std::move(function).error());
+  leased.function = std::move(*function);
+  return leased;
+}
+
+Result<UniqueFd> decode_fd(std::span<const std::byte> attributes) {
+  UniqueFd fd;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    return a.type == PCILEND_A_FD ? read_fd(a, &fd) : Result<>{};
+  }));
+  if (!fd) PCILEND_TRY(missing("descriptor"));
+  return fd;
+}
+
+Result<uint64_t> decode_address(std::span<const std::byte> attributes) {
+  std::optional<uint64_t> address;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    return a.type == PCILEND_A_ADDRESS ? a.read(&address.emplace()) : Result<>{};
+  }));
+  if (!address) PCILEND_TRY(missing("address"));
+  return *address;
+}
+
 Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes) {
   std::vector<uint8_t> config;
   PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {

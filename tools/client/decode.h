@@ -20,6 +20,9 @@ Result<Segment> decode_segment(std::span<const std::byte> attributes);
 // These own the descriptors that the answer names.
 Result<CreatedSegment> decode_created_segment(std::span<const std::byte> attributes);
 Result<ConnectedSegment> decode_connected_segment(std::span<const std::byte> attributes);
+Result<LeasedFunction> decode_leased(std::span<const std::byte> attributes);
+Result<UniqueFd> decode_fd(std::span<const std::byte> attributes);
+Result<uint64_t> decode_address(std::span<const std::byte> attributes);
 Result<Event> decode_event(std::span<const std::byte> attributes);
 // 256 or 4096 bytes.
 Result<std::vector<uint8_t>> decode_config(std::span<const std::byte> attributes);

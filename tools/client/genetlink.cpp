@@ -160,6 +160,11 @@ Request& Request::put(uint16_t type, uint32_t value) {
   return *this;
 }
 
+Request& Request::put64(uint16_t type, uint64_t value) {
+  if (!mnl_attr_put_u64_check(header(), buffer_.size(), type, value)) overflow_ = true;
+  return *this;
+}
+
 Request& Request::put(uint16_t type, std::span<const uint32_t> values) {
   if (!mnl_attr_put_check(header(), buffer_.size(), type, values.size_bytes(), values.data()))
     overflow_ = true;

@@ -32,6 +32,7 @@ class Request {
   explicit Request(uint8_t command, Kind kind = Kind::Do);
 
   Request& put(uint16_t type, uint32_t value);
+  Request& put64(uint16_t type, uint64_t value);
   Request& put(uint16_t type, std::string_view text);
   Request& put(uint16_t type, std::span<const uint32_t> values);
   Request& put(uint16_t type, std::span<const std::byte> bytes);

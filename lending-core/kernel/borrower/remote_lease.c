@@ -208,9 +208,10 @@ static void remote_lease_remove(struct pci_dev *pdev)
 	if (!rl)
 		return;
 	mutex_lock(&rl->lock);
-	pcilend_vectors_end(&rl->vectors);
+	/* Its messages are DMA: none comes when its vectors go. */
 	pci_clear_master(pdev);
 	pcilend_virtual_settle(pdev);
+	pcilend_vectors_end(&rl->vectors);
 	pcilend_use_over(rl->use);
 	iommu_detach_group(rl->domain, rl->group);
 	iommu_domain_free(rl->domain);
@@ -322,7 +323,7 @@ static int remote_lease_set_up(struct remote_lease *rl, u64 bytes, struct netlin
 		pci_dev_put(pdev);
 	}
 	if (err == -ENOSPC)
-		return pcilend_refuse_fmt(extack, err, "the memory window to its lender has no room for a slice of %llu KiB: borrow it with a smaller one",
+		return pcilend_refuse_fmt(extack, err, "the memory window has no room for a slice of %llu KiB: lease a smaller one",
 					  bytes >> 10);
 	if (err)
 		return pcilend_refuse_fmt(extack, err, "it can't be leased (error %d): see the kernel log",

@@ -260,7 +260,7 @@ static int use_add_map(struct pcilend_use *use, struct use_map *map, bool read_o
 	err = pcilend_range_alloc(&use->slice, size, size >= SZ_2M ? SZ_2M : PAGE_SIZE,
 				  &map->address);
 	if (err)
-		return pcilend_refuse_fmt(extack, err, "the lease's slice of %llu KiB has no room for %llu KiB: unmap something, or borrow with a larger one",
+		return pcilend_refuse_fmt(extack, err, "slice of %llu KiB has no room for %llu KiB: unmap, or lease a larger one",
 					  use->slice.size >> 10, size >> 10);
 	err = use->ops->map(use->holder, &map->memory, read_only, map->address, extack);
 	if (err)

@@ -44,7 +44,7 @@ int pcilend_use_place_bar(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, p
 		return pcilend_refuse_fmt(extack, -ERANGE, "BAR %u has %llu bytes: give a part of that",
 					  bar, bytes);
 	if (use_bar_has_table(pdev, bar, offset, size, &table))
-		return pcilend_refuse_fmt(extack, -EACCES, "the table of its interrupts is at %#llx of BAR %u, and the kernel's: leave those pages out",
+		return pcilend_refuse_fmt(extack, -EACCES, "its interrupt table is at %#llx of BAR %u: leave those pages out",
 					  table, bar);
 	*phys = pci_resource_start(pdev, bar) + offset;
 	return 0;

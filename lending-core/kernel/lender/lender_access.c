@@ -281,11 +281,11 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	if (!pcilend_function_is_lent(fn))
 		return;
 	pcilend_intx_off(fn);
-	pcilend_local_quiet(fn);
 	if (pci_device_is_present(fn->pdev))
 		pcilend_device_bus_master(fn, false);
 	/* Its messages are DMA. */
 	pcilend_relay_end(fn);
+	pcilend_local_quiet(fn);
 	if (fn->requester)
 		pcilend_requesters_remove(fn->link, fn->pdev);
 	fn->requester = false;

@@ -136,7 +136,7 @@ static int lender_local_lend(struct lender_local *local, u64 bytes, struct netli
 	trace_pcilend_lease_begin(fn->id, fn->lease.number, pcilend_node, pcilend_node, "lent");
 	err = pcilend_device_lend_here(fn, local, bytes);
 	if (err == -ENOSPC)
-		return pcilend_refuse_fmt(extack, err, "the IOMMU leaves no room for a slice of %llu KiB: borrow it with a smaller one",
+		return pcilend_refuse_fmt(extack, err, "the IOMMU has no room for a slice of %llu KiB: lease a smaller one",
 					  bytes >> 10);
 	if (err)
 		return pcilend_refuse_fmt(extack, err, "it can't be leased (error %d): see the kernel log",

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pcilend;
   if (size < 1) return 0;
-  const int request = *data++ % 9;
+  const int request = *data++ % 11;
   --size;
   std::deque<test::Bytes> datagrams{test::join({test::family_reply(), test::acknowledge(1)})};
   while (size >= 2) {
@@ -44,6 +44,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (void)(*client)->segments();
       break;
     case 8:
+      (void)(*client)->lease_map(3, 4, false);
+      break;
+    case 9:
+      (void)(*client)->lease_unmap(3, 4096);
+      break;
+    case 10:
       (void)(*client)->offered_segments();
       break;
     case 5:

@@ -530,6 +530,49 @@ TEST_F(ClientTest, DescriptorsOfSegmentsAreOwned) {
   EXPECT_EQ(text_in_request(1, PCILEND_A_ADAPTER), "0000:00:04.0");
 }
 
+// What a lease allows names its descriptor, and gets what it is for.
+TEST_F(ClientTest, WhatALeaseAllowsIsAskedWithItsDescriptor) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto descriptor = [&](int end) { return static_cast<uint32_t>(ends[end]); };
+  auto c =
+      client({join({reply(2, PCILEND_CMD_BORROW,
+                          Attributes()
+                              .nest(PCILEND_A_FUNCTION, Attributes()
+                                                            .u32(PCILEND_FUNCTION_A_ID, 0x80001)
+                                                            .u32(PCILEND_FUNCTION_A_LENDER, 8))
+                              .u32(PCILEND_A_FD, descriptor(0))),
+                    acknowledge(2)}),
+              join({reply(3, PCILEND_CMD_BAR_GET, Attributes().u32(PCILEND_A_FD, descriptor(1))),
+                    acknowledge(3)}),
+              join({reply(4, PCILEND_CMD_SEGMENT_MAP,
+                          Attributes().u64(PCILEND_A_ADDRESS, uint64_t{1} << 36)),
+                    acknowledge(4)}),
+              join({reply(5, PCILEND_CMD_SEGMENT_MAP, Attributes()), acknowledge(5)}),
+              acknowledge(6), acknowledge(7)});
+  {
+    const auto leased = c->lease(FunctionId{0x80001}, "me", 1 << 26);
+    ASSERT_TRUE(leased) << leased.error().message;
+    EXPECT_EQ(leased->fd.get(), ends[0]);
+    EXPECT_EQ(text_in_request(1, PCILEND_A_FRONTEND), "lease");
+    EXPECT_EQ(text_in_request(1, PCILEND_A_OWNER), "me");
+    const auto bar = c->lease_bar(ends[0], 2, 4096, 8192);
+    ASSERT_TRUE(bar) << bar.error().message;
+    EXPECT_EQ(bar->get(), ends[1]);
+    for (uint16_t type : {PCILEND_A_LEASE_FD, PCILEND_A_BAR, PCILEND_A_OFFSET, PCILEND_A_SIZE})
+      EXPECT_NE(text_in_request(2, type), "absent") << type;
+    EXPECT_EQ(c->lease_map(ends[0], 3, true).value_or(0), uint64_t{1} << 36);
+    EXPECT_NE(text_in_request(3, PCILEND_A_READ_ONLY), "absent");
+    EXPECT_FALSE(c->lease_map(ends[0], 3, false)) << "no address";
+    EXPECT_EQ(text_in_request(4, PCILEND_A_READ_ONLY), "absent");
+    EXPECT_TRUE(c->lease_unmap(ends[0], uint64_t{1} << 36));
+    EXPECT_TRUE(c->lease_interrupt(ends[0], 1, -1));
+    EXPECT_EQ(text_in_request(6, PCILEND_A_EVENT_FD), "absent") << "no longer";
+  }
+  EXPECT_NE(::fcntl(ends[0], F_GETFD), 0) << "it is closed";
+  EXPECT_NE(::fcntl(ends[1], F_GETFD), 0);
+}
+
 TEST_F(ClientTest, CountersAndConfigAreDecoded) {
   Attributes counters;
   for (uint16_t type = PCILEND_COUNTER_A_GRANTED; type <= PCILEND_COUNTER_A_RELAYED; ++type)

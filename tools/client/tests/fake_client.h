@@ -185,6 +185,14 @@ class FakeClient final : public Client {
                                   options.write_combining ? " write-combining" : "")));
     return fail(ErrorClass::NotFound, "there is no such segment");
   }
+  // Leases are a process's own: nothing that commands ask for.
+  Result<LeasedFunction> lease(FunctionId id, std::string_view, uint64_t) override {
+    return fail(ErrorClass::Unsupported, "{} can't be leased from a fake kernel", to_string(id));
+  }
+  Result<UniqueFd> lease_bar(int, uint32_t, uint64_t, uint64_t) override { return no_lease(); }
+  Result<uint64_t> lease_map(int, int, bool) override { return no_lease(); }
+  Result<> lease_unmap(int, uint64_t) override { return no_lease(); }
+  Result<> lease_interrupt(int, uint32_t, int) override { return no_lease(); }
   Result<> check(const PciAddress& local) override {
     return kernel_.refuse("check " + to_string(local));
   }
@@ -256,6 +264,9 @@ class FakeClient final : public Client {
   }
 
  private:
+  static tl::unexpected<Error> no_lease() {
+    return fail(ErrorClass::Usage, "a fake kernel has no leases");
+  }
   static Result<Function> missing() {
     return fail(ErrorClass::NotFound, "there is no such function");
   }

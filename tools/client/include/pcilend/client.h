@@ -36,6 +36,13 @@ struct ConnectedSegment {
   UniqueFd control;
 };
 
+// A function that was leased to this process, and what returns it when it is closed
+// (PCILEND_A_LEASE_FD). Class Lease (lease.h) is made of it.
+struct LeasedFunction {
+  Function function;
+  UniqueFd fd;
+};
+
 // For what fails after a change: the change is there.
 inline Error after_change(Error error) {
   return std::move(error).in("it is done, but can't be shown");
@@ -93,6 +100,17 @@ class Client {
   virtual Result<> withdraw_segment(FunctionId id, std::optional<uint32_t> node) = 0;
   virtual Result<ConnectedSegment> connect_segment(FunctionId id,
                                                    const ConnectOptions& options) = 0;
+
+  // An available function of this host, or of another, for this process, with device addresses for `slice` bytes, a
+  // power of two. `owner`: as for borrow().
+  virtual Result<LeasedFunction> lease(FunctionId id, std::string_view owner, uint64_t slice) = 0;
+  // What a lease fd of this process allows, with no other right. A dma-buf of whole pages of a BAR;
+  virtual Result<UniqueFd> lease_bar(int lease, uint32_t bar, uint64_t offset, uint64_t size) = 0;
+  // the device address of the memory behind a dma-buf;
+  virtual Result<uint64_t> lease_map(int lease, int dma_buf, bool read_only) = 0;
+  virtual Result<> lease_unmap(int lease, uint64_t address) = 0;
+  // an eventfd that an interrupt raises; -1: none any more.
+  virtual Result<> lease_interrupt(int lease, uint32_t vector, int event) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

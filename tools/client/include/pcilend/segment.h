@@ -80,7 +80,7 @@ class PCILEND_API OwnedSegment {
   // What others connect; to be passed on to them by other means.
   [[nodiscard]] FunctionId id() const { return id_; }
   [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes(); }
-  // The dma-buf, to be handed on.
+  // The dma-buf, to be handed on or mapped for a function (Lease::map()).
   [[nodiscard]] int buffer() const { return buffer_.get(); }
   // Polls EPOLLPRI when an offer has ended because its node has booted, until the next one is made.
   [[nodiscard]] int fd() const { return fd_.get(); }

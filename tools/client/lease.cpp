@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/lease.h"
+
+#include <sys/eventfd.h>
+
+namespace pcilend {
+
+namespace {
+constexpr size_t kPage = 4096;
+}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  client_ = other.client_;
+  lease_ = std::move(other.lease_);
+  address_ = other.address_;
+  return *this;
+}
+
+// When the lease is over nothing is mapped, and what is refused is so already.
+void DeviceMemory::unmap() {
+  if (const auto lease = lease_.lock()) (void)client_->lease_unmap(lease->get(), address_);
+  lease_.reset();
+}
+
+Result<Lease> Lease::borrow(Client& client, FunctionId id, std::string_view owner, uint64_t slice) {
+  auto leased = client.lease(id, owner, slice);
+  if (!leased) return tl::unexpected(std::move(leased).error());
+  Lease lease;
+  lease.client_ = &client;
+  lease.function_ = std::move(leased->function);
+  lease.fd_ = std::make_shared<UniqueFd>(std::move(leased->fd));
+  auto status = Mapping::map(lease.fd_->get(), 0, kPage, false);
+  if (!status) return tl::unexpected(std::move(status).error());
+  lease.status_ = std::move(*status);
+  return lease;
+}
+
+Result<Registers> Lease::bar(uint32_t index, uint64_t offset, size_t size) const {
+  auto buffer = client_->lease_bar(fd(), index, offset, size);
+  if (!buffer) return tl::unexpected(std::move(buffer).error());
+  auto memory = Mapping::map(buffer->get(), 0, size, true);
+  if (!memory) return tl::unexpected(std::move(memory).error());
+  Registers registers;
+  registers.buffer_ = std::move(*buffer);
+  registers.memory_ = std::move(*memory);
+  return registers;
+}
+
+Result<DeviceMemory> Lease::map(int dma_buf, bool read_only) const {
+  const auto address = client_->lease_map(fd(), dma_buf, read_only);
+  if (!address) return tl::unexpected(address.error());
+  return DeviceMemory(*client_, fd_, *address);
+}
+
+Result<UniqueFd> Lease::interrupt(uint32_t vector) const {
+  UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) return fail_errno("eventfd");
+  PCILEND_TRY(client_->lease_interrupt(fd(), vector, event.get()));
+  return event;
+}
+
+Result<> Lease::end_interrupt(uint32_t vector) const {
+  return client_->lease_interrupt(fd(), vector, -1);
+}
+
+}  // namespace pcilend
