@@ -259,8 +259,8 @@ static int owner_attach(struct segment *segment, struct netlink_ext_ack *extack)
 	segment->attachment = dma_buf_attach(buffer, &owner_device->dev);
 	if (IS_ERR(segment->attachment)) {
 		err = PTR_ERR(segment->attachment);
-		return pcilend_refuse_fmt(extack, err, "its exporter, %s, gives it to no other device (error %d): use memory, such as a memfd by /dev/udmabuf",
-					  buffer->exp_name, err);
+		return pcilend_refuse(extack, err,
+				      "its exporter gives it to no other device: use memory, such as a memfd by /dev/udmabuf");
 	}
 	segment->table = dma_buf_map_attachment_unlocked(segment->attachment, DMA_BIDIRECTIONAL);
 	if (IS_ERR(segment->table)) {
@@ -270,8 +270,8 @@ static int owner_attach(struct segment *segment, struct netlink_ext_ack *extack)
 		goto err_detach;
 	}
 	if (!owner_is_memory(segment->table, segment->size)) {
-		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "it is no memory of this host (exporter %s): use memory, such as a memfd by /dev/udmabuf",
-					 buffer->exp_name);
+		err = pcilend_refuse(extack, -EOPNOTSUPP,
+				     "it is no memory of this host: use memory, such as a memfd by /dev/udmabuf");
 		goto err_unmap;
 	}
 	segment->contiguous = owner_is_contiguous(segment->table);
@@ -293,7 +293,7 @@ static int owner_account(struct segment *segment, struct netlink_ext_ack *extack
 	segment->pages = segment->size >> PAGE_SHIFT;
 	err = account_locked_vm(current->mm, segment->pages, true);
 	if (err)
-		return pcilend_refuse_fmt(extack, err, "it would lock more memory than the process may: raise its RLIMIT_MEMLOCK by %llu KiB",
+		return pcilend_refuse_fmt(extack, err, "it locks too much memory: raise the process's RLIMIT_MEMLOCK by %llu KiB",
 					  segment->size >> 10);
 	segment->mm = current->mm;
 	mmgrab(segment->mm);
@@ -506,7 +506,7 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 		return -ENOSPC;
 	}
 	if (segment->size > quota || owner_offered_bytes(sl) > quota - segment->size)
-		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: withdraw something, or load pcilend with a larger segment_mib=",
+		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: raise segment_mib=",
 					  node, pcilend_segment_mib);
 	if (sl->link->aperture.direct && !segment->contiguous) {
 		NL_SET_ERR_MSG(extack, "no IOMMU is before the adapter to that node, and the memory is not in one piece: use huge pages, or an IOMMU");

@@ -77,7 +77,7 @@ TEST_F(SegmentMemory, IsLimited) {
   const std::string unprivileged =
       "ulimit -l 64 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock ";
   expect_refused(lender(), unprivileged + "pcilend segment create --size 1M", 1,
-                 "raise its RLIMIT_MEMLOCK by 1024 KiB");
+                 "raise the process's RLIMIT_MEMLOCK by 1024 KiB");
   ASSERT_OK(lender().run("grep -q cgroup2 /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup"));
   ASSERT_OK(
       lender().run("cd /sys/fs/cgroup && echo +memory >cgroup.subtree_control && mkdir segments"));
