@@ -186,6 +186,7 @@ pcilend_suite(StackContracts LIMIT 200)
 pcilend_suite(Switchtec LIMIT 180 REST 540)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)
+pcilend_suite(SegmentFaults REST 1200 WITH SegmentMemory)
 pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)

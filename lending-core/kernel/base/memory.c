@@ -66,8 +66,8 @@ static int memory_attach(struct pcilend_memory *memory, struct netlink_ext_ack *
 	memory->attachment = dma_buf_attach(buffer, &memory_device->dev);
 	if (IS_ERR(memory->attachment)) {
 		err = PTR_ERR(memory->attachment);
-		return pcilend_refuse_fmt(extack, err, "its exporter, %s, gives it to no other device (error %d): use memory, such as a memfd by /dev/udmabuf",
-					  buffer->exp_name, err);
+		return pcilend_refuse(extack, err,
+				      "its exporter gives it to no other device: use memory, such as a memfd by /dev/udmabuf");
 	}
 	memory->table = dma_buf_map_attachment_unlocked(memory->attachment, DMA_BIDIRECTIONAL);
 	if (IS_ERR(memory->table)) {
@@ -77,8 +77,8 @@ static int memory_attach(struct pcilend_memory *memory, struct netlink_ext_ack *
 		goto err_detach;
 	}
 	if (!memory_is_memory(memory->table, memory->size)) {
-		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "it is no memory of this host (exporter %s): use memory, such as a memfd by /dev/udmabuf",
-					 buffer->exp_name);
+		err = pcilend_refuse(extack, -EOPNOTSUPP,
+				     "it is no memory of this host: use memory, such as a memfd by /dev/udmabuf");
 		goto err_unmap;
 	}
 	memory->phys = sg_dma_address(memory->table->sgl);
@@ -101,7 +101,7 @@ static int memory_account(struct pcilend_memory *memory, struct netlink_ext_ack 
 	memory->pages = memory->size >> PAGE_SHIFT;
 	err = account_locked_vm(current->mm, memory->pages, true);
 	if (err)
-		return pcilend_refuse_fmt(extack, err, "it would lock more memory than the process may: raise its RLIMIT_MEMLOCK by %llu KiB",
+		return pcilend_refuse_fmt(extack, err, "it locks too much memory: raise the process's RLIMIT_MEMLOCK by %llu KiB",
 					  memory->size >> 10);
 	memory->mm = current->mm;
 	mmgrab(memory->mm);

@@ -428,13 +428,13 @@ static int connection_why_not(int error, const char *why, const struct pcilend_s
 		return pcilend_refuse_fmt(extack, error, "its owner, node %u, does not answer: see whether that host is alive",
 					  node);
 	case -ENODEV:
-		return pcilend_refuse_fmt(extack, error, "node %u offers this host no segment with that id: offer it there ('pcilend segment offer')",
+		return pcilend_refuse_fmt(extack, error, "node %u offers this host no segment with that id: offer it there",
 					  node);
 	case -ENOSPC:
 		return pcilend_refuse(extack, error,
 				      "it, or the link, has as many connections as there can be: close some, see 'pcilend segment list'");
 	default:
-		return pcilend_refuse_fmt(extack, error, "its owner, node %u, or this host can't do it (error %d): see the kernel logs of both",
+		return pcilend_refuse_fmt(extack, error, "node %u or this host can't do it (error %d): see both kernel logs",
 					  node, error);
 	}
 }

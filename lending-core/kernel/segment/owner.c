@@ -356,7 +356,7 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 		return -ENOSPC;
 	}
 	if (segment->size > quota || owner_offered_bytes(sl) > quota - segment->size)
-		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: withdraw something, or load pcilend with a larger segment_mib=",
+		return pcilend_refuse_fmt(extack, -ENOSPC, "node %u would be offered more than %u MiB: raise segment_mib=",
 					  node, pcilend_segment_mib);
 	if (sl->link->aperture.direct && !segment->memory.contiguous) {
 		NL_SET_ERR_MSG(extack, "no IOMMU is before the adapter to that node, and the memory is not in one piece: use huge pages, or an IOMMU");

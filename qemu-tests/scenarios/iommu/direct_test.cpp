@@ -182,6 +182,36 @@ TEST_F(Direct, LentByAHostWithoutIommu) {
 }
 
 /*
+ *   host1: connects it <── 2 MiB in one piece ── host2, without IOMMU
+ */
+TEST_F(Direct, ASegmentOfMemoryInOnePiece) {
+  constexpr const char* kUser = "/usr/lib/pcilend-lab/segment-user";
+  const auto refused = borrower().exec("pcilend segment create --size 16M 4");
+  ASSERT_OK(refused);
+  EXPECT_EQ(refused->code, 7) << refused->err;
+  EXPECT_NE(refused->err.find("the memory is not in one piece"), std::string::npos)
+      << refused->err;
+  ASSERT_OK(borrower().run("echo 1 >/proc/sys/vm/nr_hugepages"));
+  auto owner =
+      borrower().start(fmt::format("exec {} create 4,2097152,huge fill 3 stay", kUser));
+  ASSERT_OK(owner);
+  ASSERT_OK(borrower().until("true", [&](const lab::Output&) {
+    return owner->ended() || owner->output_so_far().find("fill") != std::string::npos;
+  }));
+  const std::string said = owner->output_so_far();
+  ASSERT_FALSE(owner->ended()) << said << owner->wait()->err;
+  const auto id = nlohmann::json::parse(said.substr(0, said.find('\n'))).at("id");
+  const auto used = lender().run(
+      fmt::format("{} connect {} check 3 fill 4 check 4", kUser, id.get<std::string>()));
+  ASSERT_OK(used);
+  EXPECT_EQ(used->find("\"wrong\":1"), std::string::npos) << *used;
+  EXPECT_NE(used->find("\"wrong\":0"), std::string::npos) << *used;
+  owner->interrupt();
+  ASSERT_OK(owner->wait());
+  ASSERT_OK(borrower().run("echo 0 >/proc/sys/vm/nr_hugepages"));
+}
+
+/*
  *   host1                               host2, without IOMMU
  *   nvme ── IOMMU, group of type ══════ nvme driver of the host
  *           identity

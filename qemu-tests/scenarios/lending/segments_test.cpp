@@ -1,105 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Memory that processes of two hosts share.
-#include <fmt/ranges.h>
+#include "scenarios/lending/segments.h"
+
 #include <gmock/gmock.h>
 
 #include "testing/swept.h"
-#include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
 namespace {
 
 using json = nlohmann::json;
 using testing::HasSubstr;
-
-constexpr const char* kUser = "/usr/lib/pcilend-lab/segment-user";
-
-// What is written on a line each.
-std::vector<json> lines(const std::string& text) {
-  std::vector<json> found;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    if (auto said = json::parse(line, nullptr, false); said.is_object())
-      found.push_back(std::move(said));
-  return found;
-}
-
-class Segments : public TwoHosts {
- protected:
-  // `pcilend segment create` of that host, which goes on.
-  void create(const lab::Host& host, const std::string& arguments) {
-    auto started = host.start("exec pcilend segment create --json " + arguments);
-    ASSERT_OK(started);
-    owner_.emplace(std::move(*started));
-    ASSERT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
-      return !lines(owner_->output_so_far()).empty() && output.code == 0;
-    }));
-    id_ = lines(owner_->output_so_far()).front().at("segments").at(0).at("id");
-    const auto pid = host.run("pidof -s pcilend");
-    ASSERT_OK(pid);
-    pid_ = pid->substr(0, pid->find('\n'));
-  }
-
-  // Steps of a program, to their end: what each has said.
-  static std::vector<json> use(const lab::Host& host, const std::string& what) {
-    const auto said = host.run(fmt::format("{} {}", kUser, what));
-    EXPECT_OK(said);
-    std::vector<json> steps;
-    for (auto& line : lines(said.value_or("")))
-      if (line.contains("step")) steps.push_back(std::move(line));
-    return steps;
-  }
-
-  // One that goes on until it waits for the loss of the segment.
-  void start_user(const lab::Host& host, const std::string& what) {
-    auto started = host.start(fmt::format("exec {} {}", kUser, what));
-    ASSERT_OK(started);
-    user_.emplace(std::move(*started));
-    ASSERT_OK(host.until("true", [&](const lab::Output&) {
-      return user_->ended() || user_->output_so_far().find("\"lost\"") != std::string::npos;
-    }));
-    ASSERT_FALSE(user_->ended()) << user_->output_so_far();
-  }
-
-  // It has found all-ones in all pages, could write to them, and has come to its end.
-  void expect_user_lost_it() {
-    const auto ended = user_->wait();
-    ASSERT_OK(ended);
-    EXPECT_EQ(ended->code, 0) << ended->err << ended->out;
-    int seen = 0;
-    for (const auto& line : lines(ended->out)) {
-      if (!line.contains("step")) continue;
-      seen += line.at("step") == "lost" || line.at("step") == "ones";
-      if (line.at("step") == "lost") EXPECT_EQ(line.at("lost"), true);
-      if (line.at("step") == "ones") EXPECT_EQ(line.at("wrong"), 0);
-    }
-    EXPECT_EQ(seen, 2) << ended->out;
-    user_.reset();
-  }
-
-  // It lists as many.
-  static void expect_listed(const lab::Host& host, size_t count) {
-    EXPECT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
-      const auto list = json::parse(output.out, nullptr, false);
-      return list.contains("segments") && list.at("segments").size() == count;
-    }));
-  }
-
-  // Ends the owner in order, and nothing is left of it.
-  void end_owner(const lab::Host& host) {
-    owner_->interrupt();
-    const auto ended = owner_->wait();
-    ASSERT_OK(ended);
-    EXPECT_EQ(ended->code, 0) << ended->err;
-    owner_.reset();
-    expect_listed(host, 0);
-  }
-
-  std::optional<lab::Running> owner_;
-  std::optional<lab::Running> user_;
-  std::string id_;
-  std::string pid_;
-};
 
 /*
  *   host1                                      host2
@@ -141,7 +52,7 @@ TEST_F(Segments, AreReadAndWrittenWithoutAMessage) {
 TEST_F(Segments, AreReadOnlyWhereTheyAreOfferedSo) {
   ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64K --read-only 8"));
   use(lender(), fmt::format("own {} fill 1", pid_));
-  const auto refused = borrower().exec(fmt::format("{} connect {} epoch", kUser, id_));
+  const auto refused = borrower().exec(fmt::format("{} connect {} epoch", kSegmentUser, id_));
   ASSERT_OK(refused);
   EXPECT_EQ(refused->code, 5) << refused->out;
   EXPECT_THAT(refused->err, HasSubstr("connect it with --read-only"));
@@ -217,7 +128,7 @@ TEST_F(Segments, AFlapChangesTheEpochAndLosesTheConnection) {
   EXPECT_EQ(steps[4].at("wrong"), 0);
   user_.reset();
 
-  ASSERT_OK(borrower().until(fmt::format("{} connect {} check 1", kUser, id_)));
+  ASSERT_OK(borrower().until(fmt::format("{} connect {} check 1", kSegmentUser, id_)));
   ASSERT_OK(lender().until("pcilend segment list --json", [&](const lab::Output& output) {
     return output.out.find("\"connections\": 0") != std::string::npos;
   }));
@@ -233,7 +144,8 @@ TEST_F(Segments, AnOwnerIsNotifiedByOneWrite) {
   expect_in_log(
       "^DMAR: \\[DMA Read NO_PASID\\] Request device \\[(0000:)?00:04\\.0\\] fault addr "
       "0x2[0-9a-f]{8} ");
-  auto started = lender().start(fmt::format("exec {} create 8 notified check 5 notified", kUser));
+  auto started =
+      lender().start(fmt::format("exec {} create 8 notified check 5 notified", kSegmentUser));
   ASSERT_OK(started);
   ASSERT_OK(lender().until("true", [&](const lab::Output&) {
     return started->ended() || !lines(started->output_so_far()).empty();
@@ -258,6 +170,51 @@ TEST_F(Segments, AnOwnerIsNotifiedByOneWrite) {
   EXPECT_EQ(said[2].at("wrong"), 0);
   EXPECT_EQ(said[3].at("count"), 1);
   expect_listed(lender(), 0);
+}
+
+/*
+ *   host1: create, offer ──> host2: is listed there, connected, closed; withdrawn
+ *
+ * Events and metrics of both tell of each step.
+ */
+TEST_F(Segments, AreListedWhereTheyAreOffered) {
+  auto monitor = lender().start("exec pcilend monitor --json --timeout 120");
+  ASSERT_OK(monitor);
+  ASSERT_OK(lender().until(
+      "true", [&](const lab::Output&) { return !lines(monitor->output_so_far()).empty(); }));
+  ASSERT_NO_FATAL_FAILURE(create(lender(), "--size 64K --name input --read-only 8"));
+  const auto listed = borrower().json("pcilend segment list --json");
+  ASSERT_OK(listed);
+  ASSERT_EQ(listed->at("segments").size(), 1U);
+  const json& offered = listed->at("segments").at(0);
+  EXPECT_EQ(offered.at("id"), id_);
+  EXPECT_EQ(offered.at("name"), "input");
+  EXPECT_EQ(offered.at("size"), 65536);
+  EXPECT_EQ(offered.at("state"), "offered");
+  EXPECT_EQ(offered.at("read_only"), true);
+  const auto metric = [&](const lab::Host& host, const std::string& line) {
+    const auto found = host.exec("pcilend metrics | grep -xF '" + line + "'");
+    ASSERT_OK(found);
+    EXPECT_EQ(found->code, 0) << host.name() << ": " << line;
+  };
+  metric(lender(), "pcilend_segment_offered_bytes{node=\"8\"} 65536");
+  ASSERT_NO_FATAL_FAILURE(start_user(borrower(), fmt::format("connect {},ro lost ones", id_)));
+  metric(lender(), "pcilend_segment_users{node=\"8\"} 1");
+  metric(borrower(), "pcilend_segment_connections{node=\"4\"} 1");
+  ASSERT_OK(lender().run("pcilend segment withdraw " + id_));
+  ASSERT_NO_FATAL_FAILURE(expect_user_lost_it());
+  ASSERT_NO_FATAL_FAILURE(end_owner(lender()));
+  metric(lender(), "pcilend_segments 0");
+  monitor->interrupt();
+  const auto ended = monitor->wait();
+  ASSERT_OK(ended);
+  std::vector<std::string> states;
+  for (const auto& line : lines(ended->out)) {
+    if (line.at("event") == "segment-gone") states.emplace_back("gone");
+    if (line.at("event") == "segment") states.push_back(line.at("segment").at("state"));
+  }
+  states.erase(std::unique(states.begin(), states.end()), states.end());
+  EXPECT_THAT(states, testing::ElementsAre("created", "offered", "connected", "withdrawn", "gone"));
 }
 
 TEST_F(Segments, BadInputIsRefused) {

@@ -143,7 +143,9 @@ class PCILEND_API Connection {
 //	std::memcpy(connection.bytes().data(), data, size);
 //	if (!sequence.complete()) ...it is lost, connect again
 //
-// The connection must outlive it.
+// Not so when the owner ends the segment: for some milliseconds until that is told stores vanish,
+// and loads give all-ones; have it confirm what it has taken, where that matters. The connection
+// must outlive it.
 class PCILEND_API Sequence {
  public:
   explicit Sequence(const Connection& connection)
