@@ -180,7 +180,7 @@ pcilend_suite(Paths LIMIT 360 REST 120)
 pcilend_suite(PciExpress REST 260)
 pcilend_suite(RogueNode LIMIT 320 REST 240)
 pcilend_suite(SharedGroup REST 180)
-pcilend_suite(Shadow LIMIT 300 REST 540)
+pcilend_suite(Shadow LIMIT 300 REST 420)
 pcilend_suite(StackContracts LIMIT 200)
 pcilend_suite(Switchtec LIMIT 180 REST 180)
 pcilend_suite(TwoHosts LIMIT 1200 REST 1500
