@@ -316,6 +316,14 @@ Result<> touch(const Device& device) {
   return {};
 }
 
+// Has memory mapped, and keeps that and the device whatever happens, until it is interrupted.
+Result<> keep(const Device& device) {
+  const auto data = device.map_dma(kHigh, kPage);
+  if (!data) return tl::unexpected(data.error());
+  say({{"ready", true}});
+  for (;;) ::pause();
+}
+
 // Lets go when it is asked.
 Result<> let_go(const Device& device) {
   const auto request = EventFd::make();
@@ -344,6 +352,7 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "look") return look(*device);
   if (command == "touch") return touch(*device);
   if (command == "let-go") return let_go(*device);
+  if (command == "keep") return keep(*device);
   if (command == "map-reserved") return map_reserved(*device);
   if (command == "bad-input") {
     const auto answers = try_bad_input(*device);

@@ -653,6 +653,14 @@ Result<Report> reboots(Node& node, milliseconds time, uint32_t) {
   return finish(node, report);
 }
 
+// Another life, with a memory window of so many GiB.
+Result<Report> shrink(Node& node, milliseconds, uint32_t value) {
+  node.set_window(uint64_t{value != 0 ? value : 4} << 30);
+  node.join(node.number());
+  rest(node, 500ms);
+  return finish(node);
+}
+
 Result<Report> bounce(Node& node, milliseconds time, uint32_t) {
   PCILEND_TRY(need_up(node));
   Report report;
@@ -752,6 +760,7 @@ constexpr Attack kAttacks[] = {
     {"scribble-area", "writes all over the control area", scribble_area},
     {"scribble-scratchpads", "random scratchpads", scribble_scratchpads},
     {"reboots", "another boot id each 10 ms", reboots},
+    {"shrink", "another life, with a smaller memory window", shrink},
     {"bounce", "the link goes down and up each 5 ms", bounce},
     {"die", "stops beating and answering", die},
     {"config-writes", "writes to every register", config_writes},

@@ -26,6 +26,8 @@ constexpr uint64_t kBar0 = 16 << 10;
 constexpr uint64_t kInterruptBus = 0xfee00000;
 constexpr uint64_t kBar2 = 1 << 20;
 constexpr uint64_t kAreaPages = (uint64_t{1} << PCILEND_AREA_WINDOW_SHIFT) - 1;
+constexpr uint64_t kGrownBar0 = 4ull << 30;
+constexpr uint32_t kGrownTable = 1 << 30;  // in it
 
 std::mt19937_64& dice() {
   static std::mt19937_64 generator(std::random_device{}());
@@ -117,6 +119,8 @@ void Node::say_hello() {
   hello.windows = kWindowCount;
   for (unsigned number = 0; number < kWindowCount; number++)
     hello.window[number] = driver_->window(number).size;
+  hello.window[driver_->memory_window()] =
+      std::min<uint64_t>(hello.window[driver_->memory_window()], window_);
   if (++next_request_ == 0) ++next_request_;
   outbox_.push_front(make(PCILEND_MSG_HELLO, false, PCILEND_STATUS_OK, next_request_, &hello));
 }
@@ -337,14 +341,16 @@ pcilend_msg_function Node::function(uint32_t id) const {
   told.device = 0x0010;
   told.class_revision = 0x01080200;
   told.state = PCILEND_FUNCTION_AVAILABLE;
+  bool grown = false;
   if (const auto lent = lent_.find(id); lent != lent_.end()) {
     told.state = PCILEND_FUNCTION_BORROWED;
     told.borrower = peer_.node;
     told.lease = lent->second;
+    grown = manner_ == Manner::Grows;
   }
   told.segment = pcilend_id_index(id) >> 8;
   told.devfn = static_cast<u8>(pcilend_id_index(id));
-  told.bar[0] = {kBar0, PCILEND_BAR_MEM64};
+  told.bar[0] = {grown ? kGrownBar0 : kBar0, PCILEND_BAR_MEM64};
   told.bar[2] = {kBar2, PCILEND_BAR_MEM64 | PCILEND_BAR_PREFETCH};
   pcilend_identity identity{};
   identity.vendor = told.vendor;
@@ -360,9 +366,9 @@ pcilend_msg_function Node::function(uint32_t id) const {
 
 namespace {
 
-// Configuration space of function(): header, and a PCIe capability.
+// Configuration space of function(): header, a PCIe capability, and MSI-X where that has grown.
 u8 config_byte(uint32_t at, const pcilend_msg_function& function) {
-  std::array<u8, 0x80> space{};
+  std::array<u8, 0x90> space{};
   const auto set = [&](size_t offset, auto value) {
     std::memcpy(&space[offset], &value, sizeof value);
   };
@@ -376,6 +382,12 @@ u8 config_byte(uint32_t at, const pcilend_msg_function& function) {
   set(0x40, uint8_t{PCI_CAP_ID_EXP});
   set(0x40 + PCI_EXP_FLAGS, uint16_t{2});
   set(0x40 + PCI_EXP_DEVCAP, uint32_t{PCI_EXP_DEVCAP_FLR});
+  if (function.bar[0].size == kGrownBar0) {
+    set(0x40 + PCI_CAP_LIST_NEXT, uint8_t{0x80});
+    set(0x80, uint8_t{PCI_CAP_ID_MSIX});
+    set(0x80 + PCI_MSIX_TABLE, kGrownTable);
+    set(0x80 + PCI_MSIX_PBA, kGrownTable + 0x1000);
+  }
   return at < space.size() ? space[at] : 0;
 }
 
@@ -421,7 +433,7 @@ void Node::serve(const pcilend_msg_header& header, const void* payload) {
     auto& out = *reinterpret_cast<pcilend_msg_borrowed*>(body.data());
     out.lease = static_cast<uint32_t>(dice()()) | 1;
     lent_[id] = out.lease;
-    tell(id);
+    if (manner_ != Manner::Grows) tell(id);
     place_bars(manner_ == Manner::WrongPayload ? id + 1 : id, out);
   } else if (header.type == PCILEND_MSG_RETURN) {
     lent_.erase(id);
@@ -435,6 +447,8 @@ void Node::serve(const pcilend_msg_header& header, const void* payload) {
                                                     : config_byte(out.offset + i, told);
   }
   answer(header.type, header.request, body.data());
+  // What has grown is told when it is lent, and before the borrower has read more of it.
+  if (header.type == PCILEND_MSG_BORROW && manner_ == Manner::Grows) tell(id);
 }
 
 void Node::answer(uint16_t type, uint32_t number, const void* payload) {
@@ -468,7 +482,8 @@ std::optional<Manner> manner_named(std::string_view name) {
                                                         {"twice", Manner::Twice},
                                                         {"wrong-type", Manner::WrongType},
                                                         {"wrong-payload", Manner::WrongPayload},
-                                                        {"bad-placement", Manner::BadPlacement}};
+                                                        {"bad-placement", Manner::BadPlacement},
+                                                        {"grows", Manner::Grows}};
   const auto found = names.find(name);
   if (found == names.end()) return std::nullopt;
   return found->second;

@@ -37,6 +37,7 @@ enum class Manner {
   WrongType,     // as if something else had been asked
   WrongPayload,  // a grant of another function, random configuration space
   BadPlacement,  // BARs where none can be; another place each time
+  Grows,         // a larger BAR as soon as it is lent, and the MSI-X table in what came with it
 };
 
 struct Answer {
@@ -113,6 +114,8 @@ class Node {
   void offer(unsigned count);
   [[nodiscard]] pcilend_msg_function function(uint32_t id) const;
   void set_manner(Manner manner) { manner_ = manner; }
+  // What it says of its memory window is no more than that, from the next join() on.
+  void set_window(uint64_t bytes) { window_ = bytes; }
 
   // Stops and starts what happens by itself.
   void set_beating(bool beating) { beating_ = beating; }
@@ -185,6 +188,7 @@ class Node {
   unsigned offered_ = 0;
   std::map<uint32_t, uint32_t> lent_;  // function -> lease
   Manner manner_ = Manner::Honest;
+  uint64_t window_ = UINT64_MAX;
   unsigned placements_ = 0;
   std::deque<Delayed> delayed_;
   std::deque<Slot> outbox_;  // sent as room comes

@@ -184,6 +184,19 @@ TEST_F(RogueNode, RequestsInAWrongStateAreRefused) {
   expect_wrong_states_refused();
 }
 
+/*
+ *   host1: somebody holds the device lock of its drive ═══ rogue: has no lease on it, and is
+ * refused for as long as that takes                              meanwhile
+ */
+TEST_F(RogueNode, WhoHasNoLeaseIsRefusedWithoutAWait) {
+  ASSERT_OK(lender().run("modprobe pcilend_hold device=" + *lender().address(1)));
+  const auto report = lab_->rogue().attack("no-lease", 1);
+  EXPECT_OK(lender().run("rmmod pcilend_hold"));
+  ASSERT_OK(report);
+  expect_refused(*report, "no-lease");
+  EXPECT_EQ(report->at("numbers").value("no-answer", 0), 0) << *report;
+}
+
 TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
   expect_bad_messages_counted({"replay", "foreign-notices", "twins", "flood-garbage"});
 }
@@ -244,6 +257,64 @@ TEST_F(RogueNode, ALenderThatAnswersBadlyIsNotBorrowedFrom) {
     join(2);
     act("offer", 2, 1s, 2);
   }
+}
+
+/*
+ *   rogue: lends a BAR of 16 KiB; then it has 4 GiB, with ═══ host2: keeps to what was granted
+ *          the MSI-X table in its middle
+ */
+TEST_F(RogueNode, WhatALenderHasGrantedDoesNotGrow) {
+  const std::string id = fmt::format("{:x}", kRogueNode << 16 | 1);
+  act("offer", 2, 1s, 2);
+  act("grows", 2);
+  ASSERT_OK(borrower().until("pcilend list | grep -q " + id));
+  ASSERT_OK(borrower().exec("pcilend borrow --frontend vfio " + id, {{}, 1min}));
+  // What is shown of it here is in a PCI domain of its own.
+  const auto shown = borrower().run("lspci -vv -D | grep -A 40 '^[89a-f][0-9a-f]*:' || true");
+  ASSERT_OK(shown);
+  EXPECT_EQ(shown->find("offset=40000000"), std::string::npos) << *shown;
+  const auto bytes = rogue_link(borrower()).at("slot_bytes");
+  EXPECT_EQ(bytes, 0);
+  act("honest", 2);
+  join(2);
+}
+
+/*
+ *   rogue: lends, and reboots with a smaller memory window ═══ host2: a user of VFIO keeps its
+ *          waits until that user lets go                              memory mapped where it was
+ */
+TEST_F(RogueNode, APlanThatIsInUseStays) {
+  const std::string id = fmt::format("{:x}", kRogueNode << 16 | 1);
+  act("offer", 2, 1s, 2);
+  ASSERT_OK(await_state(borrower(), id, "available"));
+  const auto function = function_on(borrower(), id);
+  ASSERT_OK(function);
+  const auto uuid = function->at("uuid").get<std::string>();
+  ASSERT_OK(borrower().run(fmt::format(
+      "echo {} >/sys/bus/pcilend/devices/{}/mdev_supported_types/pcilend-function/create", uuid,
+      id)));
+  auto client = borrower().start(fmt::format("/usr/lib/pcilend-lab/vfio-client {} keep", uuid));
+  ASSERT_OK(client);
+  EXPECT_OK(lab::eventually("it has memory mapped", lab::kPatience, [&] {
+    return client->output_so_far().find("\"ready\":true") != std::string::npos;
+  }));
+  const json mapped = rogue_link(borrower()).at("slot_bytes");
+  EXPECT_GT(mapped, 0);
+
+  act("shrink", 2, 1s, 4);
+  EXPECT_OK(lab::eventually("it waits", lab::kPatience, [&] {
+    const json reason = rogue_link(borrower()).at("reason");
+    return reason.is_string() &&
+           reason.get<std::string>().find("until guests let go") != std::string::npos;
+  }));
+  EXPECT_EQ(rogue_link(borrower()).at("slot_bytes"), mapped);
+  client->interrupt();
+  EXPECT_OK(client->wait());
+  EXPECT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", uuid)));
+  EXPECT_OK(lab::eventually("a plan that fits", lab::kPatience,
+                            [&] { return rogue_link(borrower()).at("state") == "up"; }));
+  act("shrink", 2, 1s, 64);
+  join(2);
 }
 
 // Nobody holds a function for ever.

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <linux/pci_regs.h>
+
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+/*
+ *   host1 (lender, node 4)                        host2 (borrower, node 8)
+ *   virtio-blk ── port with AER ── pcilend ══════ virtio-pci of the host
+ *
+ * QEMU's drive, e1000e and igb report no errors: they have no bits for it in Device Control.
+ */
+class PciExpress : public TwoHosts {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "pci-express";
+    // Of a faster link the kernel awaits that it is active again, which QEMU's is not after a
+    // reset.
+    options.qemu_arguments[1] = {"-global", "pcie-root-port.x-speed=2_5"};
+    ASSERT_OK(options.add_device(
+        "host1:virtio-blk-pci,id=disk,aer=on,iommu_platform=on,disable-legacy=on,drive-size=16M,"
+        "root-port=on,x-max-bounce-buffer-size=16M"));
+    ASSERT_OK(start_lab(options, lab_));
+  }
+
+  // It is borrowed, and has data.
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(TwoHosts::SetUp());
+    ASSERT_OK(job().lend());
+    ASSERT_OK(job().see_available());
+    const auto borrowed = borrower().json("pcilend borrow --wait --json " + job().id());
+    ASSERT_OK(borrowed);
+    place_ = borrowed->at("functions").at(0).at("virtual_bdf");
+    ASSERT_OK(find_disk());
+    ASSERT_OK(borrower().run(fmt::format(
+        "head -c 64K /dev/urandom >/tmp/data && dd if=/tmp/data of={} bs=16k oflag=direct",
+        disk_)));
+  }
+
+  Result<> find_disk() {
+    const auto name =
+        borrower().until(fmt::format("ls /sys/bus/pci/devices/{}/virtio*/block | grep .", place_));
+    if (!name) return tl::unexpected(name.error());
+    disk_ = "/dev/" + name->text();
+    return {};
+  }
+  [[nodiscard]] Result<> compare() const {
+    PCILEND_TRY(borrower().run(fmt::format(
+        "dd if={} of=/tmp/read bs=16k count=4 iflag=direct && cmp /tmp/data /tmp/read", disk_)));
+    return {};
+  }
+
+  std::string place_;  // on the borrower
+  std::string disk_;
+};
+
+/*
+ *   host1: an error that takes the link below the port along: reset ═══ host2: is told, and binds
+ *                                                                      the driver anew: the same
+ */
+TEST_F(PciExpress, AFatalErrorCostsAResetAndNoLease) {
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+  ASSERT_OK(lender().inject_pcie_error("disk", PCI_ERR_UNC_MALF_TLP));
+  ASSERT_OK(lender().until("dmesg | grep 'was reset, because .*an error of PCI Express'"));
+  // Its driver has no error handlers, so it is not started anew by itself.
+  ASSERT_OK(borrower().until("dmesg | grep 'was reset by its lender'"));
+  ASSERT_OK(
+      borrower().run(fmt::format("cd /sys/bus/pci/drivers/virtio-pci && echo {0} >unbind && "
+                                 "echo {0} >bind",
+                                 place_)));
+  ASSERT_OK(find_disk());
+  EXPECT_OK(compare());
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+  EXPECT_GT(after->at("resets"), before->at("resets"));
+  EXPECT_OK(lender().until("dmesg | grep 'device recovery successful'"));
+}
+
+/*
+ *   host1: an error that cost one transaction ═══ host2: goes on, not reset
+ */
+TEST_F(PciExpress, AnErrorThatIsNotFatalCostsNothing) {
+  const auto before = job().function_on(lender());
+  ASSERT_OK(before);
+  ASSERT_OK(lender().inject_pcie_error("disk", PCI_ERR_UNC_COMP_TIME));
+  ASSERT_OK(lender().until("dmesg | grep 'device recovery successful'"));
+  EXPECT_OK(compare());
+  const auto after = job().function_on(lender());
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+  EXPECT_EQ(after->at("resets"), before->at("resets"));
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
