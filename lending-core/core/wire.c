@@ -689,6 +689,8 @@ __u16 pcilend_status_from_errno(int error)
 		return PCILEND_STATUS_NO_LINK;
 	case -ECONNREFUSED:
 		return PCILEND_STATUS_NOT_OFFERED;
+	case -EXFULL:
+		return PCILEND_STATUS_NO_REQUESTER;
 	default:
 		return PCILEND_STATUS_FAILED;
 	}

@@ -15,9 +15,20 @@ constexpr uint64_t kGiB = 1 << 30;
 // The plan for the lab's adapters (docs/architecture.md, "One aperture each way").
 constexpr uint64_t kDmaEnd = 2 * kGiB;
 constexpr uint64_t kInterrupts = 0xfee00000;
-constexpr uint64_t kSlots = 8 * kGiB;
-constexpr uint64_t kExports = uint64_t{1} << 40;
 constexpr uint64_t k4GiB = 4 * kGiB;
+constexpr uint64_t kTable = 64 * kMiB;  // a Switchtec's BAR that begins with its look-up table
+
+// Addresses of what both windows have, or, of a Switchtec, the one that is large enough.
+struct Places {
+  explicit Places(const SweepPlan& plan)
+      : together(plan.exports == plan.memory),
+        exports(together ? plan.exports_offset : uint64_t{1} << 40),
+        slots(together ? plan.exports_offset + plan.exports_bytes : 8 * kGiB) {}
+
+  bool together;
+  uint64_t exports;
+  uint64_t slots;
+};
 
 uint64_t slot_bytes(const lab::Output& link_json) {
   const auto links = nlohmann::json::parse(link_json.out, nullptr, false);
@@ -28,19 +39,23 @@ uint64_t slot_bytes(const lab::Output& link_json) {
 }  // namespace
 
 std::vector<lab::SweepRange> sweep_ranges(const SweepPlan& plan) {
-  const unsigned memory = plan.memory, exports = plan.exports;
+  const Places places(plan);
   const uint64_t end = plan.exports_offset + plan.exports_bytes;
-  return {
-      {memory, 0, 4 * kMiB},
-      {memory, kDmaEnd - 16 * kMiB, 17 * kMiB},
-      {memory, kInterrupts - kMiB, 3 * kMiB},
-      {memory, kSlots - kMiB, 9 * kMiB},
-      {memory, plan.memory_bytes - kMiB, kMiB},
-      {exports, 0, plan.exports_offset + 16 * kMiB},
-      {exports, end - kMiB, kMiB},
-      {memory, 0, plan.memory_bytes, 4 * kMiB},
-      {exports, 0, end, 4 * kMiB},
+  std::vector<lab::SweepRange> ranges = {
+      {plan.memory, 0, 4 * kMiB},
+      {plan.memory, kDmaEnd - 16 * kMiB, 17 * kMiB},
+      {plan.memory, kInterrupts - kMiB, 3 * kMiB},
+      {plan.memory, places.slots - kMiB, 9 * kMiB},
+      {plan.memory, plan.memory_bytes - kMiB, kMiB},
+      {plan.exports, plan.exports_offset, 16 * kMiB},
+      {plan.exports, end - kMiB, kMiB},
+      {plan.memory, 0, plan.memory_bytes, 4 * kMiB},
   };
+  if (places.together)
+    ranges.push_back({1 - plan.memory, 0, kTable});
+  else
+    ranges.push_back({plan.exports, 0, end, 4 * kMiB});
+  return ranges;
 }
 
 std::ostream& operator<<(std::ostream& out, const Reach& reach) {
@@ -52,12 +67,15 @@ std::ostream& operator<<(std::ostream& out, const Reach& reach) {
 }
 
 Reach sorted(const lab::SweepReport& report, const SweepPlan& plan) {
+  const Places places(plan);
   Reach reach;
   uint64_t shared = 0;  // where the driver's memory is
   for (const lab::SweepHit& hit : report.answered) {
     const uint64_t end = hit.address + hit.length;
-    const bool in_memory = hit.window == plan.memory, in_exports = hit.window == plan.exports;
-    if (in_exports && hit.target == "memory" && hit.offset < plan.exports_offset) {
+    const bool in_memory = hit.window == plan.memory;
+    const bool in_exports = hit.window == plan.exports && hit.address >= places.exports &&
+                            end <= places.exports + plan.exports_bytes;
+    if (places.together && !in_memory && hit.target == "memory") {
       reach.shared += hit.length;
       shared = hit.address;
     } else if (in_memory && hit.target == "memory" && end <= kDmaEnd) {
@@ -65,12 +83,12 @@ Reach sorted(const lab::SweepReport& report, const SweepPlan& plan) {
     } else if (in_memory && hit.target == "interrupt" && hit.address >= kInterrupts &&
                end <= kInterrupts + kMiB) {
       reach.interrupts += hit.length;
-    } else if (in_memory && hit.target == "memory" && hit.address >= kSlots) {
-      reach.slots += hit.length;
-    } else if (in_exports && hit.target == "bar" && hit.address >= kExports) {
+    } else if (in_exports && hit.target == "bar") {
       reach.exports += hit.length;
-    } else if (in_exports && hit.target == "memory" && hit.address >= kExports) {
+    } else if (in_exports && hit.target == "memory") {
       reach.roms += hit.length;
+    } else if (in_memory && hit.target == "memory" && hit.address >= places.slots) {
+      reach.slots += hit.length;
     } else if (in_memory && shared != 0 && hit.address == shared && end <= k4GiB) {
       continue;  // the same, as it has an address in that window, too
     } else {

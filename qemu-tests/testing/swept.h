@@ -15,18 +15,17 @@ namespace pcilend::scenarios {
 inline constexpr uint64_t kControlBytes = 5 * 4096;
 inline constexpr uint64_t kInterruptBytes = 1 << 20;
 
-// Which window of an adapter the planner chose for what, in the lab.
+// Where the planner puts what, in the lab. With exports in the window that has all the rest, their
+// addresses are offsets in it, guest slots come behind them, and the other window is closed, but
+// for the adapter's look-up table.
 struct SweepPlan {
-  unsigned memory = 0;  // DMA area, interrupts and guest slots
+  unsigned memory = 0;  // window of the DMA area, interrupts and guest slots
   uint64_t memory_bytes = uint64_t{64} << 30;
-  unsigned exports = 1;
-  uint64_t exports_offset = 0;  // in that window's BAR: a look-up table's part comes before it
+  unsigned exports = 1;  // window, as the peer sees it, like the next
+  uint64_t exports_offset = 0;
   uint64_t exports_bytes = uint64_t{16} << 30;
   uint64_t shared_bytes = 0;  // of each host, as its NTB driver's scratchpads
 };
-
-inline constexpr SweepPlan kSwitchtecPlan{
-    1, uint64_t{64} << 30, 0, uint64_t{32} << 20, uint64_t{32} << 20, 64 << 10};
 
 // To the page at the ends of each range of the plan, where things are mapped first, and around the
 // interrupts; what is memory is found to the page everywhere.

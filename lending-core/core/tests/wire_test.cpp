@@ -645,10 +645,10 @@ TEST(Wire, FlippedBits) {
 }
 
 TEST(Status, ErrnoBothWays) {
-  const std::vector<int> errors = {0,       -EPROTO,     -ENODEV,       -EAGAIN,      -EBUSY,
-                                   -ESTALE, -ERANGE,     -ENOSPC,       -EIO,         -EUCLEAN,
-                                   -EBUSY,  -EACCES,     -EXDEV,        -EUSERS,      -ENOTUNIQ,
-                                   -EMLINK, -EOPNOTSUPP, -EHOSTUNREACH, -ECONNREFUSED};
+  const std::vector<int> errors = {0,       -EPROTO,     -ENODEV,       -EAGAIN,       -EBUSY,
+                                   -ESTALE, -ERANGE,     -ENOSPC,       -EIO,          -EUCLEAN,
+                                   -EBUSY,  -EACCES,     -EXDEV,        -EUSERS,       -ENOTUNIQ,
+                                   -EMLINK, -EOPNOTSUPP, -EHOSTUNREACH, -ECONNREFUSED, -EXFULL};
   std::set<std::string> names;
   for (u16 status = 0; status < errors.size(); ++status) {
     EXPECT_EQ(pcilend_status_to_errno(status), errors[status]);
@@ -659,7 +659,7 @@ TEST(Status, ErrnoBothWays) {
   }
   EXPECT_EQ(names.size(), errors.size());
   EXPECT_EQ(names.count("unknown"), 0u);
-  for (const u16 status : {19, 255, 0xffff}) {
+  for (const u16 status : {20, 255, 0xffff}) {
     EXPECT_EQ(pcilend_status_to_errno(status), -EPROTO);
     EXPECT_STREQ(pcilend_status_name(status), "unknown");
   }
