@@ -57,6 +57,10 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
     Demand(m.asker != 0 && m.asked != 0, "boot ids");
     return;
   }
+  if (type == PCILEND_MSG_SEGMENT_NEXT && !answer) {
+    Demand(id_and_lease[0] == 0 || pcilend_id_valid(id_and_lease[0]), "a valid id, or none");
+    return;
+  }
   if (type != PCILEND_MSG_CONNECTED && type != PCILEND_MSG_SYNC) {
     Demand(pcilend_id_valid(id_and_lease[0]), "a valid id");
   }
@@ -126,13 +130,12 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       break;
     }
     case PCILEND_MSG_SEGMENT_NEXT: {
-      if (!answer) break;
       const auto m = Body<pcilend_msg_offered>(slot);
       Demand(m.size != 0 && m.size % PCILEND_PAGE == 0 && m.size <= u64{1} << 40, "whole pages");
       Demand(m.flags <= 3, "known flags");
       Demand(m.name[PCILEND_LABEL_BYTES - 1] == 0, "a name that ends");
       for (const u8 c : m.name) Demand(c == 0 || (c >= 0x20 && c < 0x7f), "a printable name");
-      break;
+      return;
     }
     case PCILEND_MSG_SEGMENT_RELEASE:
       Demand(Body<pcilend_msg_connection>(slot).connection != 0, "a connection");
