@@ -22,6 +22,14 @@ static inline char *pcilend_driver_override(struct pci_dev *pdev)
 	return kstrdup(pdev->dev.driver_override.name, GFP_ATOMIC);
 }
 
+/* If there is no driver override it is @name from now on. With the device lock held. */
+static inline int pcilend_default_driver_override(struct pci_dev *pdev, const char *name)
+{
+	if (device_has_driver_override(&pdev->dev))
+		return 0;
+	return device_set_driver_override(&pdev->dev, name);
+}
+
 #else
 
 /*
@@ -37,6 +45,14 @@ static inline char *pcilend_driver_override(struct pci_dev *pdev)
 {
 	guard(device)(&pdev->dev);
 	return kstrdup(pdev->driver_override, GFP_KERNEL);
+}
+
+static inline int pcilend_default_driver_override(struct pci_dev *pdev, const char *name)
+{
+	device_lock_assert(&pdev->dev);
+	if (!pdev->driver_override)
+		pdev->driver_override = kstrdup(name, GFP_KERNEL);
+	return pdev->driver_override ? 0 : -ENOMEM;
 }
 
 #endif

@@ -516,6 +516,20 @@ static void virtual_driver_changed(struct pcilend_virtual *virtual, const char *
 	virtual->ops->changed(virtual->remote);
 }
 
+/*
+ * Who has had the function and clears the override, as libvirt does for what was bound to vfio-pci,
+ * gives it back to the frontend's driver. The DMA of any other is blocked: it would wait for
+ * the function until it times out.
+ */
+static void virtual_driver_gone(struct pcilend_virtual *virtual, struct pci_dev *pdev)
+{
+	const char *override = virtual->frontend->driver_override;
+
+	if (override && pcilend_default_driver_override(pdev, override))
+		pci_err(pdev, "out of memory: write '%s' to its driver_override\n", override);
+	virtual_driver_changed(virtual, "");
+}
+
 static int virtual_bus_event(struct notifier_block *nb, unsigned long event, void *data)
 {
 	struct pci_dev *pdev = to_pci_dev(data);
@@ -533,7 +547,7 @@ static int virtual_bus_event(struct notifier_block *nb, unsigned long event, voi
 		virtual_driver_changed(virtual_to_virtual(pdev->bus), pdev->dev.driver->name);
 		break;
 	case BUS_NOTIFY_UNBOUND_DRIVER:
-		virtual_driver_changed(virtual_to_virtual(pdev->bus), "");
+		virtual_driver_gone(virtual_to_virtual(pdev->bus), pdev);
 		break;
 	}
 	return NOTIFY_OK;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A borrowed function in the hands of libvirt: libvirtd comes and goes, functions are plugged in,
 // and virsh manages their mediated devices.
+#include <regex>
+
+#include "testing/pci_hostdev.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -222,6 +225,65 @@ TEST_F(Libvirt, VirshListsAndDefinesByTheKind) {
   expect_returned();
   ASSERT_OK(count(1));
   ASSERT_OK(borrower().run("virsh nodedev-undefine " + device));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ virsh nodedev-detach, -reset, -reattach; then a guest with
+ *                                  managed='yes', twice: borrowed by hand, and by the hook
+ *
+ * libvirt has the kernel's vfio-pci bound, unless it is told another driver, and lets go of the
+ * function by clearing its override: the frontend's driver has it again then, and no other.
+ */
+TEST_F(Libvirt, VirshDetachesAndReattaches) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  const std::string address = function->at("address");
+  const std::string device = "pci_" + std::regex_replace(address, std::regex("[:.]"), "_");
+  const auto expect_driver = [&](const std::string& driver) {
+    const auto now = job().function_on(borrower());
+    ASSERT_OK(now);
+    EXPECT_EQ(now->at("driver"), driver);
+    EXPECT_EQ(now->at("owner"), "user root");
+  };
+  const auto borrow = [&] {
+    ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
+    ASSERT_OK(borrower().until("virsh nodedev-list --cap pci | grep -x " + device));
+  };
+  ASSERT_NO_FATAL_FAILURE(borrow());
+  for (const auto& [option, driver] :
+       {std::pair{"", "vfio-pci"}, std::pair{"--driver pcilend_vfio", "pcilend_vfio"}}) {
+    SCOPED_TRACE(driver);
+    ASSERT_OK(borrower().run(fmt::format("virsh nodedev-detach {} {}", device, option)));
+    expect_driver(driver);
+    EXPECT_OK(borrower().run("virsh nodedev-reset " + device));
+    ASSERT_OK(borrower().run("virsh nodedev-reattach " + device));
+    expect_driver("pcilend_vfio");
+  }
+
+  auto spec = borrower().guest_spec("managed", {});
+  ASSERT_OK(spec);
+  spec->devices = pci_hostdev(address);
+  const lab::Guest guest = borrower().guest(*spec);
+  ASSERT_OK(guest.define());
+  for (const bool by_hand : {true, false}) {
+    SCOPED_TRACE(by_hand);
+    ASSERT_OK(guest.start());
+    ASSERT_OK(MainJob::await_disk(guest));
+    EXPECT_OK(guest.run(MainJob::kUseDisk));
+    const auto refused = borrower().exec("virsh nodedev-reattach " + device);
+    ASSERT_OK(refused);
+    EXPECT_NE(refused->code, 0) << "a guest has it";
+    ASSERT_OK(guest.destroy());
+    if (!by_hand) continue;
+    expect_driver("pcilend_vfio");
+    ASSERT_OK(borrower().run("pcilend return " + job().id()));
+    EXPECT_OK(job().await_state(borrower(), "available"));
+  }
+  expect_returned();
+  ASSERT_OK(guest.undefine());
 }
 
 /*
