@@ -98,7 +98,7 @@ class User {
 
   Result<Json> map(uint64_t bytes) {
     for (auto* segment : {&from_, &to_}) {
-      auto made = OwnedSegment::create(*client_, bytes, "edu");
+      auto made = OwnedSegment::create(ThisHost(*client_), bytes, {.name = "edu"});
       if (!made) return tl::unexpected(std::move(made).error());
       segment->emplace(std::move(*made));
     }
@@ -167,7 +167,7 @@ class User {
   Result<Json> refused() {
     const Lease& lease = edu_.lease();
     const UniqueFd memory(::memfd_create("lease-user", MFD_CLOEXEC));
-    auto large = OwnedSegment::create(*client_, 8192, "large");
+    auto large = OwnedSegment::create(ThisHost(*client_), 8192, {.name = "large"});
     if (!large) return tl::unexpected(std::move(large).error());
     const auto bar = lease.bar(0, 0, Edu::kPage);
     if (!bar) return tl::unexpected(bar.error());

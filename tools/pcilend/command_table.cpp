@@ -10,7 +10,6 @@ constexpr std::string_view kBorrower = "On the borrower";
 constexpr std::string_view kBoth = "On any host";
 
 const CommandArgument kBdf{"BDF", "PCI address (0000:00:05.0) or id (40001)"};
-constexpr std::string_view kIdHelp = "id (40001), UUID or PCI address, as in 'pcilend list'";
 constexpr std::string_view kIdsHelp =
     "id (40001), UUID or PCI address, as in 'pcilend list'; -: those of its JSON, from stdin";
 const CommandArgument kBdfs{"BDF...", kBdf.help};

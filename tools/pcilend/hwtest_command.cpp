@@ -114,9 +114,10 @@ Result<Link> find_link(Session& session, uint32_t node, const std::string& adapt
 
 Result<OwnedSegment> make_segment(Session& session, size_t bytes, uint32_t node,
                                   const std::string& adapter) {
-  auto segment = OwnedSegment::create(session.client, kPage + bytes, "hwtest", false, true);
+  auto segment = OwnedSegment::create(ThisHost(session.client), kPage + bytes,
+                                      {.name = "hwtest", .notify = true});
   if (!segment) return segment;
-  PCILEND_TRY(session.client.offer_segment(segment->id(), node, false, adapter));
+  PCILEND_TRY(segment->offer(node, false, adapter));
   return segment;
 }
 
@@ -138,9 +139,9 @@ class Answerer {
     const auto order = static_cast<Order>(orders().order);
     uint64_t wrong = 0;
     if (order == Order::Meet) {
-      auto other =
-          Connection::open(session_.client, FunctionId{static_cast<uint32_t>(orders().segment)},
-                           {false, false, adapter_});
+      auto other = Connection::open(ThisHost(session_.client),
+                                    FunctionId{static_cast<uint32_t>(orders().segment)},
+                                    {false, false, adapter_});
       if (!other) return tl::unexpected(std::move(other).error());
       other_.emplace(std::move(*other));
     }
@@ -454,7 +455,7 @@ Result<Answer> measure(Session& session, const Options& options, uint32_t node, 
     return fail(ErrorClass::Usage,
                 "'{}' is no segment: run 'pcilend hwtest' on node {} first, and here what it says",
                 options.words.front(), node);
-  auto other = Connection::open(session.client, *id, {false, false, link.adapter});
+  auto other = Connection::open(ThisHost(session.client), *id, {false, false, link.adapter});
   if (!other) return tl::unexpected(std::move(other).error().in(to_string(*id)));
   auto own = make_segment(session, kDefaultBytes, node, link.adapter);
   if (!own) return tl::unexpected(std::move(own).error());

@@ -59,11 +59,6 @@ Result<FunctionId> segment_id(const Options& options) {
   return id;
 }
 
-// The session's client outlives what is made of this.
-ThisHost this_host(Session& session) {
-  return ThisHost(std::shared_ptr<Client>(std::shared_ptr<Client>(), &session.client));
-}
-
 Result<> offer_to(Session& session, const Options& options, FunctionId id,
                   const std::vector<uint32_t>& nodes) {
   const auto adapter = adapter_of(options);
@@ -106,8 +101,8 @@ Result<Answer> create(Session& session, const Options& options) {
   // Ctrl-C is waited for from here on: what was made is ended in order.
   const auto events = session.open_events();
   if (!events) return tl::unexpected(events.error());
-  const auto segment =
-      OwnedSegment::create(this_host(session), *size, {.name = options.name, .huge = options.huge});
+  const auto segment = OwnedSegment::create(ThisHost(session.client), *size,
+                                            {.name = options.name, .huge = options.huge});
   if (!segment) return tl::unexpected(segment.error());
   PCILEND_TRY(offer_to(session, options, segment->id(), *nodes));
   auto listed = find_segment(session, segment->id());
@@ -124,7 +119,7 @@ Result<Answer> connect(Session& session, const Options& options) {
   if (!adapter) return tl::unexpected(adapter.error());
   const auto events = session.open_events();
   if (!events) return tl::unexpected(events.error());
-  auto connection = Connection::open(this_host(session), *id,
+  auto connection = Connection::open(ThisHost(session.client), *id,
                                      {options.read_only, options.write_combining, *adapter});
   if (!connection) return tl::unexpected(std::move(connection).error().in(to_string(*id)));
   PCILEND_TRY(session.emit(SegmentsAnswer{{connection->segment()}}));

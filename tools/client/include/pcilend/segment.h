@@ -30,8 +30,9 @@ class PCILEND_API ThisHost {
  public:
   // Unreachable if pcilend.ko is not loaded.
   static Result<ThisHost> open();
-  // For the programs of pcilend: over a client that they have.
-  explicit ThisHost(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+  // For the programs of pcilend: over a client of theirs, which lives as long as what is made of
+  // it.
+  explicit ThisHost(Client& client) : client_(std::shared_ptr<Client>(), &client) {}
 
   // Its number in the fabric, 1 to 65535; 0: none was given to pcilend.ko.
   [[nodiscard]] Result<uint32_t> node() const;
@@ -43,6 +44,8 @@ class PCILEND_API ThisHost {
  private:
   friend class OwnedSegment;
   friend class Connection;
+
+  explicit ThisHost(std::shared_ptr<Client> client) : client_(std::move(client)) {}
 
   std::shared_ptr<Client> client_;
 };
