@@ -53,19 +53,6 @@ class Switchtec : public BareDrive {
     EXPECT_OK(ids);
     return ids.value_or(std::vector<std::string>());
   }
-  // pcilend has the adapters again, whoever had them before.
-  void TearDown() override {
-    if (!lab_) return;
-    for (auto* host : {&lender(), &borrower()})
-      EXPECT_OK(host->run(fmt::format(
-          "grep -q '^pcilend ' /proc/modules || {{ "
-          "rmmod ntb_perf ntb_pingpong ntb_transport 2>/dev/null; modprobe pcilend node={} && "
-          "modprobe -a pcilend_shadow pcilend_mdev; }}",
-          host->node())));
-    for (const auto* host : {&lender(), &borrower()}) EXPECT_OK(await_link(*host, "up"));
-    BareDrive::TearDown();
-  }
-
   [[nodiscard]] nlohmann::json link() const {
     const auto links = lender().json("pcilend link --json");
     EXPECT_OK(links);
@@ -131,40 +118,6 @@ TEST_F(Switchtec, AHostsOwnDriverUsesADrive) {
 // Its driver's own 64 KiB, which are the other host's scratchpads, are reached besides.
 TEST_F(Switchtec, APeerReachesWhatIsLentAndNoPageMore) {
   do_sweeps(kPlan);
-}
-
-/*
- *   host1                                    host2
- *   ntb_perf, then ntb_pingpong, then ntb_transport, on both, in pcilend's place
- */
-TEST_F(Switchtec, UpstreamsOwnClientsRunOnIt) {
-  constexpr const char* kRun = "/sys/kernel/debug/ntb_perf/0000:01:00.0/run";
-  constexpr const char* kPings = "cat /sys/kernel/debug/ntb_pingpong/0000:01:00.0/count";
-  const auto on_both = [&](const std::string& command) -> Result<> {
-    for (const auto* host : {&lender(), &borrower()}) PCILEND_TRY(host->run(command));
-    return {};
-  };
-  ASSERT_OK(
-      on_both("rmmod pcilend_shadow pcilend_mdev pcilend && "
-              "modprobe ntb_perf chunk_order=12 total_order=16 max_mw_size=1048576"));
-  ASSERT_OK(lab_->fabric().counters(true));
-  const auto copied = lender().until(fmt::format("echo 0 >{0} && cat {0}", kRun),
-                                     [](const lab::Output& o) { return o.code == 0; });
-  ASSERT_OK(copied);
-  EXPECT_THAT(copied->out, HasSubstr("0: copied 65536 bytes in "));
-  const auto counters = lab_->fabric().counters();
-  ASSERT_OK(counters);
-  EXPECT_GE(counters->path(1, 2).memory.write_bytes, 65536u);
-
-  // One does not bear the other at the far end of its adapter.
-  ASSERT_OK(on_both("rmmod ntb_perf"));
-  ASSERT_OK(on_both("modprobe ntb_pingpong delay_ms=10"));
-  for (const auto* host : {&lender(), &borrower()})
-    EXPECT_OK(host->until(
-        kPings, [](const lab::Output& o) { return o.code == 0 && std::atoi(o.out.c_str()) > 3; }));
-  ASSERT_OK(on_both("rmmod ntb_pingpong"));
-  ASSERT_OK(on_both("modprobe ntb_transport"));
-  ASSERT_OK(on_both("test -d /sys/kernel/debug/ntb_transport/0000:01:00.0"));
 }
 
 TEST_F(Switchtec, HwtestReports) {
