@@ -9,7 +9,7 @@ void add_argument(CLI::App& parser, const CommandArgument& argument, Options* op
                                         std::string(argument.help));
   const bool several = argument.name.ends_with("...");
   added->required(argument.required)
-      ->expected(argument.required ? 1 : 0, several ? CLI::detail::expected_max_vector_size : 1)
+      ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
       ->allow_extra_args(several)
       ->type_name("");
 }

@@ -123,7 +123,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
     Slot slot = sample.slot;
     Header(slot).status = PCILEND_STATUS_BUSY;
     EXPECT_EQ(Check(slot), sample.answer ? "" : "status outside an answer");
-    Header(slot).status = 19;
+    Header(slot).status = 20;
     EXPECT_EQ(Check(slot), sample.answer ? "unknown status" : "status outside an answer");
     slot = sample.slot;
     Header(slot).request = Header(slot).request == 0 ? 1 : 0;
