@@ -23,16 +23,16 @@ struct GuestSpec {
   int memory = kDefaultGuestMemory;  // MiB
   std::string machine = "q35";       // or "pc"
   std::string directory = "/usr/share/pcilend-lab/guest";  // of its kernel and initramfs
-  std::vector<std::string> places;   // PCI addresses of the functions it gets
-  std::vector<std::string> uuids;    // of the mediated devices it gets
-  std::string kernel_arguments;      // more words for its kernel's command line
-  int free_slots = 0;                // PCIe slots that devices can be plugged into; q35
-  bool uefi = false;                 // instead of SeaBIOS
-  bool huge_pages = false;           // of the host, which must have set some aside
-  bool in_file = false;              // its memory is a file of the host's, as others can map it
-  int hole = 0;        // MiB: where the PCI hole begins, if lower than the machine has it
-  int pluggable = 0;   // MiB of memory that can be plugged in, as one module
-  int virtio_mem = 0;  // MiB that its virtio-mem has at most; none when it starts
+  std::vector<std::string> places;                         // PCI addresses of the functions it gets
+  std::vector<std::string> uuids;                          // of the mediated devices it gets
+  std::string kernel_arguments;  // more words for its kernel's command line
+  int free_slots = 0;            // PCIe slots that devices can be plugged into; q35
+  bool uefi = false;             // instead of SeaBIOS
+  bool huge_pages = false;       // of the host, which must have set some aside
+  bool in_file = false;          // its memory is a file of the host's, as others can map it
+  int hole = 0;                  // MiB: where the PCI hole begins, if lower than the machine has it
+  int pluggable = 0;             // MiB of memory that can be plugged in, as one module
+  int virtio_mem = 0;            // MiB that its virtio-mem has at most; none when it starts
   bool balloon = false;
   GuestIommu iommu = GuestIommu::None;  // which its kernel uses; q35
   std::string devices;                  // more of them, as libvirt has them

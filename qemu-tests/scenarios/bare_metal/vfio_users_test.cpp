@@ -156,7 +156,8 @@ TEST_F(VfioUsers, QemusNvmeDriver) {
   const auto function = job().function_on(borrower());
   ASSERT_OK(function);
   EXPECT_EQ(function->at("driver"), "pcilend_vfio");
-  const std::string drive = fmt::format("nvme://{}/1", function->at("virtual_bdf").get<std::string>());
+  const std::string drive =
+      fmt::format("nvme://{}/1", function->at("virtual_bdf").get<std::string>());
   const std::string raw = debian("qemu-io -f raw ");
 
   ASSERT_OK(borrower().run("head -c 256K /dev/urandom >/tmp/data"));

@@ -189,11 +189,9 @@ TEST_F(Direct, ASegmentOfMemoryInOnePiece) {
   const auto refused = borrower().exec("pcilend segment create --size 16M 4");
   ASSERT_OK(refused);
   EXPECT_EQ(refused->code, 7) << refused->err;
-  EXPECT_NE(refused->err.find("the memory is not in one piece"), std::string::npos)
-      << refused->err;
+  EXPECT_NE(refused->err.find("the memory is not in one piece"), std::string::npos) << refused->err;
   ASSERT_OK(borrower().run("echo 1 >/proc/sys/vm/nr_hugepages"));
-  auto owner =
-      borrower().start(fmt::format("exec {} create 4,2097152,huge fill 3 stay", kUser));
+  auto owner = borrower().start(fmt::format("exec {} create 4,2097152,huge fill 3 stay", kUser));
   ASSERT_OK(owner);
   ASSERT_OK(borrower().until("true", [&](const lab::Output&) {
     return owner->ended() || owner->output_so_far().find("fill") != std::string::npos;

@@ -101,8 +101,8 @@ class Client {
   virtual Result<ConnectedSegment> connect_segment(FunctionId id,
                                                    const ConnectOptions& options) = 0;
 
-  // An available function of this host, or of another, for this process, with device addresses for `slice` bytes, a
-  // power of two. `owner`: as for borrow().
+  // An available function of this host, or of another, for this process, with device addresses for
+  // `slice` bytes, a power of two. `owner`: as for borrow().
   virtual Result<LeasedFunction> lease(FunctionId id, std::string_view owner, uint64_t slice) = 0;
   // What a lease fd of this process allows, with no other right. A dma-buf of whole pages of a BAR;
   virtual Result<UniqueFd> lease_bar(int lease, uint32_t bar, uint64_t offset, uint64_t size) = 0;
