@@ -181,8 +181,7 @@ enum pcilend_link_attr {
 	PCILEND_LINK_A_PINNED = 24,	/* u32: the only node that is let in; absent: any */
 	PCILEND_LINK_A_LEASES = 25,	/* u32: functions borrowed and lent over it */
 	PCILEND_LINK_A_DIRECT = 26,	/* flag: no IOMMU; the peer reaches all memory here */
-	PCILEND_LINK_A_REQUESTERS = 27,	/* u32: entries of the adapter's table of those that may */
-					/* send through it; absent: all may */
+	PCILEND_LINK_A_REQUESTERS = 27,	/* u32: of who may send through it; absent: all may */
 	PCILEND_LINK_A_REQUESTERS_USED = 28, /* u32: entries in use, by anybody */
 	PCILEND_LINK_A_REQUESTERS_LENT = 29, /* u32: of functions that are lent over it */
 	__PCILEND_LINK_A_MAX,
