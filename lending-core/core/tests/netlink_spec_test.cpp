@@ -94,6 +94,7 @@ std::map<std::string, std::map<std::string, Enumerator>> ReadHeader() {
   const std::regex open(R"(^enum (\w+) \{$)");
   const std::regex entry(R"(^\t(\w+)(?: = (\d+))?,\s*(?:/\* (.*?)(?: \*/)?)?$)");
   const std::regex gap(R"(^\t/\* \d+ is not used \*/$)");
+  const std::regex more(R"(^\t{2,}/\* .* \*/$)");  // about the entry above
   std::string line;
   std::string name;
   std::smatch m;
@@ -104,7 +105,7 @@ std::map<std::string, std::map<std::string, Enumerator>> ReadHeader() {
       next = 0;
     } else if (line == "};") {
       name.clear();
-    } else if (!name.empty() && std::regex_match(line, gap)) {
+    } else if (!name.empty() && (std::regex_match(line, gap) || std::regex_match(line, more))) {
       continue;
     } else if (!name.empty() && std::regex_match(line, m, entry)) {
       const int value = m[2].matched ? std::stoi(m[2]) : next;
