@@ -184,7 +184,11 @@ int pcilend_segment_map_doit(struct sk_buff *skb, struct genl_info *info)
 		return err;
 	}
 	genlmsg_end(reply.skb, reply.header);
-	return genlmsg_reply(reply.skb, info);
+	err = genlmsg_reply(reply.skb, info);
+	/* The process does not know where it would be. */
+	if (err)
+		pcilend_use_unmap(lease, address, NULL);
+	return err;
 }
 
 int pcilend_segment_unmap_doit(struct sk_buff *skb, struct genl_info *info)
