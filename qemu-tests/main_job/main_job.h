@@ -27,7 +27,7 @@ struct BorrowedDrive {
 
 class MainJob {
  public:
-  static constexpr int kFiles = 4;        // of 1 MiB each, written by the lender
+  static constexpr int kFiles = 2;        // of 1 MiB each, written by the lender
   static constexpr int kGuestFiles = 2;   // written by the guest
   static constexpr int kGuestBlocks = 8;  // of 16 KiB, in each
 
