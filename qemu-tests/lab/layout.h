@@ -68,6 +68,8 @@ struct Artefacts {
   [[nodiscard]] std::string qemu() const { return image / "qemu-system-x86_64"; }
   [[nodiscard]] std::string qemu_img() const { return image / "qemu-img"; }
   [[nodiscard]] std::string vmlinuz() const { return image / ("vmlinuz-" + kernel); }
+  // The same, compressed, as a boot loader takes it; of the debug kernel there is none.
+  [[nodiscard]] std::string bz_image() const { return image / ("bzimage-" + kernel); }
   [[nodiscard]] std::string release() const { return image / ("release-" + kernel); }
   [[nodiscard]] std::string initrd() const { return image / ("initrd-" + kernel); }
   [[nodiscard]] std::string root() const { return image / ("root-" + kernel + ".ext4"); }

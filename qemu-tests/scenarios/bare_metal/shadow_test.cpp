@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "testing/bare_drive.h"
+#include "testing/kexec.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -111,6 +112,12 @@ class Shadow : public BareDrive {
         "echo >kprobe_events");
     ASSERT_OK(trace);
     EXPECT_TRUE(std::regex_match(*trace, std::regex("(hidden reset reached )+"))) << *trace;
+  }
+
+  // Of what write_data() has written.
+  [[nodiscard]] Result<std::string> sum() const {
+    return borrower().run(
+        fmt::format("dd if={} bs=16k count=8 iflag=direct 2>/dev/null | sha256sum", disk_));
   }
 
   void expect_works() {
@@ -400,6 +407,51 @@ TEST_F(Shadow, ABorrowerRebootsOfWhichTheLenderIsNotTold) {
   ASSERT_OK(borrower().power_on());
   ASSERT_OK(job().await_state(lender(), "available"));
   ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme: fenced, reset ══════════ kexec: another kernel, and no reset of its adapter; it borrows
+ *                                  again, and reads what it wrote
+ */
+TEST_F(Shadow, ABorrowerThatIsStartedAnewByKexecBorrowsAgain) {
+  if (!can_kexec()) GTEST_SKIP() << "there is no compressed image of this kernel";
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const auto written = sum();
+  ASSERT_OK(written);
+  ASSERT_OK(kexec(borrower()));
+  ASSERT_OK(job().await_state(lender(), "available"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(borrow());
+  const auto read = sum();
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, *written);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  expect_works();
+}
+
+/*
+ *   host1: kexec ═════════════════ host2: the drive is gone, and the host lives
+ *   host1: nvme available ════════ borrowed again: it reads what it wrote
+ */
+TEST_F(Shadow, ALenderThatIsStartedAnewByKexecLendsAgain) {
+  if (!can_kexec()) GTEST_SKIP() << "there is no compressed image of this kernel";
+  ASSERT_OK(borrow());
+  ASSERT_OK(write_data());
+  const auto written = sum();
+  ASSERT_OK(written);
+  ASSERT_OK(kexec(lender()));
+  ASSERT_OK(await_gone());
+  EXPECT_TRUE(std::regex_search(borrower().log(), std::regex("lease on function .* was lost")));
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  ASSERT_OK(borrow());
+  const auto read = sum();
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, *written);
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
   expect_works();
 }
 

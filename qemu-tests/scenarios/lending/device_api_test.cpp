@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "main_job/admin_steps.h"
+#include "scenarios/peer_to_peer/peer_to_peer.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
 #include "testing/two_hosts.h"
@@ -37,10 +38,10 @@ enum class Where { Lender, Borrower };
 class DeviceApi : public testing::TestWithParam<Where> {
  protected:
   static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "device-api";
-    ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
-    ASSERT_OK(start_lab(options, lab_));
+    // That of P2p.
+    const auto options = peer_to_peer_lab("p2p", 1);
+    ASSERT_OK(options);
+    ASSERT_OK(start_lab(*options, lab_));
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(2).node())));
     const auto address = lender().address("edu");
     ASSERT_OK(address);

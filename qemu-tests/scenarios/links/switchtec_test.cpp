@@ -53,6 +53,19 @@ class Switchtec : public BareDrive {
     EXPECT_OK(ids);
     return ids.value_or(std::vector<std::string>());
   }
+  // pcilend has the adapters again, whoever had them before.
+  void TearDown() override {
+    if (!lab_) return;
+    for (auto* host : {&lender(), &borrower()})
+      EXPECT_OK(host->run(fmt::format(
+          "grep -q '^pcilend ' /proc/modules || {{ "
+          "rmmod ntb_perf ntb_pingpong ntb_transport 2>/dev/null; modprobe pcilend node={} && "
+          "modprobe -a pcilend_shadow pcilend_mdev; }}",
+          host->node())));
+    for (const auto* host : {&lender(), &borrower()}) EXPECT_OK(await_link(*host, "up"));
+    BareDrive::TearDown();
+  }
+
   [[nodiscard]] nlohmann::json link() const {
     const auto links = lender().json("pcilend link --json");
     EXPECT_OK(links);
@@ -118,6 +131,47 @@ TEST_F(Switchtec, AHostsOwnDriverUsesADrive) {
 // Its driver's own 64 KiB, which are the other host's scratchpads, are reached besides.
 TEST_F(Switchtec, APeerReachesWhatIsLentAndNoPageMore) {
   do_sweeps(kPlan);
+}
+
+/*
+ *   host1                                    host2
+ *   ntb_perf, then ntb_pingpong, then ntb_transport, on both, in pcilend's place
+ *
+ * ntb_perf of 6.12 and 7.3 drops what the other's has sent it before it has seen the link come up,
+ * and waits for it ever after. Over a slow link it has seen that: what was sent comes two ways
+ * later.
+ */
+TEST_F(Switchtec, UpstreamsOwnClientsRunOnIt) {
+  constexpr const char* kPerf = "/sys/kernel/debug/ntb_perf/0000:01:00.0";
+  constexpr const char* kPings = "cat /sys/kernel/debug/ntb_pingpong/0000:01:00.0/count";
+  const auto on_both = [&](const std::string& command) -> Result<> {
+    for (const auto* host : {&lender(), &borrower()}) PCILEND_TRY(host->run(command));
+    return {};
+  };
+  ASSERT_OK(on_both("rmmod pcilend_shadow pcilend_mdev pcilend"));
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, std::chrono::milliseconds(400)));
+  ASSERT_OK(on_both("modprobe ntb_perf chunk_order=12 total_order=16 max_mw_size=1048576"));
+  for (const auto* host : {&lender(), &borrower()})
+    ASSERT_OK(host->until(fmt::format("grep 'Out buffer xlat *0x0*[1-9a-f]' {}/info", kPerf)));
+  ASSERT_OK(lab_->fabric().set_delay(1, 2, std::chrono::milliseconds(0)));
+  ASSERT_OK(lab_->fabric().counters(true));
+  const auto copied = lender().run(fmt::format("echo 0 >{0}/run && cat {0}/run", kPerf));
+  ASSERT_OK(copied);
+  EXPECT_THAT(*copied, HasSubstr("0: copied 65536 bytes in "));
+  // They are posted: ntb_perf does not wait for their end.
+  EXPECT_OK(lab::eventually("all is written", lab::kPatience, [&] {
+    const auto counters = lab_->fabric().counters();
+    return counters && counters->path(1, 2).memory.write_bytes >= 65536;
+  }));
+
+  ASSERT_OK(on_both("rmmod ntb_perf"));
+  ASSERT_OK(on_both("modprobe ntb_pingpong delay_ms=10"));
+  for (const auto* host : {&lender(), &borrower()})
+    EXPECT_OK(host->until(
+        kPings, [](const lab::Output& o) { return o.code == 0 && std::atoi(o.out.c_str()) > 3; }));
+  ASSERT_OK(on_both("rmmod ntb_pingpong"));
+  ASSERT_OK(on_both("modprobe ntb_transport max_mw_size=1048576"));
+  ASSERT_OK(on_both("test -d /sys/kernel/debug/ntb_transport/0000:01:00.0"));
 }
 
 TEST_F(Switchtec, HwtestReports) {

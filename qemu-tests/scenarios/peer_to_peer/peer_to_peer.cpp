@@ -10,19 +10,25 @@ using nlohmann::json;
 std::optional<lab::Lab> PeerToPeer::lab_;
 int PeerToPeer::hosts_ = 0;
 
-void PeerToPeer::start(const std::string& name, int lenders) {
-  hosts_ = lenders + 1;
+Result<lab::Options> peer_to_peer_lab(const std::string& name, int lenders) {
   lab::Options options;
   options.name = name;
-  options.hosts = hosts_;
+  options.hosts = lenders + 1;
   const auto drive = [](int host, const std::string& id) {
     return fmt::format("host{0}:nvme,id={1},serial={1},drive-size=16M,cmb_size_mb=1", host, id);
   };
-  ASSERT_OK(options.add_device("host1:pcie-root-port,id=port0,chassis=1,addr=18"));
-  ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffffffffff,bus=port0"));
-  ASSERT_OK(options.add_device(drive(lenders, "target")));
-  ASSERT_OK(options.add_device(drive(hosts_, "local")));
-  ASSERT_OK(start_lab(options, lab_));
+  for (const auto& device : {std::string("host1:pcie-root-port,id=port0,chassis=1,addr=18"),
+                             std::string("host1:edu,id=edu,dma_mask=0xffffffffffffffff,bus=port0"),
+                             drive(lenders, "target"), drive(options.hosts, "local")})
+    PCILEND_TRY(options.add_device(device));
+  return options;
+}
+
+void PeerToPeer::start(const std::string& name, int lenders) {
+  hosts_ = lenders + 1;
+  const auto options = peer_to_peer_lab(name, lenders);
+  ASSERT_OK(options);
+  ASSERT_OK(start_lab(*options, lab_));
   ASSERT_OK(lender().run(fmt::format("pcilend connect {}", borrower().node())));
   if (lenders > 1) {
     ASSERT_OK(target_lender().run(fmt::format("pcilend connect {}", borrower().node())));

@@ -9,6 +9,9 @@
 
 namespace pcilend::scenarios {
 
+// `lenders` hosts, and one more that borrows. Of host1: "edu", behind a port.
+Result<lab::Options> peer_to_peer_lab(const std::string& name, int lenders);
+
 class PeerToPeer : public testing::Test {
  protected:
   static constexpr uint64_t kPage = 4096;      // what pcilend_edu copies
@@ -18,7 +21,6 @@ class PeerToPeer : public testing::Test {
   static constexpr const char* kAsPeer = "0x0000001";
   static constexpr const char* kAsMemory = "0x00000000";
 
-  // `lenders` hosts, and one more that borrows.
   static void start(const std::string& name, int lenders);
   static void end() { EXPECT_OK(end_lab(lab_)); }
 
