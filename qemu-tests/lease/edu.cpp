@@ -26,7 +26,7 @@ constexpr uint64_t kInterruptOnEnd = 0x4;
 }  // namespace
 
 Result<Edu> Edu::open(Client& client, FunctionId id, uint64_t slice) {
-  auto lease = Lease::borrow(client, id, "edu's user", slice);
+  auto lease = Lease::borrow(ThisHost(client), id, "edu's user", slice);
   if (!lease) return tl::unexpected(std::move(lease).error());
   auto registers = lease->bar(0, 0, kBarBytes);
   if (!registers) return tl::unexpected(std::move(registers).error());

@@ -3,6 +3,7 @@
 // memory and a page of its own, one way at a time.
 #pragma once
 
+#include "pcilend/client.h"
 #include "pcilend/lease.h"
 
 namespace pcilend {

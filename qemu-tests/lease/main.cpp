@@ -6,10 +6,10 @@
 //
 // Steps: look: what it is; factorial: by an interrupt; map BYTES: two segments, the first for
 // reading; copy: each page of the first to the second, by the device; overwrite: it tries to write
-// to the first; unmap; stale: it tries to write where the second was; remap TIMES: maps and unmaps
-// it; refused: all that is not to be had; run: copies until something fails; over, recalled: waits
-// for that; disturbed: waits until the epoch is another one than at first; ones: what is left of
-// its registers; state.
+// to the first; hints: where a buffer is that it only reads, and that it tries to write to; unmap;
+// stale: it tries to write where the second was; remap TIMES: maps and unmaps it; refused: all that
+// is not to be had; run: copies until something fails; over, recalled: waits for that; disturbed:
+// waits until the epoch is another one than at first; ones: what is left of its registers; state.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "edu.h"
+#include "pcilend/device_buffer.h"
 #include "pcilend/segment.h"
 
 namespace {
@@ -73,6 +74,7 @@ class User {
     if (name == "map") return map(argument);
     if (name == "copy") return copy();
     if (name == "overwrite") return overwrite();
+    if (name == "hints") return hints();
     if (name == "unmap") return unmap();
     if (name == "stale") return stale();
     if (name == "remap") return remap(argument);
@@ -139,6 +141,21 @@ class User {
   }
   Result<Json> stale() { return try_to_write(*to_, former_); }
 
+  Result<Json> hints() {
+    BufferOptions options{{.device_writes = false, .host_reads = false}};
+    auto commands = DeviceBuffer::create(edu_.lease(), Edu::kPage, options);
+    if (!commands) return tl::unexpected(std::move(commands).error());
+    PCILEND_TRY(edu_.fetch(source_->address()));
+    PCILEND_TRY(edu_.deliver(commands->address()));
+    options.place = Place::Function;
+    const auto beside = DeviceBuffer::create(edu_.lease(), Edu::kPage, options);
+    return Json{{"beside", commands->place() == Place::Function},
+                {"remark", commands->remark()},
+                {"insisted", text_of(beside)},
+                {"changed", std::ranges::any_of(commands->bytes(),
+                                                [](std::byte b) { return b != std::byte{}; })}};
+  }
+
   Result<Json> unmap() {
     former_ = target_->address();
     source_.reset();
@@ -166,17 +183,17 @@ class User {
 
   Result<Json> refused() {
     const Lease& lease = edu_.lease();
+    const ThisHost host(*client_);
     const UniqueFd memory(::memfd_create("lease-user", MFD_CLOEXEC));
-    auto large = OwnedSegment::create(ThisHost(*client_), 8192, {.name = "large"});
+    auto large = OwnedSegment::create(host, 8192, {.name = "large"});
     if (!large) return tl::unexpected(std::move(large).error());
     const auto bar = lease.bar(0, 0, Edu::kPage);
     if (!bar) return tl::unexpected(bar.error());
     Json said = {
-        {"leased twice", text_of(Lease::borrow(*client_, id_, "another"))},
-        {"an unknown function",
-         text_of(Lease::borrow(*client_, FunctionId{id_.value | 0xfff}, "x"))},
-        {"a function of another host", text_of(Lease::borrow(*client_, FunctionId{0xc0001}, "x"))},
-        {"an odd slice", text_of(Lease::borrow(*client_, id_, "x", 12288))},
+        {"leased twice", text_of(Lease::borrow(host, id_, "another"))},
+        {"an unknown function", text_of(Lease::borrow(host, FunctionId{id_.value | 0xfff}, "x"))},
+        {"a function of another host", text_of(Lease::borrow(host, FunctionId{0xc0001}, "x"))},
+        {"an odd slice", text_of(Lease::borrow(host, id_, "x", 12288))},
         {"memory for a lease", text_of(client_->lease_bar(memory.get(), 0, 0, 4096))},
         {"no lease", text_of(client_->lease_unmap(-1, 0))},
         {"BAR 4", text_of(lease.bar(4, 0, 4096))},

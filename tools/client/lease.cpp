@@ -3,33 +3,38 @@
 
 #include <sys/eventfd.h>
 
+#include "pcilend/client.h"
+
 namespace pcilend {
-
 namespace {
+
 constexpr size_t kPage = 4096;
+
+LeaseInfo describe(Function function) {
+  LeaseInfo info;
+  info.id = function.id;
+  info.vendor = function.vendor;
+  info.device = function.device;
+  info.class_revision = function.class_revision;
+  info.bars = std::move(function.bars);
+  info.adapter = std::move(function.adapter);
+  return info;
 }
 
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-  if (this == &other) return *this;
-  unmap();
-  client_ = other.client_;
-  lease_ = std::move(other.lease_);
-  address_ = other.address_;
-  return *this;
-}
+}  // namespace
 
 // When the lease is over nothing is mapped, and what is refused is so already.
-void DeviceMemory::unmap() {
+DeviceMemory::~DeviceMemory() {
   if (const auto lease = lease_.lock()) (void)client_->lease_unmap(lease->get(), address_);
-  lease_.reset();
 }
 
-Result<Lease> Lease::borrow(Client& client, FunctionId id, std::string_view owner, uint64_t slice) {
-  auto leased = client.lease(id, owner, slice);
+Result<Lease> Lease::borrow(const ThisHost& host, FunctionId id, std::string_view owner,
+                            uint64_t slice) {
+  auto leased = host.client_->lease(id, owner, slice);
   if (!leased) return tl::unexpected(std::move(leased).error());
   Lease lease;
-  lease.client_ = &client;
-  lease.function_ = std::move(leased->function);
+  lease.client_ = host.client_;
+  lease.info_ = describe(std::move(leased->function));
   lease.fd_ = std::make_shared<UniqueFd>(std::move(leased->fd));
   auto status = Mapping::map(lease.fd_->get(), 0, kPage, false);
   if (!status) return tl::unexpected(std::move(status).error());
@@ -51,7 +56,7 @@ Result<Registers> Lease::bar(uint32_t index, uint64_t offset, size_t size) const
 Result<DeviceMemory> Lease::map(int dma_buf, bool read_only) const {
   const auto address = client_->lease_map(fd(), dma_buf, read_only);
   if (!address) return tl::unexpected(address.error());
-  return DeviceMemory(*client_, fd_, *address);
+  return DeviceMemory(client_, fd_, *address);
 }
 
 Result<UniqueFd> Lease::interrupt(uint32_t vector) const {

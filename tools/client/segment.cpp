@@ -1,94 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/segment.h"
 
-#include <fcntl.h>
-#include <linux/udmabuf.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "pcilend/client.h"
 
 namespace pcilend {
 namespace {
 
-constexpr const char* kUdmabuf = "/dev/udmabuf";
 constexpr size_t kPage = 4096;
-constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kBytesMax = size_t{1} << 40;
-
-size_t rounded(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-// Memory that can't shrink, which a dma-buf of it counts on.
-Result<UniqueFd> make_memory(size_t bytes, bool huge) {
-  UniqueFd memory(::memfd_create("pcilend-segment",
-                                 MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB : 0u)));
-  if (!memory) return fail_errno("memfd_create");
-  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
-    return fail_errno(fmt::format("a segment of {} bytes", bytes));
-  if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) return fail_errno("F_SEAL_SHRINK");
-  return memory;
-}
-
-Result<UniqueFd> make_dma_buf(int memory, size_t bytes) {
-  const UniqueFd device(::open(kUdmabuf, O_RDWR | O_CLOEXEC));
-  if (!device && errno == ENOENT)
-    return fail(ErrorClass::Unsupported, "{} is not there: modprobe udmabuf", kUdmabuf);
-  if (!device) return fail_errno(kUdmabuf);
-  udmabuf_create create{};
-  create.memfd = static_cast<uint32_t>(memory);
-  create.flags = UDMABUF_FLAGS_CLOEXEC;
-  create.size = bytes;
-  UniqueFd buffer(::ioctl(device.get(), UDMABUF_CREATE, &create));
-  if (!buffer && errno == EINVAL)
-    return fail(ErrorClass::Usage,
-                "{} bytes are more than {} takes at once: make it smaller, or raise "
-                "/sys/module/udmabuf/parameters/size_limit_mb",
-                bytes, kUdmabuf);
-  if (!buffer) return fail_errno(kUdmabuf);
-  return buffer;
-}
 
 }  // namespace
 
-Result<ThisHost> ThisHost::open() {
-  auto client = open_client();
-  if (!client) return tl::unexpected(std::move(client).error());
-  return ThisHost(std::shared_ptr<Client>(std::move(*client)));
-}
-
-Result<uint32_t> ThisHost::node() const {
-  const auto node = client_->node();
-  if (!node) return tl::unexpected(node.error());
-  return node->id;
-}
-
-Result<std::vector<Segment>> ThisHost::segments() const {
-  return client_->segments();
-}
-
-Result<std::vector<Segment>> ThisHost::offered() const {
-  return client_->offered_segments();
-}
-
 Result<OwnedSegment> OwnedSegment::create(const ThisHost& host, size_t bytes,
                                           const SegmentOptions& options) {
-  if (bytes == 0 || bytes > kBytesMax)
-    return fail(ErrorClass::Usage, "a segment has 1 byte to 1 TiB: give another size");
-  const size_t size = rounded(bytes, options.huge ? kHugePage : kPage);
+  auto memory = make_memory("segment", bytes, options.huge);
+  if (!memory) return tl::unexpected(std::move(memory).error());
   OwnedSegment segment(host.client_);
-  const auto memory = make_memory(size, options.huge);
-  if (!memory) return tl::unexpected(memory.error());
-  auto mapping = Mapping::map(memory->get(), 0, size, true);
-  if (!mapping) return tl::unexpected(std::move(mapping).error());
-  segment.memory_ = std::move(*mapping);
-  auto buffer = make_dma_buf(memory->get(), size);
-  if (!buffer) return tl::unexpected(std::move(buffer).error());
-  segment.buffer_ = std::move(*buffer);
+  segment.memory_ = std::move(memory->mapping);
+  segment.buffer_ = std::move(memory->buffer);
   PCILEND_TRY(segment.begin(options));
   return segment;
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "main_job/admin_steps.h"
+#include "scenarios/lending/left.h"
 #include "scenarios/peer_to_peer/peer_to_peer.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
@@ -56,14 +57,14 @@ class DeviceApi : public testing::TestWithParam<Where> {
     ASSERT_OK(offered);
     id_ = offered->at("id");
     ASSERT_OK(await_state(host(), id_, "available"));
-    before_ = left();
+    before_ = left_by_processes(*lab_);
   }
 
   void TearDown() override {
     if (!lab_) return;
     user_.reset();
     EXPECT_OK(await_state(lender(), id_, taken_ ? "added" : "available"));
-    EXPECT_EQ(left(), before_);
+    EXPECT_EQ(left_by_processes(*lab_), before_);
     if (!taken_) EXPECT_OK(lender().run("pcilend unavailable " + id_));
     EXPECT_OK(lender().run("pcilend remove " + id_));
     for (int host : {1, 2}) {
@@ -75,20 +76,6 @@ class DeviceApi : public testing::TestWithParam<Where> {
   static const lab::Host& lender() { return lab_->host(1); }
   // That of the process.
   static const lab::Host& host() { return lab_->host(GetParam() == Where::Lender ? 1 : 2); }
-
-  // What a process that is gone could have left behind: references on the module, interrupts,
-  // segments, memory that is mapped for the function.
-  static std::string left() {
-    std::string all;
-    for (int number : {1, 2}) {
-      const auto said = lab_->host(number).run(
-          "awk '$1 == \"pcilend\" { print $3 }' /proc/modules; "
-          "grep -c pcilend-lease /proc/interrupts; pcilend segment list --json");
-      EXPECT_OK(said);
-      all += said.value_or("");
-    }
-    return all;
-  }
 
   // What edu does to addresses where nothing is mapped for it: the IOMMU says so that is the last
   // one on the way.
@@ -165,15 +152,24 @@ TEST_P(DeviceApi, AProcessHasAFunctionCopyBetweenItsSegments) {
 }
 
 /*
- *   process: a is mapped read-only, b was unmapped; edu writes to both
+ *   process: a is mapped read-only, as is a buffer of commands, b was unmapped; edu writes to all
+ *
+ * A buffer that the function only reads would be best beside it, where no memory can be had yet.
  */
 TEST_P(DeviceApi, AFunctionReachesWhatIsMappedForItAndNoMore) {
   expect_stopped_dma();
-  const auto steps = use("map 8192 overwrite copy unmap stale");
-  ASSERT_EQ(steps.size(), 5U);
+  const auto steps = use("map 8192 overwrite copy hints unmap stale");
+  ASSERT_EQ(steps.size(), 6U);
   EXPECT_EQ(steps[1].at("changed"), false) << "a segment that is mapped read-only";
   EXPECT_EQ(steps[2].at("same"), true);
-  EXPECT_EQ(steps[4].at("changed"), false) << "a segment that is not mapped any more";
+  const bool near = GetParam() == Where::Lender;
+  EXPECT_EQ(steps[3].at("changed"), false) << "a buffer that it only reads";
+  EXPECT_EQ(steps[3].at("beside"), near);
+  EXPECT_THAT(steps[3].at("remark").get<std::string>(), HasSubstr(near ? "" : "has no memory yet"));
+  EXPECT_EQ(steps[3].at("remark").get<std::string>().empty(), near);
+  EXPECT_THAT(steps[3].at("insisted").get<std::string>(),
+              HasSubstr(near ? "not refused" : "can't be had yet: leave the place out"));
+  EXPECT_EQ(steps[5].at("changed"), false) << "a segment that is not mapped any more";
 }
 
 /*

@@ -32,6 +32,7 @@ class Packages : public testing::Test {
     options.name = "packages";
     kernel_ = options.kernel;
     ASSERT_OK(options.add_device("host1:nvme,serial=packaged,drive-size=64M"));
+    ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
     ASSERT_OK(start_lab(options, lab_));
   }
   static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
@@ -123,14 +124,21 @@ class Packages : public testing::Test {
     EXPECT_NE(refused->code, 0);
     EXPECT_THAT(refused->err, HasSubstr(words));
   }
-  // The library's example, as a user has built it, carries lines from one host to the other.
-  void expect_lines_exchanged(const std::string& version) const {
+  // The library's examples, as a user has built them.
+  void expect_examples_work(const std::string& version) const {
     const std::string deb = fmt::format("libpcilend0_{}_amd64.deb", version);
     for (const auto* one : {&lender(), &host()}) {
       ASSERT_OK(one->put(debs_ / deb, "/tmp/" + deb));
-      ASSERT_OK(one->put(debs_ / "exchange", "/tmp/exchange"));
-      ASSERT_OK(one->run("chmod 755 /tmp/exchange && dpkg -i /tmp/" + deb));
+      for (const std::string example : {"copy", "exchange"})
+        ASSERT_OK(one->put(debs_ / example, "/tmp/" + example));
+      ASSERT_OK(one->run("chmod 755 /tmp/copy /tmp/exchange && dpkg -i /tmp/" + deb));
     }
+    expect_lines_exchanged();
+    expect_pages_copied();
+    for (const auto* one : {&lender(), &host()}) ASSERT_OK(one->run("dpkg -P libpcilend0"));
+  }
+  // Lines are carried from one host to the other.
+  static void expect_lines_exchanged() {
     auto receiver = host().start("exec /tmp/exchange receive 4");
     ASSERT_OK(receiver);
     std::string id;
@@ -144,7 +152,20 @@ class Packages : public testing::Test {
     ASSERT_OK(received);
     EXPECT_EQ(received->code, 0) << received->err;
     EXPECT_EQ(received->out, "segment " + id + "\none line\nanother\n");
-    for (const auto* one : {&lender(), &host()}) ASSERT_OK(one->run("dpkg -P libpcilend0"));
+  }
+  // A function copies memory of its own host's process, and of the other one's.
+  static void expect_pages_copied() {
+    const auto edu = lender().address("edu");
+    ASSERT_OK(edu);
+    const auto offered = offer(lender(), *edu);
+    ASSERT_OK(offered);
+    const std::string id = offered->at("id");
+    for (const auto* one : {&lender(), &host()}) {
+      ASSERT_OK(await_state(*one, id, "available"));
+      EXPECT_EQ(one->run("/tmp/copy " + id).value_or("it failed"), "copied 16 pages\n");
+    }
+    ASSERT_OK(await_state(lender(), id, "available"));
+    ASSERT_OK(lender().run("pcilend unavailable " + id + " && pcilend remove " + id));
   }
   static int rounds() {
     const auto done = host().exec("cat /tmp/rounds");
@@ -188,7 +209,7 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   const auto linked =
       lender().until("pcilend connect 8", [](const auto& o) { return o.code == 0; });
   ASSERT_OK(linked);
-  ASSERT_NO_FATAL_FAILURE(expect_lines_exchanged(*version));
+  ASSERT_NO_FATAL_FAILURE(expect_examples_work(*version));
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const auto drive = job().borrow();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A function in the hands of this process: its registers, its interrupts, and the memory that it
-// reaches (docs/device-api.md).
+// reaches (docs/device-api.md; pcilend-lease(3)).
+//
+// To lease needs CAP_SYS_ADMIN; what is made of a lease needs nothing. Objects that were made of
+// one ThisHost are for one thread at a time; registers and memory are for all.
 #pragma once
 
 #include <linux/pcilend.h>
@@ -9,17 +12,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
+#include <utility>
 
-#include "pcilend/client.h"
+#include "pcilend/api.h"
+#include "pcilend/error.h"
 #include "pcilend/fd.h"
+#include "pcilend/lease_info.h"
+#include "pcilend/this_host.h"
 
 namespace pcilend {
 
+class Client;
+
 // Part of a BAR, mapped uncached. When the lease is over all-ones are in its place: loads find
 // them, stores go nowhere. A process that was forked does not have it.
-class Registers {
+class PCILEND_API Registers {
  public:
   // Offset in this part, a multiple of the word's size.
   template <class Word>
@@ -48,47 +56,56 @@ class Registers {
 };
 
 // Memory that the function reaches at address(), until this object goes or the lease ends. It is
-// the function's to write for as long: stop it first. Its Client must live as long.
-class DeviceMemory {
+// the function's to write for as long: stop it first.
+class PCILEND_API DeviceMemory {
  public:
   DeviceMemory(DeviceMemory&& other) noexcept = default;
-  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    DeviceMemory taken(std::move(other));
+    std::swap(client_, taken.client_);
+    std::swap(lease_, taken.lease_);
+    std::swap(address_, taken.address_);
+    return *this;
+  }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { unmap(); }
+  ~DeviceMemory();
 
   [[nodiscard]] uint64_t address() const { return address_; }
 
  private:
   friend class Lease;
-  DeviceMemory(Client& client, const std::shared_ptr<UniqueFd>& lease, uint64_t address)
-      : client_(&client), lease_(lease), address_(address) {}
-  void unmap();
+  DeviceMemory(std::shared_ptr<Client> client, const std::shared_ptr<UniqueFd>& lease,
+               uint64_t address)
+      : client_(std::move(client)), lease_(lease), address_(address) {}
 
-  Client* client_;
+  std::shared_ptr<Client> client_;
   std::weak_ptr<UniqueFd> lease_;
   uint64_t address_;
 };
 
 // An available function, for this process alone. Its end, or the process's, stops the function,
-// takes what is mapped, resets it and returns it, whatever it was doing. Its Client must live as
-// long. Not safe for several threads at once; its parts are, each for one.
-class Lease {
+// takes what is mapped, resets it and returns it, whatever it was doing.
+class PCILEND_API Lease {
  public:
   static constexpr uint64_t kSlice = uint64_t{64} << 20;
 
   // `owner`: for people, at most 63 bytes. `slice`: bytes, a power of two from 4 KiB to 64 GiB: as
-  // much memory can be mapped for the function at once.
-  static Result<Lease> borrow(Client& client, FunctionId id, std::string_view owner,
+  // much memory can be mapped for the function at once. Waits for the lender. NotFound
+  // if nobody offers it to this host; State if it is not available, or lent without an IOMMU;
+  // Permission; Unreachable if its lender is.
+  static Result<Lease> borrow(const ThisHost& host, FunctionId id, std::string_view owner,
                               uint64_t slice = kSlice);
 
-  [[nodiscard]] const Function& function() const { return function_; }
-  // Offset and size: whole pages. Refused where the table of the function's interrupts is.
+  [[nodiscard]] const LeaseInfo& info() const { return info_; }
+  // Offset and size: whole pages. Refused where the table of the function's interrupts is. State if
+  // the lease is over, as of all that follows.
   [[nodiscard]] Result<Registers> bar(uint32_t index, uint64_t offset, size_t size) const;
   // The memory behind a dma-buf (OwnedSegment::buffer()). It counts for RLIMIT_MEMLOCK.
-  // `read_only`: the function can't write to it.
+  // `read_only`: the function can't write to it. State if the slice has no room for it.
   [[nodiscard]] Result<DeviceMemory> map(int dma_buf, bool read_only = false) const;
-  // An eventfd, not blocking, that the function's interrupt raises from now on.
+  // An eventfd, not blocking, that MSI or MSI-X number `vector` raises from now on. Unsupported if
+  // the function has neither.
   [[nodiscard]] Result<UniqueFd> interrupt(uint32_t vector) const;
   [[nodiscard]] Result<> end_interrupt(uint32_t vector) const;
 
@@ -113,10 +130,34 @@ class Lease {
     return std::atomic_ref(const_cast<__u32&>(status().state)).load(std::memory_order_acquire);
   }
 
-  Client* client_ = nullptr;
-  Function function_;
+  std::shared_ptr<Client> client_;
+  LeaseInfo info_;
   std::shared_ptr<UniqueFd> fd_;  // its number means nothing to DeviceMemory once it is closed
   Mapping status_;
+};
+
+// Is what the function did since this was made to be believed? A function that was reset by others,
+// or whose DMA was lost with the link, has no way to say so, so a program asks after each piece of
+// its work, once it has seen that it is done:
+//
+//	LeaseSequence sequence(lease);
+//	...has the function work, waits for it, reads what it has written
+//	if (!sequence.complete()) ...nothing of it counts
+//
+// Of a lost link the epoch tells some milliseconds late; by then the function is stopped. To know
+// of stores to registers, load one before. The lease must outlive it.
+class PCILEND_API LeaseSequence {
+ public:
+  explicit LeaseSequence(const Lease& lease) : lease_(lease), epoch_(lease.epoch()) {}
+
+  [[nodiscard]] bool complete() const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // behind what was read before
+    return lease_.epoch() == epoch_;
+  }
+
+ private:
+  const Lease& lease_;
+  uint64_t epoch_;
 };
 
 }  // namespace pcilend

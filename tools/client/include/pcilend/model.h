@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pcilend/ids.h"
+#include "pcilend/lease_info.h"
 #include "pcilend/segment_info.h"
 
 namespace pcilend {
@@ -72,17 +73,6 @@ struct Link {
   std::optional<uint32_t> requesters_used;  // by the driver, lent functions, others
   std::optional<uint32_t> requesters_lent;
 };
-
-struct Bar {
-  uint32_t index = 0;  // 0 to 5, 6 = expansion ROM
-  uint64_t size = 0;   // bytes
-  uint32_t flags = 0;  // kBar*
-};
-
-// PCILEND_BAR_* of the wire protocol.
-inline constexpr uint32_t kBarMem64 = 0x01;
-inline constexpr uint32_t kBarPrefetch = 0x02;
-inline constexpr uint32_t kBarIo = 0x04;
 
 // Another function of a function's IOMMU group.
 struct Member {

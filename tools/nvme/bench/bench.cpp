@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "bench/bench.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "pcilend/result.h"
+
+namespace pcilend::nvme {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr uint16_t kVector = 1;  // the admin queues' is 0
+
+// POSIX's cksum: CRC-32 of the bytes, then of their number, most significant bit first.
+class Cksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes) step(static_cast<uint8_t>(byte));
+    length_ += bytes.size();
+  }
+  [[nodiscard]] uint32_t finish() {
+    for (uint64_t left = length_; left != 0; left >>= 8) step(static_cast<uint8_t>(left));
+    return ~crc_;
+  }
+
+ private:
+  void step(uint8_t byte) {
+    crc_ ^= static_cast<uint32_t>(byte) << 24;
+    for (int bit = 0; bit < 8; ++bit) crc_ = crc_ << 1 ^ (crc_ >> 31 ? 0x04c11db7U : 0U);
+  }
+
+  uint32_t crc_ = 0;
+  uint64_t length_ = 0;
+};
+
+class Bench {
+ public:
+  Bench(Device& device, Controller& controller, const BenchOptions& options)
+      : device_(device), controller_(controller), options_(options) {}
+
+  Result<> open() {
+    auto name_space = controller_.name_space(options_.name_space);
+    if (!name_space) return tl::unexpected(std::move(name_space).error());
+    report_.name_space = *name_space;
+    PCILEND_TRY(check());
+    QueuePairOptions wanted{options_.depth, options_.transfer, {}};
+    if (options_.interrupts) wanted.vector = kVector;
+    auto pair = QueuePair::create(device_, controller_, wanted);
+    if (!pair) return tl::unexpected(std::move(pair).error());
+    pair_ = std::move(*pair);
+    auto data = device_.allocate(options_.depth * stride(), {});
+    if (!data) return tl::unexpected(std::move(data).error());
+    data_ = std::move(*data);
+    report_.remark = pair_->remark();
+    places_.resize(options_.depth);
+    expected_.resize(options_.transfer);
+    return {};
+  }
+
+  Result<BenchReport> run(const std::function<void(const BenchReport&)>& progress) {
+    const auto begin = steady_clock::now();
+    for (uint64_t round = 0; round < options_.rounds; ++round) {
+      if (options_.write) {
+        PCILEND_TRY(all(true));
+        PCILEND_TRY(flush());
+      }
+      PCILEND_TRY(all(false));
+      report_.rounds = round + 1;
+      report_.doorbells = pair_->doorbells();
+      report_.interrupts = pair_->interrupts();
+      report_.seconds = steady_clock::now() - begin;
+      if (progress) progress(report_);
+    }
+    if (compares()) report_.cksum = sum();
+    return report_;
+  }
+
+ private:
+  [[nodiscard]] bool compares() const { return options_.write || options_.verify; }
+  [[nodiscard]] uint32_t blocks() const {
+    return static_cast<uint32_t>(options_.transfer / report_.name_space.block_bytes);
+  }
+  // Each command's data begins a page.
+  [[nodiscard]] size_t stride() const { return (options_.transfer + kPage - 1) / kPage * kPage; }
+
+  [[nodiscard]] Result<> check() const {
+    const NamespaceInfo& name_space = report_.name_space;
+    const uint32_t unit = name_space.block_bytes;
+    if (options_.transfer == 0 || options_.transfer % unit != 0)
+      return fail(ErrorClass::Usage, "{} bytes are no whole blocks of {}: give a multiple",
+                  options_.transfer, unit);
+    const uint64_t room =
+        options_.block < name_space.blocks ? name_space.blocks - options_.block : 0;
+    if (options_.commands == 0 || options_.commands > room / blocks())
+      return fail(ErrorClass::Usage,
+                  "{} commands of {} blocks from block {} on: namespace {} has {} blocks",
+                  options_.commands, blocks(), options_.block, name_space.id, name_space.blocks);
+    return {};
+  }
+
+  [[nodiscard]] uint64_t block_of(uint64_t command) const {
+    return options_.block + command * blocks();
+  }
+  [[nodiscard]] std::span<std::byte> data_of(uint32_t place) const {
+    return data_->bytes().subspan(place * stride(), options_.transfer);
+  }
+  void fill(std::span<std::byte> bytes, uint64_t command) const {
+    const uint64_t first = block_of(command) * report_.name_space.block_bytes;
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+      const uint64_t word = content(options_.seed, first + at);
+      std::memcpy(bytes.data() + at, &word, sizeof word);
+    }
+  }
+
+  // One command for each piece, `depth` of them under way.
+  Result<> all(bool writing) {
+    std::vector<uint32_t> free;
+    for (uint32_t place = 0; place < options_.depth; ++place) free.push_back(place);
+    for (uint64_t next = 0; next < options_.commands || pair_->under_way() != 0;) {
+      while (next < options_.commands && !free.empty()) {
+        const uint32_t place = free.back();
+        free.pop_back();
+        PCILEND_TRY(submit(writing, next++, place));
+      }
+      const auto done = pair_->wait(options_.patience);
+      if (!done) return tl::unexpected(done.error());
+      const auto [command, place] = places_[done->slot];
+      if (done->status != 0) return refused(writing ? "write" : "read", command, done->status);
+      ++(writing ? report_.writes : report_.reads);
+      if (!writing && compares()) PCILEND_TRY(compare(command, place));
+      free.push_back(place);
+    }
+    return {};
+  }
+
+  Result<> submit(bool writing, uint64_t command, uint32_t place) {
+    // What is not written to must not be what is looked for.
+    if (writing)
+      fill(data_of(place), command);
+    else if (compares())
+      std::ranges::fill(data_of(place), std::byte{0x5a});
+    const uint64_t address = data_->address() + place * stride();
+    const auto& name_space = report_.name_space;
+    const auto slot = writing ? pair_->write(name_space, block_of(command), blocks(), address)
+                              : pair_->read(name_space, block_of(command), blocks(), address);
+    if (!slot) return tl::unexpected(slot.error());
+    places_[**slot] = {command, place};
+    return {};
+  }
+
+  Result<> flush() {
+    const auto slot = pair_->flush(report_.name_space);
+    if (!slot) return tl::unexpected(slot.error());
+    const auto done = pair_->wait(options_.patience);
+    if (!done) return tl::unexpected(done.error());
+    if (done->status != 0) return refused("flush", 0, done->status);
+    ++report_.flushes;
+    return {};
+  }
+
+  Result<> compare(uint64_t command, uint32_t place) {
+    fill(expected_, command);
+    ++report_.compared;
+    const auto bytes = data_of(place);
+    const auto at = std::ranges::mismatch(bytes, expected_).in1 - bytes.begin();
+    if (static_cast<size_t>(at) == bytes.size()) return {};
+    return fail(ErrorClass::Failure,
+                "block {} of namespace {} of {}, byte {}: it has not what seed {} has written",
+                block_of(command) + static_cast<uint64_t>(at) / report_.name_space.block_bytes,
+                report_.name_space.id, device_.name(),
+                static_cast<uint64_t>(at) % report_.name_space.block_bytes, options_.seed);
+  }
+
+  [[nodiscard]] Result<> refused(const char* what, uint64_t command, uint16_t status) const {
+    return fail(ErrorClass::Failure, "{} does not {} from block {} on: {}", device_.name(), what,
+                block_of(command), status_text(status));
+  }
+
+  uint32_t sum() {
+    Cksum sum;
+    for (uint64_t command = 0; command < options_.commands; ++command) {
+      fill(expected_, command);
+      sum.add(expected_);
+    }
+    return sum.finish();
+  }
+
+  struct Placed {
+    uint64_t command = 0;
+    uint32_t place = 0;
+  };
+
+  Device& device_;
+  Controller& controller_;
+  BenchOptions options_;
+  BenchReport report_;
+  std::unique_ptr<Memory> data_;  // outlives the queues
+  std::unique_ptr<QueuePair> pair_;
+  std::vector<Placed> places_;  // by slot
+  std::vector<std::byte> expected_;
+};
+
+}  // namespace
+
+uint64_t content(uint64_t seed, uint64_t at) {
+  uint64_t word = (at / sizeof word + 1) * 0x9e3779b97f4a7c15 + seed * 0xd1342543de82ef95;
+  word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9;
+  word = (word ^ word >> 27) * 0x94d049bb133111eb;
+  return word ^ word >> 31;
+}
+
+Result<BenchReport> run_bench(Device& device, Controller& controller, const BenchOptions& options,
+                              const std::function<void(const BenchReport&)>& progress) {
+  Bench bench(device, controller, options);
+  PCILEND_TRY(bench.open());
+  return bench.run(progress);
+}
+
+}  // namespace pcilend::nvme

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/nvme/controller.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "pcilend/result.h"
+
+namespace pcilend::nvme {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+// Registers (Base 3.1.3), and fields of them.
+constexpr size_t kCapabilities = 0x00;
+constexpr size_t kInterruptMask = 0x0c;
+constexpr size_t kConfiguration = 0x14;
+constexpr size_t kStatus = 0x1c;
+constexpr size_t kAdminQueueSizes = 0x24;
+constexpr size_t kAdminSubmission = 0x28;
+constexpr size_t kAdminCompletion = 0x30;
+constexpr size_t kDoorbells = 0x1000;
+
+constexpr uint32_t kEnable = 1;
+constexpr uint32_t kShutDown = 1U << 14;
+constexpr uint32_t kEntrySizes = 6U << 16 | 4U << 20;  // 64 and 16 bytes
+constexpr uint32_t kReady = 1;
+constexpr uint32_t kFatal = 2;
+constexpr uint32_t kShutDownMask = 3U << 2;
+constexpr uint32_t kShutDownDone = 2U << 2;
+
+constexpr auto kPatience = 30s;  // for a command
+constexpr auto kGrace = 10s;     // on top of what it says: the hosts may be busy
+constexpr auto kStep = 1ms;
+constexpr uint32_t kAdminDepth = 1;
+constexpr uint32_t kPairsMax = 64;  // more than a process can have use for
+
+}  // namespace
+
+Result<std::unique_ptr<Controller>> Controller::start(
+    Device& device, std::optional<std::chrono::milliseconds> patience) {
+  std::unique_ptr<Controller> controller(new Controller(device, patience));
+  PCILEND_TRY(controller->read_capabilities());
+  PCILEND_TRY(controller->enable());
+  auto page = device.allocate(kPage, {.device_reads = false, .host_writes = false});
+  if (!page) return tl::unexpected(std::move(page).error());
+  controller->page_ = std::move(*page);
+  const auto said = controller->identify(Identify::Controller, 0);
+  if (!said) return tl::unexpected(said.error());
+  auto info = parse_controller(*said);
+  if (!info) return tl::unexpected(std::move(info).error().in(device.name()));
+  controller->info_ = std::move(*info);
+  PCILEND_TRY(controller->count_queues());
+  return controller;
+}
+
+Result<> Controller::read_capabilities() {
+  const uint64_t low = device_.load(kCapabilities);
+  const uint64_t all = low | static_cast<uint64_t>(device_.load(kCapabilities + 4)) << 32;
+  const auto field = [all](unsigned shift, unsigned bits) {
+    return static_cast<uint32_t>(all >> shift & ((uint64_t{1} << bits) - 1));
+  };
+  if (all == ~uint64_t{0})
+    return fail(ErrorClass::Unreachable, "{} does not answer: its link, or the lease, is lost",
+                device_.name());
+  capabilities_.entries = field(0, 16) + 1;
+  capabilities_.timeout = field(24, 8) * 500ms;
+  capabilities_.doorbell_stride = size_t{4} << field(32, 4);
+  if (field(48, 4) != 0 || (field(37, 8) & 1) == 0)
+    return fail(ErrorClass::Unsupported, "{} has no pages of 4 KiB, or not NVMe's NVM command set",
+                device_.name());
+  // Those of the first pair of I/O queues.
+  if (doorbell(1, true) + sizeof(uint32_t) > device_.register_bytes())
+    return fail(ErrorClass::Unsupported, "{} has its doorbells {} bytes apart: too far",
+                device_.name(), capabilities_.doorbell_stride);
+  return {};
+}
+
+size_t Controller::doorbell(uint32_t queue, bool completion) const {
+  return kDoorbells + (2 * queue + (completion ? 1 : 0)) * capabilities_.doorbell_stride;
+}
+
+Result<> Controller::enable() {
+  device_.store(kConfiguration, 0);
+  PCILEND_TRY(await_status(kReady, 0, "stop"));
+  auto admin = Ring::make(device_, kAdminDepth);
+  if (!admin) return tl::unexpected(std::move(admin).error());
+  admin_.emplace(std::move(*admin));
+  admin_->attach({0, doorbell(0, false), doorbell(0, true)});
+  const uint32_t last = admin_->entries() - 1;
+  device_.store(kAdminQueueSizes, last << 16 | last);
+  for (const auto& [offset, address] : {std::pair(kAdminSubmission, admin_->submission()),
+                                        std::pair(kAdminCompletion, admin_->completion())}) {
+    device_.store(offset, static_cast<uint32_t>(address));
+    device_.store(offset + 4, static_cast<uint32_t>(address >> 32));
+  }
+  // Of its pin, which nobody hears: admin commands are waited for without.
+  device_.store(kInterruptMask, ~0U);
+  running_ = true;
+  epoch_ = device_.epoch();
+  device_.store(kConfiguration, kEntrySizes | kEnable);
+  return await_status(kReady, kReady, "start");
+}
+
+// What is asked of it is done when these bits of its status are so.
+Result<> Controller::await_status(uint32_t mask, uint32_t wanted, const char* what) const {
+  const uint64_t epoch = device_.epoch();
+  const auto end = steady_clock::now() + patience_.value_or(capabilities_.timeout + kGrace);
+  for (;;) {
+    const uint32_t status = device_.load(kStatus);
+    if (status == ~0U || device_.epoch() != epoch)
+      return fail(ErrorClass::Unreachable, "{} does not answer: its link, or the lease, is lost",
+                  device_.name());
+    if ((status & mask) == wanted) return {};
+    if (wanted == kReady && (status & kFatal) != 0)
+      return fail(ErrorClass::Failure, "{} has a fatal error and does not {}", device_.name(),
+                  what);
+    if (steady_clock::now() > end)
+      return fail(ErrorClass::Unreachable, "{} does not {} in the time that it says it takes",
+                  device_.name(), what);
+    std::this_thread::sleep_for(kStep);
+  }
+}
+
+// One command at a time: its completion's dword 0.
+Result<uint32_t> Controller::execute(const Command& command, const char* what) {
+  if (device_.epoch() != epoch_) stop();
+  if (!running_)
+    return fail(ErrorClass::State,
+                "{} was stopped, by others or as it did not answer: open it again", device_.name());
+  PCILEND_TRY(admin_->submit(0, command));
+  admin_->ring();
+  const auto end = steady_clock::now() + patience_.value_or(kPatience);
+  for (;;) {
+    const auto done = admin_->take();
+    if (!done) return tl::unexpected(done.error());
+    if (*done && (*done)->status != 0)
+      return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
+                  status_text((*done)->status));
+    if (*done) return (*done)->result;
+    // What comes later would be taken for the next one's.
+    if (steady_clock::now() > end) {
+      stop();
+      return fail(ErrorClass::Unreachable, "{} does not {}: it was stopped", device_.name(), what);
+    }
+    std::this_thread::yield();
+  }
+}
+
+Result<IdentifyPage> Controller::identify(Identify what, uint32_t name_space) {
+  const auto done = execute(make_identify(what, name_space, page_->address()), "identify itself");
+  if (!done) return tl::unexpected(done.error());
+  return IdentifyPage(page_->bytes().first<kPage>());
+}
+
+Result<std::vector<uint32_t>> Controller::namespaces() {
+  const auto page = identify(Identify::ActiveNamespaces, 0);
+  if (!page) return tl::unexpected(page.error());
+  return parse_active_namespaces(*page);
+}
+
+Result<NamespaceInfo> Controller::name_space(uint32_t id) {
+  if (id == 0 || id > info_.namespaces)
+    return fail(ErrorClass::NotFound, "{} has namespaces 1 to {}: name one", device_.name(),
+                info_.namespaces);
+  const auto page = identify(Identify::Namespace, id);
+  if (!page) return tl::unexpected(page.error());
+  return parse_namespace(id, *page);
+}
+
+// Once, before the first queue is made.
+Result<> Controller::count_queues() {
+  const auto given = execute(make_queue_count(kPairsMax), "give queues");
+  if (!given) return tl::unexpected(given.error());
+  uint32_t pairs = std::min<uint32_t>(queues_given(*given), kPairsMax);
+  // Those whose doorbells are mapped.
+  while (pairs > 0 && doorbell(pairs, true) + sizeof(uint32_t) > device_.register_bytes()) --pairs;
+  pairs_.assign(pairs, false);
+  return {};
+}
+
+QueueLimits Controller::limits() const {
+  return {capabilities_.entries, info_.transfer};
+}
+
+Result<QueueGrant> Controller::create(const QueueRequest& request) {
+  if (request.entries > capabilities_.entries)
+    return fail(ErrorClass::Usage, "{} has queues of {} entries at most: ask for less",
+                device_.name(), capabilities_.entries);
+  const auto free = std::ranges::find(pairs_, false);
+  if (free == pairs_.end())
+    return fail(ErrorClass::State, "all {} queues of {} are in use", pairs_.size(), device_.name());
+  const auto id = static_cast<uint16_t>(free - pairs_.begin() + 1);
+  const auto completions =
+      execute(make_completion_queue(id, request.entries, request.completion,
+                                    request.vector.has_value(), request.vector.value_or(0)),
+              "make a completion queue");
+  if (!completions) return tl::unexpected(completions.error());
+  const auto submissions = execute(make_submission_queue(id, request.entries, request.submission),
+                                   "make a submission queue");
+  if (!submissions) {
+    if (!execute(make_delete_completion_queue(id), "delete a completion queue")) stop();
+    return tl::unexpected(submissions.error());
+  }
+  *free = true;
+  return QueueGrant{id, doorbell(id, false), doorbell(id, true)};
+}
+
+void Controller::remove(uint16_t id) {
+  if (!running_) return;
+  if (!execute(make_delete_submission_queue(id), "delete a submission queue") ||
+      !execute(make_delete_completion_queue(id), "delete a completion queue"))
+    stop();
+  else
+    pairs_[id - 1U] = false;
+}
+
+// Caches are flushed (Base 3.6.1), then it reaches nothing any more. One that somebody has reset
+// has nothing to flush, and must not be enabled again with no queues. What does not answer its
+// lender stops with the lease.
+void Controller::stop() {
+  if (!running_) return;
+  running_ = false;
+  if (device_.epoch() == epoch_) {
+    device_.store(kConfiguration, kEntrySizes | kEnable | kShutDown);
+    (void)await_status(kShutDownMask, kShutDownDone, "shut down");
+  }
+  device_.store(kConfiguration, 0);
+  (void)await_status(kReady, 0, "stop");
+}
+
+}  // namespace pcilend::nvme

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a drive says of itself: pages of 4 KiB that it has written, which may be anything.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pcilend/nvme/command.h"
+
+namespace pcilend::nvme {
+
+using IdentifyPage = std::span<const std::byte, kPage>;
+
+// Of Base 5.17.2.1.
+struct ControllerInfo {
+  std::string serial;  // printable ASCII, as are the others
+  std::string model;
+  std::string firmware;
+  size_t transfer = 0;          // bytes of one command, at most; of kTransferMax
+  uint32_t namespaces = 0;      // the highest that there may be
+  bool volatile_cache = false;  // what was written is safe after a flush only
+};
+
+// Unsupported if its queues' entries are not those of this library.
+Result<ControllerInfo> parse_controller(IdentifyPage page);
+
+// Ids of namespaces, in ascending order, to the first 0 (Base 5.17.2.2); Failure if they are not
+// in order.
+Result<std::vector<uint32_t>> parse_active_namespaces(IdentifyPage page);
+
+// Of NVM 4.1.5.1.
+struct NamespaceInfo {
+  uint32_t id = 0;
+  uint64_t blocks = 0;
+  uint32_t block_bytes = 0;  // 512 to 65,536, a power of two
+};
+
+// NotFound if there is none; Unsupported if its blocks have metadata, or a size that is not as
+// above.
+Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page);
+
+}  // namespace pcilend::nvme

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+
+#include "pcilend/nvme/device.h"
+#include "pcilend/result.h"
+
+namespace pcilend::nvme {
+namespace {
+
+constexpr uint32_t kClass = 0x0108;  // mass storage, non-volatile memory
+// Registers, and the first page of doorbells. What is behind may be the table of interrupts.
+constexpr size_t kRegisterBytes = 0x2000;
+
+class LeasedMemory final : public Memory {
+ public:
+  explicit LeasedMemory(DeviceBuffer buffer) : buffer_(std::move(buffer)) {}
+  std::span<std::byte> bytes() override { return buffer_.bytes(); }
+  [[nodiscard]] uint64_t address() const override { return buffer_.address(); }
+  [[nodiscard]] std::string remark() const override { return buffer_.remark(); }
+
+ private:
+  DeviceBuffer buffer_;
+};
+
+class LeasedDevice final : public Device {
+ public:
+  LeasedDevice(Lease lease, Registers registers)
+      : lease_(std::move(lease)), registers_(std::move(registers)) {}
+
+  [[nodiscard]] std::string name() const override { return to_string(lease_.info().id); }
+  [[nodiscard]] uint32_t load(size_t offset) const override {
+    return registers_.load<uint32_t>(offset);
+  }
+  void store(size_t offset, uint32_t value) override { registers_.store(offset, value); }
+  [[nodiscard]] size_t register_bytes() const override { return registers_.size(); }
+  Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
+    auto buffer = DeviceBuffer::create(lease_, bytes, {access});
+    if (!buffer) return tl::unexpected(std::move(buffer).error());
+    return std::make_unique<LeasedMemory>(std::move(*buffer));
+  }
+  Result<UniqueFd> interrupt(uint32_t vector) override { return lease_.interrupt(vector); }
+  Result<> end_interrupt(uint32_t vector) override { return lease_.end_interrupt(vector); }
+  [[nodiscard]] uint64_t epoch() const override { return lease_.epoch(); }
+  [[nodiscard]] int fd() const override { return lease_.fd(); }
+
+ private:
+  Lease lease_;
+  Registers registers_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_leased(const ThisHost& host, FunctionId id,
+                                            std::string_view owner, uint64_t slice) {
+  auto lease = Lease::borrow(host, id, owner, slice);
+  if (!lease) return tl::unexpected(std::move(lease).error());
+  if (lease->info().class_revision >> 16 != kClass)
+    return fail(ErrorClass::Unsupported, "{} is no NVMe controller: its class is {:06x}",
+                to_string(id), lease->info().class_revision >> 8);
+  auto registers = lease->bar(0, 0, kRegisterBytes);
+  if (!registers) return tl::unexpected(std::move(registers).error());
+  return std::make_unique<LeasedDevice>(std::move(*lease), std::move(*registers));
+}
+
+}  // namespace pcilend::nvme
