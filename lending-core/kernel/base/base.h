@@ -21,6 +21,7 @@
  *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
  *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_pages.lock
+ *	pcilend_use.clients_lock	what the manager of a shared function is told
  *
  *	segments_lock		segments of this host, and what is offered of them
  *	segment_link.lock	segments that are connected over one link

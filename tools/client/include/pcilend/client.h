@@ -43,6 +43,43 @@ struct LeasedFunction {
   UniqueFd fd;
 };
 
+// Pages of a BAR, of 4 KiB.
+struct BarRange {
+  uint32_t bar = 0;  // 0 to 5
+  uint32_t page = 0;
+  uint32_t pages = 0;
+  bool pool = false;  // in a policy: as many for each client, one's behind another's; else common
+};
+
+// What the manager of a shared function allows each of its clients.
+struct SharePolicy {
+  uint32_t clients = 0;                        // at most 64; 0: it is not shared any more
+  uint32_t vectors = 0;                        // interrupts, at most 32
+  uint64_t slice = uint64_t{64} << 20;         // bytes, at most
+  std::vector<BarRange> ranges;                // at most 8
+  std::optional<std::vector<uint32_t>> nodes;  // whose processes may join; else all that may borrow
+};
+
+// What the manager is told of a client, and a client of itself.
+struct ClientNotice {
+  uint32_t lease = 0;
+  uint32_t node = 0;
+  uint32_t news = PCILEND_NEWS_JOINED;
+  uint32_t round = 0;  // of GONE and QUARANTINED
+  uint64_t slice = 0;  // device address
+  uint64_t slice_bytes = 0;
+  uint32_t vector = 0;  // the function's number of its interrupt 0
+  uint32_t vectors = 0;
+  uint32_t piece = 0;  // which part of each pool is its own
+};
+
+// A function that this process shares.
+struct JoinedFunction {
+  LeasedFunction leased;
+  ClientNotice client;
+  std::vector<BarRange> ranges;  // its own pages
+};
+
 // For what fails after a change: the change is there.
 inline Error after_change(Error error) {
   return std::move(error).in("it is done, but can't be shown");
@@ -111,6 +148,16 @@ class Client {
   virtual Result<> lease_unmap(int lease, uint64_t address) = 0;
   // an eventfd that an interrupt raises; -1: none any more.
   virtual Result<> lease_interrupt(int lease, uint32_t vector, int event) = 0;
+
+  // Who has leased a function shares it: with whom;
+  virtual Result<> lease_share(int lease, const SharePolicy& policy) = 0;
+  // what it was not told yet of its clients, one of them;
+  virtual Result<std::optional<ClientNotice>> lease_next_client(int lease) = 0;
+  // that the function uses nothing of a client any more, as it was asked with that round.
+  virtual Result<> lease_cleared(int lease, uint32_t client, uint32_t round) = 0;
+  // Becomes a client of a shared function.
+  virtual Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
+                                      uint32_t vectors) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

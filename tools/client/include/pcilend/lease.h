@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "pcilend/client.h"
 #include "pcilend/fd.h"
@@ -82,7 +84,16 @@ class Lease {
   static Result<Lease> borrow(Client& client, FunctionId id, std::string_view owner,
                               uint64_t slice = kSlice);
 
+  // A client of a function that somebody else manages. Its end closes the pages of BARs; memory
+  // stays where it is until the manager has confirmed that the function does not use it, or the
+  // function was stopped. `vectors`: interrupts that it wants.
+  static Result<Lease> join(Client& client, FunctionId id, std::string_view owner,
+                            uint64_t slice = kSlice, uint32_t vectors = 0);
+
   [[nodiscard]] const Function& function() const { return function_; }
+  // Of a client: what it may have. The pages are its own.
+  [[nodiscard]] const ClientNotice& client() const { return self_; }
+  [[nodiscard]] const std::vector<BarRange>& ranges() const { return ranges_; }
   // Offset and size: whole pages. Refused where the table of the function's interrupts is.
   [[nodiscard]] Result<Registers> bar(uint32_t index, uint64_t offset, size_t size) const;
   // The memory behind a dma-buf (OwnedSegment::buffer()). It counts for RLIMIT_MEMLOCK.
@@ -91,6 +102,17 @@ class Lease {
   // An eventfd, not blocking, that the function's interrupt raises from now on.
   [[nodiscard]] Result<UniqueFd> interrupt(uint32_t vector) const;
   [[nodiscard]] Result<> end_interrupt(uint32_t vector) const;
+
+  // Whoever has borrowed the function becomes its manager: others may join. Again while there are
+  // none, with another policy; one for no clients ends those that there are. When a manager's
+  // lease ends the function is taken from all clients.
+  [[nodiscard]] Result<> share(const SharePolicy& policy) const;
+  // What a manager was not told yet; fd() polls EPOLLIN while there is something. Of a client that
+  // ends soon only its end may be told.
+  [[nodiscard]] Result<std::optional<ClientNotice>> next_client() const;
+  // All that the function has been told to do for that client has ended: within 5 seconds after
+  // next_client() could have told it. Else the function is stopped and reset, and lost for all.
+  [[nodiscard]] Result<> cleared(const ClientNotice& notice) const;
 
   // Changes when somebody else has reset the function, so that nothing of what it was programmed
   // with is left, or when DMA of it may have been lost, and when the lease is over. One load.
@@ -105,6 +127,7 @@ class Lease {
 
  private:
   Lease() = default;
+  static Result<Lease> open(Client& client, LeasedFunction leased);
 
   [[nodiscard]] const pcilend_lease_status& status() const {
     return *reinterpret_cast<const pcilend_lease_status*>(status_.bytes().data());
@@ -117,6 +140,8 @@ class Lease {
   Function function_;
   std::shared_ptr<UniqueFd> fd_;  // its number means nothing to DeviceMemory once it is closed
   Mapping status_;
+  ClientNotice self_;
+  std::vector<BarRange> ranges_;
 };
 
 }  // namespace pcilend
