@@ -34,6 +34,7 @@
  *				lower id's first
  *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
  *				for
+ *	remote_client.lock	a process that shares a function of another host; then clients_lock
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions

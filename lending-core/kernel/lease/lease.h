@@ -141,6 +141,11 @@ void pcilend_use_recalled(struct pcilend_use *use);
 void pcilend_use_over(struct pcilend_use *use);
 /* It was reset, or DMA of it was lost: whatever it was doing is in doubt. Any context. */
 void pcilend_use_disturbed(struct pcilend_use *use);
+/*
+ * Calls unmap for all that is mapped, which is called again when the process unmaps it. May sleep,
+ * not for long.
+ */
+void pcilend_use_unmap_all(struct pcilend_use *use);
 /* The last: it is over, and the function reaches none of the memory, which is let go. May sleep. */
 void pcilend_use_end(struct pcilend_use *use);
 

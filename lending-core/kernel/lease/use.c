@@ -125,6 +125,15 @@ static void use_drop_maps(struct pcilend_use *use)
 	INIT_LIST_HEAD(&use->maps);
 }
 
+void pcilend_use_unmap_all(struct pcilend_use *use)
+{
+	struct use_map *map;
+
+	guard(mutex)(&use->lock);
+	list_for_each_entry(map, &use->maps, node)
+		use->ops->unmap(use->holder, map->address, map->memory.size);
+}
+
 void pcilend_use_end(struct pcilend_use *use)
 {
 	pcilend_use_over(use);

@@ -51,6 +51,8 @@ struct lender_link {
 	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
 	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
 	struct delayed_work unexpose;	/* tells it what no longer is */
+	struct work_struct share_lost;	/* of clients of shared functions; holds a reference on */
+					/* @link */
 };
 
 static inline struct lender_link *lender_link(struct pcilend_link *link)
@@ -252,7 +254,9 @@ void pcilend_device_unlock(struct pcilend_function *fn);
 
 /* lender_withdrawn.c: BARs of leases that were not returned */
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
-void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease);
+void pcilend_withdrawn_keep(struct pcilend_withdrawn *withdrawn, struct pcilend_link *link, u32 id,
+			    u32 borrower, u32 lease, const struct pcilend_export *export,
+			    u32 count);
 void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease);
 void pcilend_withdrawn_link_over(struct pcilend_link *link);
 
@@ -334,6 +338,16 @@ void pcilend_share_over(struct pcilend_function *fn, enum pcilend_lost_reason lo
 void pcilend_share_was_reset(struct pcilend_function *fn);
 void pcilend_share_recall(struct pcilend_function *fn, u64 left);
 void pcilend_share_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* lender_share_peer.c: their clients on other hosts */
+int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,
+		       const struct pcilend_message *msg, struct pcilend_msg_joined *out);
+bool pcilend_share_return(struct pcilend_function *fn, struct pcilend_link *link,
+			  const struct pcilend_message *msg, u32 lease);
+void pcilend_share_lost_work(struct work_struct *work);
+void pcilend_share_link_lost(struct pcilend_link *link);
+void pcilend_share_link_up(struct pcilend_link *link);
+void pcilend_share_peer_dead(struct pcilend_link *link, u64 boot);
 
 /* lender_rom.c: expansion ROMs */
 u64 pcilend_rom_size(struct pci_dev *pdev);

@@ -256,7 +256,9 @@ static void lender_access_withdraw_bars(struct pcilend_function *fn,
 	}
 	fn->hidden = false;
 	if (any && end->lost && !fn->returned && fn->withdrawn) {
-		pcilend_withdrawn_keep(fn, end->node, end->lease);
+		pcilend_withdrawn_keep(fn->withdrawn, fn->link, fn->id, end->node, end->lease,
+				       fn->export, ARRAY_SIZE(fn->export));
+		fn->withdrawn = NULL;
 	} else {
 		for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
 			if (fn->export[i].size)

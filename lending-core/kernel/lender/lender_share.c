@@ -10,8 +10,8 @@
  * gone by then; so PCILEND_SHARE_RETURN is for clients only, and a manager that wants them to end
  * in order gives a policy for none first.
  *
- * A client is known here from its JOIN until it is over, and as long as its process has it. Its
- * process's memory is let go after both.
+ * A client is known here from its JOIN until it is over, and as long as a process of this host has
+ * it. Such a process's memory is let go after both.
  */
 
 #include <linux/cred.h>
@@ -20,26 +20,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "lease/lease.h"
-#include "lender/lender.h"
-
-struct lender_client {
-	struct kref ref;		/* of the machine until it is over, and of its process */
-	struct list_head node;		/* fn->lock; in pcilend_shared.clients */
-	struct pcilend_function *fn;	/* with a reference */
-	u32 lease;
-	struct pcilend_use *use;	/* with a reference */
-	struct work_struct free;
-};
-
-/* From the first policy to the end of the manager's lease; fn->lock. */
-struct pcilend_shared {
-	struct pcilend_share share;
-	struct pcilend_share_result result;
-	struct list_head clients;	/* with a reference each */
-	u32 follow;			/* what actions lead to, to be applied after them */
-	struct pcilend_share_event after[PCILEND_SHARE_ACTIONS];
-};
+#include "lender/lender_share.h"
 
 static const char share_over[] = "the lease is over: close it, and join again";
 
@@ -47,8 +28,10 @@ static void lender_share_free_work(struct work_struct *work)
 {
 	struct lender_client *client = container_of(work, struct lender_client, free);
 
-	pcilend_use_end(client->use);
+	if (client->use)
+		pcilend_use_end(client->use);
 	pcilend_use_put(client->use);
+	pcilend_share_peer_free(client);
 	pcilend_function_put(client->fn);
 	kfree(client);
 }
@@ -59,7 +42,21 @@ static void lender_share_release(struct kref *ref)
 	queue_work(pcilend_wq, &container_of(ref, struct lender_client, ref)->free);
 }
 
-static struct lender_client *lender_share_client(struct pcilend_function *fn, u32 lease)
+void pcilend_share_put_client(struct lender_client *client)
+{
+	kref_put(&client->ref, lender_share_release);
+}
+
+/* Zeroed memory before; with one reference, and one on @fn. */
+void pcilend_share_init_client(struct lender_client *client, struct pcilend_function *fn)
+{
+	kref_init(&client->ref);
+	INIT_WORK(&client->free, lender_share_free_work);
+	kref_get(&fn->ref);
+	client->fn = fn;
+}
+
+struct lender_client *pcilend_share_client(struct pcilend_function *fn, u32 lease)
 {
 	struct lender_client *client;
 
@@ -131,11 +128,13 @@ static void lender_share_close(struct pcilend_function *fn, u32 lease)
 {
 	const struct pcilend_share *share = &fn->shared->share;
 	const struct pcilend_share_client *client = pcilend_share_find(share, lease);
-	struct lender_client *ours = lender_share_client(fn, lease);
+	struct lender_client *ours = pcilend_share_client(fn, lease);
 	u32 i;
 
-	if (ours)
+	if (ours && ours->use)
 		pcilend_use_over(ours->use);
+	if (ours)
+		pcilend_share_peer_close(ours);
 	for (i = 0; client && i < client->wish.vectors; i++)
 		pcilend_local_interrupt(fn, lender_share_vector(share, client) + i, NULL, NULL);
 	lender_share_follow(fn->shared, PCILEND_SHARE_CLOSED, lease);
@@ -157,15 +156,27 @@ static void lender_share_unmap(struct pcilend_function *fn, u32 lease)
 	lender_share_follow(fn->shared, PCILEND_SHARE_UNMAPPED, lease);
 }
 
-static void lender_share_forget(struct pcilend_function *fn, u32 lease)
+static void lender_share_forget(struct pcilend_function *fn,
+				const struct pcilend_share_action *action)
 {
-	struct lender_client *ours = lender_share_client(fn, lease);
+	struct lender_client *ours = pcilend_share_client(fn, action->lease);
 
 	if (!ours)
 		return;
-	pcilend_use_over(ours->use);
+	if (ours->use)
+		pcilend_use_over(ours->use);
+	pcilend_share_peer_over(ours, action->reason);
 	list_del(&ours->node);
-	kref_put(&ours->ref, lender_share_release);
+	pcilend_share_put_client(ours);
+}
+
+static void lender_share_map_client(struct pcilend_function *fn, u32 lease)
+{
+	struct lender_client *ours = pcilend_share_client(fn, lease);
+
+	/* A process of this host maps its memory itself, and asks for pages of BARs. */
+	lender_share_follow(fn->shared, ours && pcilend_share_peer_map(ours) ?
+			    PCILEND_SHARE_MAP_FAILED : PCILEND_SHARE_MAPPED, lease);
 }
 
 /* Everybody loses it, as it is not safe to take one client's memory from it. */
@@ -187,13 +198,27 @@ static void lender_share_take_back(struct pcilend_function *fn,
 	pcilend_function_queue_settle(fn);
 }
 
-static void lender_share_use(struct pcilend_function *fn, u32 lease,
-			     void (*tell)(struct pcilend_use *use))
+static void lender_share_notify(struct pcilend_function *fn, u32 lease, u16 type)
 {
-	struct lender_client *ours = lender_share_client(fn, lease);
+	struct lender_client *ours = pcilend_share_client(fn, lease);
 
-	if (ours)
-		tell(ours->use);
+	if (!ours)
+		return;
+	if (ours->use)
+		pcilend_use_disturbed(ours->use);
+	pcilend_share_peer_tell(ours, type);
+}
+
+static void lender_share_ask_back(struct pcilend_function *fn, u32 lease)
+{
+	struct lender_client *ours = pcilend_share_client(fn, lease);
+
+	/* That to the manager its lease brings. */
+	if (!ours)
+		return;
+	if (ours->use)
+		pcilend_use_recalled(ours->use);
+	pcilend_share_peer_recall(ours, pcilend_lease_recall_in(&fn->lease, pcilend_now()));
 }
 
 static void lender_share_act(struct pcilend_function *fn,
@@ -202,8 +227,7 @@ static void lender_share_act(struct pcilend_function *fn,
 	lockdep_assert_held(&fn->lock);
 	switch (action->type) {
 	case PCILEND_SHARE_DO_MAP:
-		/* Its memory it maps itself, and pages of BARs it asks for. */
-		lender_share_follow(fn->shared, PCILEND_SHARE_MAPPED, action->lease);
+		lender_share_map_client(fn, action->lease);
 		break;
 	case PCILEND_SHARE_DO_TELL:
 		lender_share_tell(fn, action, PCILEND_NEWS_JOINED);
@@ -221,20 +245,21 @@ static void lender_share_act(struct pcilend_function *fn,
 		lender_share_unmap(fn, action->lease);
 		break;
 	case PCILEND_SHARE_DO_RELEASE:
-		lender_share_forget(fn, action->lease);
+		lender_share_forget(fn, action);
 		break;
 	case PCILEND_SHARE_DO_WAS_RESET:
-		lender_share_use(fn, action->lease, pcilend_use_disturbed);
+		lender_share_notify(fn, action->lease, PCILEND_MSG_WAS_RESET);
+		break;
+	case PCILEND_SHARE_DO_READMIT:
+		lender_share_notify(fn, action->lease, PCILEND_MSG_READMITTED);
 		break;
 	case PCILEND_SHARE_DO_RECALL:
-		/* That to the manager its lease brings. */
-		lender_share_use(fn, action->lease, pcilend_use_recalled);
+		lender_share_ask_back(fn, action->lease);
 		break;
 	case PCILEND_SHARE_DO_FENCE:
 		lender_share_take_back(fn, action);
 		break;
 	case PCILEND_SHARE_DO_ANSWER:		/* who has asked waits for it */
-	case PCILEND_SHARE_DO_READMIT:		/* a process of this host needs no link */
 	case PCILEND_SHARE_DO_AUDIT:		/* whoever handles what was tried has the refusal */
 	case PCILEND_SHARE_DO_MANAGER_OVER:	/* see above */
 		break;
@@ -254,8 +279,11 @@ static void lender_share_carry_out(struct pcilend_function *fn)
 static void lender_share_queue_due(struct pcilend_function *fn)
 {
 	u64 ms = pcilend_share_due_in(&fn->shared->share, pcilend_now());
+	struct lender_client *client;
 
 	lockdep_assert_held(&fn->lock);
+	list_for_each_entry(client, &fn->shared->clients, node)
+		ms = min(ms, pcilend_share_peer_left(client));
 	if (ms == U64_MAX) {
 		if (cancel_delayed_work(&fn->share_due))
 			pcilend_function_put(fn);
@@ -282,8 +310,8 @@ static void lender_share_tell_listeners(struct pcilend_function *fn)
  * @joining: of JOIN: the client, in the list from its grant on; else NULL
  * @why: set on refusal; may be NULL
  */
-static int lender_share_apply(struct pcilend_function *fn, struct pcilend_share_event *event,
-			      struct lender_client *joining, const char **why)
+int pcilend_share_step(struct pcilend_function *fn, struct pcilend_share_event *event,
+		       struct lender_client *joining, const char **why)
 {
 	struct pcilend_shared *shared = fn->shared;
 	u32 done;
@@ -313,14 +341,35 @@ static int lender_share_apply(struct pcilend_function *fn, struct pcilend_share_
 	return err;
 }
 
+/* Hosts that are silent for longer than their leases last. */
+static void lender_share_expire(struct pcilend_function *fn)
+{
+	u32 i;
+
+	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
+		const struct pcilend_share_client *core = &fn->shared->share.client[i];
+		struct lender_client *client = core->state == PCILEND_CLIENT_NONE ? NULL :
+			pcilend_share_client(fn, core->lease);
+		struct pcilend_share_event event = {
+			.type = PCILEND_SHARE_EXPIRE,
+			.client = core->lease,
+		};
+
+		if (client && !pcilend_share_peer_left(client))
+			pcilend_share_step(fn, &event, NULL, NULL);
+	}
+}
+
 void pcilend_share_due_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function, share_due.work);
 	struct pcilend_share_event event = { .type = PCILEND_SHARE_TICK };
 
 	scoped_guard(mutex, &fn->lock) {
-		if (fn->shared)
-			lender_share_apply(fn, &event, NULL, NULL);
+		if (fn->shared) {
+			lender_share_expire(fn);
+			pcilend_share_step(fn, &event, NULL, NULL);
+		}
 	}
 	pcilend_function_put(fn);
 }
@@ -366,8 +415,8 @@ static int lender_share_begin(struct pcilend_function *fn)
 	INIT_LIST_HEAD(&fn->shared->clients);
 	lender_share_look_at(fn, &function);
 	pcilend_share_init(&fn->shared->share, &function, PCILEND_SHARE_CLEAR_MS);
-	WARN_ON(lender_share_apply(fn, &allow, NULL, NULL) ||
-		lender_share_apply(fn, &manage, NULL, NULL));
+	WARN_ON(pcilend_share_step(fn, &allow, NULL, NULL) ||
+		pcilend_share_step(fn, &manage, NULL, NULL));
 	return 0;
 }
 
@@ -401,11 +450,11 @@ int pcilend_share_set(struct pcilend_function *fn, const struct pcilend_share_po
 		err = policy->clients ? lender_share_begin(fn) : 0;
 	if (err || !fn->shared)
 		return err;
-	err = lender_share_apply(fn, &event, NULL, why);
+	err = pcilend_share_step(fn, &event, NULL, why);
 	if (err)
 		return err;
 	if (policy->clients)
-		lender_share_apply(fn, &allow, NULL, NULL);
+		pcilend_share_step(fn, &allow, NULL, NULL);
 	pcilend_function_announce(fn);
 	return 0;
 }
@@ -427,7 +476,7 @@ int pcilend_share_cleared(struct pcilend_function *fn, u32 client, u32 round, co
 		*why = "it is not shared: give a policy first";
 		return -EINVAL;
 	}
-	return lender_share_apply(fn, &event, NULL, why);
+	return pcilend_share_step(fn, &event, NULL, why);
 }
 
 /* Is it the clients' that there may be? */
@@ -471,9 +520,8 @@ lender_share_check(struct lender_client *client, struct netlink_ext_ack *extack)
 }
 
 /* The range as it is for that client. */
-static struct pcilend_share_range lender_share_own(const struct pcilend_share *share,
-						   const struct pcilend_share_client *client,
-						   u32 index)
+struct pcilend_share_range pcilend_share_own(const struct pcilend_share *share,
+					     const struct pcilend_share_client *client, u32 index)
 {
 	struct pcilend_share_range range = share->policy.range[index];
 
@@ -489,7 +537,7 @@ static bool lender_share_may_have(const struct pcilend_share *share,
 	u32 i;
 
 	for (i = 0; i < share->policy.ranges; i++) {
-		struct pcilend_share_range range = lender_share_own(share, client, i);
+		struct pcilend_share_range range = pcilend_share_own(share, client, i);
 		u64 start = range.page * PCILEND_PAGE;
 		u64 bytes = range.pages * PCILEND_PAGE;
 
@@ -567,12 +615,12 @@ static void lender_share_end(void *holder)
 
 	scoped_guard(mutex, &fn->lock) {
 		if (fn->shared)
-			err = lender_share_apply(fn, &event, NULL, NULL);
+			err = pcilend_share_step(fn, &event, NULL, NULL);
 	}
 	if (!err)
 		pcilend_audit_admin(from_kuid(&init_user_ns, current_uid()), "leave", fn->id, 0,
 				    err);
-	kref_put(&ours->ref, lender_share_release);
+	pcilend_share_put_client(ours);
 }
 
 static const struct pcilend_use_ops lender_share_ops = {
@@ -602,7 +650,7 @@ static int lender_share_join(struct lender_client *ours, const struct pcilend_sh
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
 		return pcilend_refuse(extack, -EAGAIN, "it is not shared: who has borrowed it admits clients by a policy first");
-	err = lender_share_apply(fn, &event, ours, &why);
+	err = pcilend_share_step(fn, &event, ours, &why);
 	if (err)
 		return pcilend_refuse(extack, err, why);
 	/* Nothing of it is waited for. */
@@ -610,7 +658,7 @@ static int lender_share_join(struct lender_client *ours, const struct pcilend_sh
 	lender_share_describe(&fn->shared->share, client, &joined->client);
 	joined->ranges = fn->shared->share.policy.ranges;
 	for (i = 0; i < joined->ranges; i++)
-		joined->range[i] = lender_share_own(&fn->shared->share, client, i);
+		joined->range[i] = pcilend_share_own(&fn->shared->share, client, i);
 	pcilend_use_begin(ours->use, &lender_share_ops, ours);
 	pcilend_use_set_slice(ours->use, client->slice, wish->slice_bytes);
 	return 0;
@@ -639,20 +687,18 @@ int pcilend_lender_join(u32 id, const char *owner, const struct pcilend_share_wi
 	err = PTR_ERR_OR_ZERO(ours->use);
 	if (err)
 		goto err_client;
-	kref_init(&ours->ref);
-	INIT_WORK(&ours->free, lender_share_free_work);
 	pcilend_use_get(ours->use);
-	ours->fn = fn;
+	pcilend_share_init_client(ours, fn);
 	scoped_guard(mutex, &fn->lock) {
 		err = lender_share_join(ours, wish, joined, extack);
 		if (!err)
 			pcilend_function_report(fn, report);
 	}
-	if (!err)
-		return 0;
-	fput(*file);
-	kref_put(&ours->ref, lender_share_release);
-	return err;
+	if (err) {
+		fput(*file);
+		pcilend_share_put_client(ours);
+	}
+	goto err_fn;
 
 err_client:
 	kfree(ours);
@@ -663,31 +709,35 @@ err_fn:
 
 /* What follows happens to a function that is shared; of others these are no-ops. */
 
-static void lender_share_all(struct pcilend_function *fn, void (*tell)(struct pcilend_use *use))
+static void lender_share_all(struct pcilend_function *fn, void (*tell)(struct pcilend_use *use),
+			     void (*tell_peer)(struct lender_client *client))
 {
 	struct lender_client *client;
 
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
 		return;
-	list_for_each_entry(client, &fn->shared->clients, node)
-		tell(client->use);
+	list_for_each_entry(client, &fn->shared->clients, node) {
+		if (client->use)
+			tell(client->use);
+		tell_peer(client);
+	}
 }
 
 void pcilend_share_hide(struct pcilend_function *fn)
 {
-	lender_share_all(fn, pcilend_use_hide);
+	lender_share_all(fn, pcilend_use_hide, pcilend_share_peer_hide);
 }
 
 void pcilend_share_show(struct pcilend_function *fn)
 {
-	lender_share_all(fn, pcilend_use_show);
+	lender_share_all(fn, pcilend_use_show, pcilend_share_peer_show);
 }
 
 /* It is being fenced: no way in for clients either. */
 void pcilend_share_close(struct pcilend_function *fn)
 {
-	lender_share_all(fn, pcilend_use_over);
+	lender_share_all(fn, pcilend_use_over, pcilend_share_peer_close);
 }
 
 /* It is fenced: nothing of clients is reached. @lost: why the manager has lost it; 0: returned */
@@ -702,8 +752,8 @@ void pcilend_share_over(struct pcilend_function *fn, enum pcilend_lost_reason lo
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
 		return;
-	lender_share_apply(fn, &take, NULL, NULL);
-	lender_share_apply(fn, &fenced, NULL, NULL);
+	pcilend_share_step(fn, &take, NULL, NULL);
+	pcilend_share_step(fn, &fenced, NULL, NULL);
 	WARN_ON(!list_empty(&fn->shared->clients));
 	kvfree(fn->shared);
 	fn->shared = NULL;
@@ -721,9 +771,9 @@ void pcilend_share_was_reset(struct pcilend_function *fn)
 	struct pcilend_share_event done = { .type = PCILEND_SHARE_RESET_OK };
 
 	lockdep_assert_held(&fn->lock);
-	if (!fn->shared || lender_share_apply(fn, &resetting, NULL, NULL))
+	if (!fn->shared || pcilend_share_step(fn, &resetting, NULL, NULL))
 		return;
-	lender_share_apply(fn, &done, NULL, NULL);
+	pcilend_share_step(fn, &done, NULL, NULL);
 }
 
 void pcilend_share_recall(struct pcilend_function *fn, u64 left)
@@ -735,7 +785,7 @@ void pcilend_share_recall(struct pcilend_function *fn, u64 left)
 
 	lockdep_assert_held(&fn->lock);
 	if (fn->shared)
-		lender_share_apply(fn, &event, NULL, NULL);
+		pcilend_share_step(fn, &event, NULL, NULL);
 }
 
 bool pcilend_share_is_on(struct pcilend_function *fn)

@@ -36,7 +36,7 @@ int pcilend_netlink_needs(struct genl_info *info, int attribute, const char *wha
 
 /* The process sees the file only once its answer is there: nothing is left to fail then. */
 int pcilend_answer_file(struct pcilend_reply *reply, struct genl_info *info, int fd,
-				     struct file *file)
+			struct file *file)
 {
 	struct sk_buff *skb = reply->skb;
 	int err = nla_put_u32(skb, PCILEND_A_FD, fd);

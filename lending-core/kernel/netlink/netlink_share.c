@@ -145,6 +145,23 @@ struct netlink_join {
 	struct pcilend_joined joined;
 };
 
+static int netlink_share_join_remote(struct genl_info *info,
+				     const struct pcilend_share_wish *wish, struct file **file,
+				     struct netlink_join *join)
+{
+	struct pcilend_remote *remote;
+	int err = pcilend_get_remote(info, &remote);
+
+	if (err)
+		return err;
+	err = pcilend_remote_join(remote, nla_data(info->attrs[PCILEND_A_OWNER]), wish, file,
+				  &join->joined, info->extack);
+	if (!err)
+		pcilend_remote_report(remote, &join->report);
+	pcilend_remote_put(remote);
+	return err;
+}
+
 static int netlink_share_join(struct genl_info *info, struct pcilend_reply *reply, u32 id,
 			      struct netlink_join *join)
 {
@@ -160,13 +177,13 @@ static int netlink_share_join(struct genl_info *info, struct pcilend_reply *repl
 	      pcilend_netlink_needs(info, PCILEND_A_OWNER, "owner");
 	if (err)
 		return err;
-	if (pcilend_id_node(id) != pcilend_node)
-		return pcilend_refuse(info->extack, -EOPNOTSUPP, "functions of other hosts can't be joined yet: join on its lender");
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;
-	err = pcilend_lender_join(id, nla_data(info->attrs[PCILEND_A_OWNER]), &wish, &file,
-				  &join->joined, &join->report, info->extack);
+	err = pcilend_id_node(id) == pcilend_node ?
+		      pcilend_lender_join(id, nla_data(info->attrs[PCILEND_A_OWNER]), &wish,
+					  &file, &join->joined, &join->report, info->extack) :
+		      netlink_share_join_remote(info, &wish, &file, join);
 	if (err) {
 		put_unused_fd(fd);
 		return err;

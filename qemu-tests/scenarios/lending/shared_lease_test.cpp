@@ -81,10 +81,11 @@ class User {
 };
 
 /*
- *   host1 (lender, node 4)
+ *   host1 (lender, node 4)                                      host2 (node 8), host3 (node 12)
  *   manager ──┐
- *   client  ──┼── lease fds ── edu ── root port ── IOMMU ── each client's slice of its own memory
- *   client  ──┘
+ *   client  ──┼── lease fds ── edu ── root port ── IOMMU ── NTB ═══ NTB ── lease fd ── client
+ *   client  ──┘                                     │                │
+ *                                      each client's slice: memory of its own
  */
 class SharedLease : public testing::Test {
  protected:
@@ -104,8 +105,10 @@ class SharedLease : public testing::Test {
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";
-    for (int host : {1, 2, 3}) ASSERT_OK(lab_->host(host).mark_log());
-    ASSERT_OK(lender().run("rm -f /run/end-*"));
+    for (int host : {1, 2, 3}) {
+      ASSERT_OK(lab_->host(host).mark_log());
+      ASSERT_OK(lab_->host(host).run("rm -f /run/end-* /run/again"));
+    }
     const auto offered = offer(lender(), address_);
     ASSERT_OK(offered);
     id_ = offered->at("id");
@@ -310,6 +313,168 @@ TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
   EXPECT_EQ(b->said("copy")->at("same"), true);
   EXPECT_OK(await_clients(id_, 0));
   ASSERT_OK(next->kill());
+}
+
+/*
+ *   host1 (lender): manager         host2 (node 8): client ══ NTB ══╗
+ *   edu ── IOMMU ── a slice each    host3 (node 12): client ══ NTB ═╩═> pages of edu's BAR
+ *
+ * Three hosts hold one function at once. To map takes no message, as its slice is the window's.
+ */
+TEST_F(SharedLease, ThreeHostsHaveItAtOnce) {
+  auto keeper = manager("3");
+  ASSERT_OK(keeper);
+  std::vector<User> clients;
+  for (int number : {1, 2, 3}) {
+    ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
+    auto client = User::start(lab_->host(number), "join", id_,
+                              "map 8192 copy wait /run/again map 4096 copy denied");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    clients.push_back(std::move(*client));
+  }
+  const auto listed = await_clients(id_, 3);
+  ASSERT_OK(listed);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(listed->at(i).at("node"), lab_->host(static_cast<int>(i) + 1).node());
+    EXPECT_EQ(listed->at(i).at("state"), "active");
+    EXPECT_EQ(clients[i].said("copy")->at("same"), true);
+  }
+  EXPECT_OK(lab_->host(2).run("pcilend list | grep ', shared'"));
+  // One after the other: edu has one set of registers.
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_OK(lab_->host(static_cast<int>(i) + 1).run("touch /run/again"));
+    ASSERT_OK(clients[i].end());
+    EXPECT_EQ(clients[i].said("copy")->at("same"), true);
+    const json denied = *clients[i].said("denied");
+    EXPECT_EQ(denied.at("its own pages"), "not refused");
+    EXPECT_THAT(denied.at("another's pages").get<std::string>(), HasSubstr("other pages of BARs"));
+    EXPECT_THAT(denied.at("a page of nobody").get<std::string>(), HasSubstr("other pages of BARs"));
+    if (i == 0)
+      EXPECT_THAT(denied.at("one client more").get<std::string>(),
+                  HasSubstr("as many clients as it may have"));
+  }
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host2: client ── kill -9, three times; host3: client copies all the time
+ */
+TEST_F(SharedLease, AClientOfAnotherHostThatIsKilledDisturbsNobody) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  for (size_t gone = 1; gone <= 3; ++gone) {
+    auto a = User::start(lab_->host(2), "join", id_, "map 4096 wait /run/end-a");
+    ASSERT_OK(a);
+    ASSERT_OK(a->await("waiting"));
+    EXPECT_OK(await_clients(id_, 2));
+    ASSERT_OK(a->kill());
+    ASSERT_OK(keeper->await("gone", gone));
+    EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
+    EXPECT_OK(await_clients(id_, 1));
+  }
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_GT(b->said("run")->at("copies"), 0);
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host2: client ══╳══ NTB: quarantined, and readmitted when the link is back; host3 goes on
+ */
+TEST_F(SharedLease, AFlapCostsOneClientAnEpochAndTheOthersNothing) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a state copy");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(keeper->await("quarantined"));
+  EXPECT_EQ(keeper->said("quarantined")->at("node"), lab_->host(2).node());
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(lender().until("pcilend list --json", [&](const lab::Output&) {
+    const auto function = function_on(lender(), id_);
+    return function && std::ranges::all_of(function->at("clients"), [](const json& client) {
+             return client.at("state") == "active";
+           });
+  }));
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  ASSERT_OK(lab_->host(2).run("touch /run/end-a"));
+  ASSERT_OK(a->end());
+  EXPECT_GT(a->said("state")->at("epoch"), 0);
+  EXPECT_EQ(a->said("state")->at("over"), false);
+  EXPECT_EQ(a->said("copy")->at("same"), true);
+  EXPECT_EQ(a->times("copy"), 2U);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host1: manager ── kill -9: the clients on host2 and host3 find all-ones
+ */
+TEST_F(SharedLease, WhenItsManagerDiesOtherHostsLoseItToo) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  std::vector<User> clients;
+  for (int number : {2, 3}) {
+    ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
+    auto client = User::start(lab_->host(number), "join", id_, "map 4096 copy over ones");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    clients.push_back(std::move(*client));
+  }
+  ASSERT_OK(keeper->kill());
+  for (auto& client : clients) {
+    ASSERT_OK(client.end());
+    EXPECT_EQ(client.said("over")->at("over"), true);
+    EXPECT_EQ(client.said("ones")->at("ones"), true);
+  }
+  ASSERT_OK(await_state(lender(), id_, "available"));
+}
+
+/*
+ *   host2: client ── power off: over when its lease time is; host3 goes on; host2 boots, and joins
+ * anew
+ */
+TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  ASSERT_OK(lab_->host(2).power_off());
+  ASSERT_OK(keeper->await("gone"));
+  EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
+  EXPECT_OK(await_clients(id_, 1));
+  ASSERT_OK(lab_->host(2).power_on());
+  ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_GT(b->said("run")->at("copies"), 0);
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  auto again = User::start(lab_->host(2), "join", id_, "map 4096 copy");
+  ASSERT_OK(again);
+  ASSERT_OK(again->end());
+  EXPECT_EQ(again->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
 }
 
 TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
