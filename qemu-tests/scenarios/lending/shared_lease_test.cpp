@@ -10,6 +10,7 @@
 namespace pcilend::scenarios {
 namespace {
 
+using namespace std::chrono_literals;
 using json = nlohmann::json;
 using testing::HasSubstr;
 
@@ -29,7 +30,8 @@ class User {
  public:
   static Result<User> start(const lab::Host& host, const std::string& role, const std::string& id,
                             const std::string& steps) {
-    auto running = host.start(fmt::format("exec {} {} {} {}", kUser, role, id, steps));
+    // Hosts boot meanwhile.
+    auto running = host.start(fmt::format("exec {} {} {} {}", kUser, role, id, steps), {{}, 10min});
     if (!running) return tl::unexpected(std::move(running).error());
     return User(host, std::move(*running));
   }
