@@ -5,7 +5,7 @@
 #include "pcilend/share.h"
 
 static const char not_shared[] =
-	"it is not shared: 'pcilend share' on its lender, then a manager that admits clients";
+	"it is not shared: who has borrowed it admits clients by a policy first";
 static const char no_right[] = "it is not shared with this node";
 static const char not_manager[] = "only the manager of the function may do this";
 static const char taken_back[] = "it is being taken back: try again when that is over";
@@ -121,6 +121,7 @@ static void share_off(struct pcilend_share *share)
 	share->node = 0;
 	share->boot = 0;
 	share->lease = 0;
+	share->slice_bytes = 0;
 	share->recalled = false;
 	share->resetting = false;
 	share->lost = 0;
@@ -250,10 +251,13 @@ static int share_manage(struct pcilend_share *share, const struct pcilend_share_
 		return share_refuse(result, -EBUSY, "it has a manager already");
 	if (!event->node || event->node > PCILEND_NODE_MAX || !event->lease)
 		return share_refuse(result, -EINVAL, "a manager without a node id or a lease");
+	if (event->slice_bytes && !pcilend_slice_size_valid(event->slice_bytes))
+		return share_refuse(result, -EINVAL, "a manager with a slice of an impossible size");
 	share->state = PCILEND_SHARE_EXCLUSIVE;
 	share->node = event->node;
 	share->boot = event->boot;
 	share->lease = event->lease;
+	share->slice_bytes = event->slice_bytes;
 	share->manager_carries = true;
 	return 0;
 }
@@ -263,6 +267,7 @@ static int share_begin(struct pcilend_share *share, const struct pcilend_share_p
 {
 	const struct pcilend_share_function *function = &share->function;
 	const char *fault;
+	u64 own;
 
 	if (!share->rules.clients)
 		return share_refuse(result, -EOPNOTSUPP, not_shared);
@@ -275,7 +280,10 @@ static int share_begin(struct pcilend_share *share, const struct pcilend_share_p
 	fault = pcilend_share_policy_fault(function, policy);
 	if (fault)
 		return share_refuse(result, -ERANGE, fault);
-	if (pcilend_slices_init(&share->slices, function->last_address))
+	/* The manager's own is the first, from PCILEND_SLICE_START on. */
+	if (pcilend_slices_init(&share->slices, function->last_address) ||
+	    (share->slice_bytes &&
+	     pcilend_slice_place(&share->slices, share->slice_bytes, &own)))
 		return share_refuse(result, -EOPNOTSUPP,
 				    "its lender's IOMMU translates too few addresses for slices");
 	share->policy = *policy;

@@ -14,7 +14,7 @@ int pcilend_slices_init(struct pcilend_slices *slices, u64 last)
 
 	*slices = (struct pcilend_slices){ };
 	pcilend_range_init(&slices->range, PCILEND_SLICE_START, size & ~(PCILEND_PAGE - 1),
-			   slices->used, PCILEND_SLICES);
+			   slices->used, ARRAY_SIZE(slices->used));
 	return slices->range.size ? 0 : -ERANGE;
 }
 

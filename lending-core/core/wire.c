@@ -194,7 +194,8 @@ static const char *wire_check_function(const struct pcilend_msg_function *msg)
 {
 	if (msg->state < PCILEND_FUNCTION_ADDED || msg->state > PCILEND_FUNCTION_QUARANTINED)
 		return "unknown function state";
-	if (msg->reserved[0] || msg->reserved[1] || msg->flags & ~PCILEND_FUNCTION_DIRECT)
+	if (msg->reserved[0] || msg->reserved[1] ||
+	    msg->flags & ~(PCILEND_FUNCTION_DIRECT | PCILEND_FUNCTION_SHARED))
 		return "reserved bytes set";
 	if (le32_to_cpu(msg->borrower) > PCILEND_NODE_MAX)
 		return "borrower is not a node id";

@@ -103,7 +103,11 @@ static const char *wire_share_joined(const struct pcilend_msg_joined *msg)
 			return "impossible window";
 		if (!wire_share_pages(msg->range[i].offset) || offset + size < offset)
 			return "BAR pages at an impossible offset";
+		if (msg->range[i].bar > 5)
+			return "pages of no BAR";
 	}
+	if (le32_to_cpu(msg->piece) >= PCILEND_WIRE_SHARE_CLIENTS)
+		return "too many clients";
 	return wire_share_slice(msg->slice, msg->alias) ?: wire_share_lease(msg->id, msg->lease);
 }
 

@@ -209,6 +209,42 @@ class NetlinkClient final : public Client {
     return change(request);
   }
 
+  Result<> lease_share(int lease, const SharePolicy& policy) override {
+    Request request = with_lease(PCILEND_CMD_SHARE, lease);
+    request.put(PCILEND_A_CLIENTS, policy.clients)
+        .put(PCILEND_A_VECTORS, policy.vectors)
+        .put64(PCILEND_A_SIZE, policy.slice);
+    if (policy.nodes) request.put(PCILEND_A_NODES, *policy.nodes);
+    for (const auto& range : policy.ranges) {
+      const uint32_t kind = range.pool ? PCILEND_RANGE_POOL : PCILEND_RANGE_COMMON;
+      request.nest(PCILEND_A_RANGE, {{PCILEND_RANGE_A_BAR, range.bar},
+                                     {PCILEND_RANGE_A_PAGE, range.page},
+                                     {PCILEND_RANGE_A_PAGES, range.pages},
+                                     {PCILEND_RANGE_A_KIND, kind}});
+    }
+    return change(request);
+  }
+
+  Result<std::optional<ClientNotice>> lease_next_client(int lease) override {
+    return one(with_lease(PCILEND_CMD_CLIENT_NEXT, lease), decode_client_notice);
+  }
+
+  Result<> lease_cleared(int lease, uint32_t client, uint32_t round) override {
+    return change(with_lease(PCILEND_CMD_CLEARED, lease)
+                      .put(PCILEND_A_CLIENT_LEASE, client)
+                      .put(PCILEND_A_ROUND, round));
+  }
+
+  Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
+                              uint32_t vectors) override {
+    return one(Request(PCILEND_CMD_JOIN)
+                   .put(PCILEND_A_ID, id.value)
+                   .put(PCILEND_A_OWNER, owner)
+                   .put64(PCILEND_A_SIZE, slice)
+                   .put(PCILEND_A_VECTORS, vectors),
+               decode_joined);
+  }
+
   Result<> check(const PciAddress& local) override {
     return change(Request(PCILEND_CMD_CHECK).put(PCILEND_A_BDF, to_string(local)));
   }

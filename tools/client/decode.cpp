@@ -56,6 +56,77 @@ Result<Bar> decode_bar(const Attribute& nest) {
   return bar;
 }
 
+Result<ShareClient> decode_share_client(const Attribute& nest) {
+  ShareClient client;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_CLIENT_A_LEASE:
+        return a.read(&client.lease);
+      case PCILEND_CLIENT_A_NODE:
+        return a.read(&client.node);
+      case PCILEND_CLIENT_A_STATE:
+        return a.read(&client.state);
+      default:
+        return {};
+    }
+  }));
+  if (client.lease == 0) PCILEND_TRY(missing("lease of a client"));
+  return client;
+}
+
+Result<BarRange> decode_range(const Attribute& nest) {
+  BarRange range;
+  uint32_t kind = PCILEND_RANGE_COMMON;
+  PCILEND_TRY(for_each_attribute(nest.payload, [&](const Attribute& a) -> Result<> {
+    switch (a.type) {
+      case PCILEND_RANGE_A_BAR:
+        return a.read(&range.bar);
+      case PCILEND_RANGE_A_PAGE:
+        return a.read(&range.page);
+      case PCILEND_RANGE_A_PAGES:
+        return a.read(&range.pages);
+      case PCILEND_RANGE_A_KIND:
+        return a.read(&kind);
+      default:
+        return {};
+    }
+  }));
+  range.pool = kind == PCILEND_RANGE_POOL;
+  return range;
+}
+
+Result<> read_client_attribute(const Attribute& a, ClientNotice* client,
+                               std::vector<BarRange>* ranges) {
+  switch (a.type) {
+    case PCILEND_CLIENT_A_LEASE:
+      return a.read(&client->lease);
+    case PCILEND_CLIENT_A_NODE:
+      return a.read(&client->node);
+    case PCILEND_CLIENT_A_NEWS:
+      return a.read(&client->news);
+    case PCILEND_CLIENT_A_ROUND:
+      return a.read(&client->round);
+    case PCILEND_CLIENT_A_SLICE:
+      return a.read(&client->slice);
+    case PCILEND_CLIENT_A_SLICE_BYTES:
+      return a.read(&client->slice_bytes);
+    case PCILEND_CLIENT_A_VECTOR:
+      return a.read(&client->vector);
+    case PCILEND_CLIENT_A_VECTORS:
+      return a.read(&client->vectors);
+    case PCILEND_CLIENT_A_PIECE:
+      return a.read(&client->piece);
+    case PCILEND_CLIENT_A_RANGE: {
+      auto range = decode_range(a);
+      if (!range) return tl::unexpected(std::move(range).error());
+      ranges->push_back(*range);
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
 Result<> read_function_attribute(const Attribute& a, Function* function) {
   switch (a.type) {
     case PCILEND_FUNCTION_A_ID:
@@ -146,6 +217,15 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
     case PCILEND_FUNCTION_A_DIRTY:
       function->dirty = true;
       return {};
+    case PCILEND_FUNCTION_A_SHARED:
+      function->shared = true;
+      return {};
+    case PCILEND_FUNCTION_A_CLIENT: {
+      auto client = decode_share_client(a);
+      if (!client) return tl::unexpected(std::move(client).error());
+      function->clients.push_back(*client);
+      return {};
+    }
     default:
       return {};
   }
@@ -497,6 +577,34 @@ Result<LeasedFunction> decode_leased(std::span<const std::byte> attributes) {
   if (!function) return tl::unexpected(std::move(function).error());
   leased.function = std::move(*function);
   return leased;
+}
+
+Result<JoinedFunction> decode_joined(std::span<const std::byte> attributes) {
+  JoinedFunction joined;
+  auto leased = decode_leased(attributes);
+  if (!leased) return tl::unexpected(std::move(leased).error());
+  joined.leased = std::move(*leased);
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& top) -> Result<> {
+    if (top.type != PCILEND_A_CLIENT) return {};
+    return for_each_attribute(top.payload, [&](const Attribute& a) {
+      return read_client_attribute(a, &joined.client, &joined.ranges);
+    });
+  }));
+  if (joined.client.lease == 0) PCILEND_TRY(missing("lease of the client"));
+  return joined;
+}
+
+Result<std::optional<ClientNotice>> decode_client_notice(std::span<const std::byte> attributes) {
+  std::optional<ClientNotice> notice;
+  std::vector<BarRange> none;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& top) -> Result<> {
+    if (top.type != PCILEND_A_CLIENT) return {};
+    notice.emplace();
+    return for_each_attribute(
+        top.payload, [&](const Attribute& a) { return read_client_attribute(a, &*notice, &none); });
+  }));
+  if (notice && notice->lease == 0) PCILEND_TRY(missing("lease of a client"));
+  return notice;
 }
 
 Result<UniqueFd> decode_fd(std::span<const std::byte> attributes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "pcilend/client.h"
@@ -21,7 +22,10 @@ Result<Segment> decode_segment(std::span<const std::byte> attributes);
 Result<CreatedSegment> decode_created_segment(std::span<const std::byte> attributes);
 Result<ConnectedSegment> decode_connected_segment(std::span<const std::byte> attributes);
 Result<LeasedFunction> decode_leased(std::span<const std::byte> attributes);
+Result<JoinedFunction> decode_joined(std::span<const std::byte> attributes);
 Result<UniqueFd> decode_fd(std::span<const std::byte> attributes);
+// Nothing: there is no news.
+Result<std::optional<ClientNotice>> decode_client_notice(std::span<const std::byte> attributes);
 Result<uint64_t> decode_address(std::span<const std::byte> attributes);
 Result<Event> decode_event(std::span<const std::byte> attributes);
 // 256 or 4096 bytes.

@@ -183,6 +183,17 @@ Request& Request::put(uint16_t type, std::span<const std::byte> bytes) {
   return *this;
 }
 
+Request& Request::nest(uint16_t type, std::initializer_list<std::pair<uint16_t, uint32_t>> values) {
+  nlattr* const nest = mnl_attr_nest_start_check(header(), buffer_.size(), type);
+  if (!nest) {
+    overflow_ = true;
+    return *this;
+  }
+  for (const auto& [inner, value] : values) put(inner, value);
+  mnl_attr_nest_end(header(), nest);
+  return *this;
+}
+
 Result<Family> find_family(Transport& transport, std::string_view name) {
   GenericNetlink control(transport, GENL_ID_CTRL, 1);
   Request request(CTRL_CMD_GETFAMILY);

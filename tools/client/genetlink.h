@@ -36,6 +36,8 @@ class Request {
   Request& put(uint16_t type, std::string_view text);
   Request& put(uint16_t type, std::span<const uint32_t> values);
   Request& put(uint16_t type, std::span<const std::byte> bytes);
+  // Attributes of numbers, inside of one.
+  Request& nest(uint16_t type, std::initializer_list<std::pair<uint16_t, uint32_t>> values);
   Request& flag(uint16_t type) { return put(type, std::span<const std::byte>()); }
 
   [[nodiscard]] Kind kind() const { return kind_; }

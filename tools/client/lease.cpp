@@ -32,10 +32,25 @@ Result<Lease> Lease::borrow(const ThisHost& host, FunctionId id, std::string_vie
                             uint64_t slice) {
   auto leased = host.client_->lease(id, owner, slice);
   if (!leased) return tl::unexpected(std::move(leased).error());
+  return open(host, std::move(*leased));
+}
+
+Result<Lease> Lease::join(const ThisHost& host, FunctionId id, std::string_view owner,
+                          uint64_t slice, uint32_t vectors) {
+  auto joined = host.client_->join(id, owner, slice, vectors);
+  if (!joined) return tl::unexpected(std::move(joined).error());
+  auto lease = open(host, std::move(joined->leased));
+  if (!lease) return lease;
+  lease->self_ = joined->client;
+  lease->ranges_ = std::move(joined->ranges);
+  return lease;
+}
+
+Result<Lease> Lease::open(const ThisHost& host, LeasedFunction leased) {
   Lease lease;
   lease.client_ = host.client_;
-  lease.info_ = describe(std::move(leased->function));
-  lease.fd_ = std::make_shared<UniqueFd>(std::move(leased->fd));
+  lease.info_ = describe(std::move(leased.function));
+  lease.fd_ = std::make_shared<UniqueFd>(std::move(leased.fd));
   auto status = Mapping::map(lease.fd_->get(), 0, kPage, false);
   if (!status) return tl::unexpected(std::move(status).error());
   lease.status_ = std::move(*status);
@@ -68,6 +83,18 @@ Result<UniqueFd> Lease::interrupt(uint32_t vector) const {
 
 Result<> Lease::end_interrupt(uint32_t vector) const {
   return client_->lease_interrupt(fd(), vector, -1);
+}
+
+Result<> Lease::share(const SharePolicy& policy) const {
+  return client_->lease_share(fd(), policy);
+}
+
+Result<std::optional<ClientNotice>> Lease::next_client() const {
+  return client_->lease_next_client(fd());
+}
+
+Result<> Lease::cleared(const ClientNotice& notice) const {
+  return client_->lease_cleared(fd(), notice.lease, notice.round);
 }
 
 }  // namespace pcilend

@@ -44,6 +44,29 @@ std::string_view link_state_name(uint32_t state) {
   }
 }
 
+std::string_view client_state_name(uint32_t state) {
+  switch (state) {
+    case PCILEND_CLIENT_REQUESTED:
+      return "requested";
+    case PCILEND_CLIENT_ADMITTED:
+      return "admitted";
+    case PCILEND_CLIENT_ACTIVE:
+      return "active";
+    case PCILEND_CLIENT_QUARANTINING:
+      return "quarantining";
+    case PCILEND_CLIENT_QUARANTINED:
+      return "quarantined";
+    case PCILEND_CLIENT_ENDING:
+      return "ending";
+    case PCILEND_CLIENT_CLEARING:
+      return "clearing";
+    case PCILEND_CLIENT_CLEARED:
+      return "cleared";
+    default:
+      return "unknown";
+  }
+}
+
 std::string_view segment_state_name(uint32_t state) {
   switch (state) {
     case PCILEND_SEGMENT_CREATED:

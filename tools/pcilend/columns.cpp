@@ -87,6 +87,16 @@ Json reaches(const Function& f) {
   return list;
 }
 
+// Who shares it with its borrower, the manager.
+Json clients(const Function& f) {
+  Json list = Json::array();
+  for (const auto& client : f.clients)
+    list.push_back({{"node", client.node},
+                    {"lease", client.lease},
+                    {"state", std::string(client_state_name(client.state))}});
+  return list;
+}
+
 // The nodes that may connect it, or have it still.
 Json offers(const Segment& s) {
   Json list = Json::array();
@@ -151,6 +161,8 @@ const std::vector<Column<Function>>& function_columns() {
       {"relayed", [](F f, N) -> Json { return f.relayed; }},
       {"sanitize", [](F f, N) -> Json { return f.sanitize; }},
       {"dirty", [](F f, N) -> Json { return f.dirty; }},
+      {"shared", [](F f, N) -> Json { return f.shared; }},
+      {"clients", [](F f, N) { return clients(f); }},
       {"bars", [](F f, N) { return bars(f); }},
   };
   return columns;

@@ -173,6 +173,11 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   if (f.sanitize || f.dirty)
     row("sanitize", f.dirty ? "what its last borrower left on it is not erased yet"
                             : "it is erased after each lease");
+  if (f.shared) row("shared", "its borrower is the manager, and admits clients");
+  for (const auto& client : f.clients)
+    row("client", fmt::format("node {}{}, lease {}: {}", client.node,
+                              client.node == this_node ? " (this host)" : "", client.lease,
+                              client_state_name(client.state)));
   if (f.relayed) row("interrupts", "MSI and MSI-X are relayed by its lender");
   for (const auto& bar : f.bars) {
     const std::string text = bar_text(bar);

@@ -60,6 +60,8 @@ std::string function_line(const Function& f, const PciNames& names, uint32_t thi
   if (!f.virtual_address.empty()) text += fmt::format(" at {}", f.virtual_address);
   if (!f.reaches.empty()) text += fmt::format(", reaches {}", reaches_text(f));
   if (f.direct) text += ", direct";
+  if (f.shared)
+    text += f.clients.empty() ? ", shared" : fmt::format(", shared by {}", f.clients.size());
   if (!f.reason.empty()) text += fmt::format(": {}", f.reason);
   if (f.recall_ms) text += fmt::format(", wanted back in {}", seconds_text(*f.recall_ms));
   if (f.reserved_node)

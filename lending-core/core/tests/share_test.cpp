@@ -107,6 +107,15 @@ TEST_F(ShareTest, OneManager) {
   EXPECT_EQ(fresh.Manage(1, 1, 0), -EINVAL);
 }
 
+TEST(Share, TheManagersOwnSliceIsNoClients) {
+  World world;
+  EXPECT_EQ(world.Manage(kManager, kManagerBoot, kManagerLease, 3 * 4096), -EINVAL);
+  ASSERT_EQ(world.Manage(kManager, kManagerBoot, kManagerLease, 64 << 20), 0);
+  ASSERT_EQ(world.SetPolicy(Policy()), 0);
+  ASSERT_EQ(world.Join(2, 100), 0);
+  EXPECT_GE(world.Find(world.result().lease)->slice, (1ULL << 36) + (64 << 20));
+}
+
 TEST_F(ShareTest, ClearedByAStrangerIsRefusedAndAudited) {
   const u32 lease = Client(2), other = Client(3);
   Peer(PCILEND_SHARE_RETURN, 2, 100, lease);

@@ -63,8 +63,15 @@ class World {
     event.rules = &rules;
     return Apply(event);
   }
-  int Manage(u32 node = kManager, u64 boot = kManagerBoot, u32 lease = kManagerLease) {
-    return Peer(PCILEND_SHARE_MANAGE, node, boot, lease);
+  int Manage(u32 node = kManager, u64 boot = kManagerBoot, u32 lease = kManagerLease,
+             u64 slice_bytes = 0) {
+    pcilend_share_event event = {};
+    event.type = PCILEND_SHARE_MANAGE;
+    event.node = node;
+    event.boot = boot;
+    event.lease = lease;
+    event.slice_bytes = slice_bytes;
+    return Apply(event);
   }
   int SetPolicy(const pcilend_share_policy& policy, u32 node = kManager, u64 boot = kManagerBoot,
                 u32 lease = kManagerLease) {

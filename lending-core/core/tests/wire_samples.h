@@ -92,8 +92,9 @@ inline pcilend_msg_joined Joined() {
   joined.lease = 4;
   joined.slice = 1ULL << 36;
   joined.alias = 0xfdf00000;
-  joined.range[0] = {0x11000, 1, 1};
-  joined.range[1] = {0x40000, 16, 1};
+  joined.range[0] = {0x11000, 1, 1, 0, 0, {}};
+  joined.range[1] = {0x40000, 16, 1, 32, 2, {}};
+  joined.piece = 2;
   return joined;
 }
 

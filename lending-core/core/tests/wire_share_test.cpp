@@ -84,7 +84,9 @@ TEST(WireShare, JoinAnswer) {
   EXPECT_EQ(check([](auto& m) { m.range[0].offset = 8; }), "BAR pages at an impossible offset");
   EXPECT_EQ(check([](auto& m) { m.range[1].offset = ~0xfffULL; }),
             "BAR pages at an impossible offset");
+  EXPECT_EQ(check([](auto& m) { m.range[1].bar = 6; }), "pages of no BAR");
   EXPECT_EQ(check([](auto& m) { m.range[7].window = 99; }), "") << "no pages";
+  EXPECT_EQ(check([](auto& m) { m.piece = 64; }), "too many clients");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 

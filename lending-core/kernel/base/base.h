@@ -21,6 +21,7 @@
  *	exposures_lock		what functions of other lenders reach of local ones
  *	pcilend_group.lock	the functions of an IOMMU group
  *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_pages.lock
+ *	pcilend_use.clients_lock	what the manager of a shared function is told
  *
  *	segments_lock		segments of this host, and what is offered of them
  *	segment_link.lock	segments that are connected over one link
@@ -33,6 +34,7 @@
  *				lower id's first
  *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
  *				for
+ *	remote_client.lock	a process that shares a function of another host; then clients_lock
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions

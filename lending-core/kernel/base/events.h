@@ -29,6 +29,13 @@ struct pcilend_report_member {
 	u8 devfn;
 };
 
+/* Who shares a function with its borrower. */
+struct pcilend_report_client {
+	u32 lease;
+	u16 node;
+	u8 state;			/* enum pcilend_client_state */
+};
+
 /* Everything that listings and events say about a function, made under its lock. */
 struct pcilend_report {
 	struct pcilend_msg_function info;
@@ -59,6 +66,8 @@ struct pcilend_report {
 	u64 reserved_ms;		/* left */
 	bool sanitize;			/* quarantined after each lease, until it was erased */
 	bool dirty;			/* it was not, since the last one */
+	u32 clients;
+	struct pcilend_report_client client[PCILEND_WIRE_SHARE_CLIENTS];
 };
 
 /* A node that a segment of this host is offered to. */

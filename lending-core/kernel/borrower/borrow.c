@@ -193,7 +193,8 @@ void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const voi
 		.lease = granted->lease,
 	};
 
-	if (type == PCILEND_MSG_BORROW)
+	/* What a JOIN is answered with begins in the same way. */
+	if (type == PCILEND_MSG_BORROW || type == PCILEND_MSG_JOIN)
 		pcilend_channel_request_async(link, PCILEND_MSG_RETURN, &msg);
 }
 

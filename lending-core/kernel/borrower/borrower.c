@@ -116,6 +116,7 @@ static void borrower_notices_lost(struct pcilend_link *link)
 		if (READ_ONCE(r->link) == link)
 			remote_was_reset(r, 0);
 	}
+	pcilend_client_doubt(link);
 	pcilend_borrower_doubt(link);
 	pcilend_borrower_resync(link);
 }
@@ -147,6 +148,7 @@ static void borrower_link_down(struct pcilend_link *link)
 	u32 node = READ_ONCE(link->peer_node);
 
 	borrower_tell_carrier(link);
+	pcilend_client_link_down(link);
 	if (node)
 		pcilend_borrower_resync_node(node);
 }
@@ -160,6 +162,7 @@ static void borrower_silent(struct pcilend_link *link)
 		if (remote_uses(r, link))
 			remote_lose_path(r, link, PCILEND_LOST_EXPIRED, false);
 	}
+	pcilend_client_link_silent(link);
 }
 
 /* That boot of the lender is over, and nothing of it does DMA any more. */
@@ -173,6 +176,7 @@ static void borrower_peer_dead(struct pcilend_link *link)
 		remote_lost(r, PCILEND_LOST_GONE, true);
 		remote_settled(r);
 	}
+	pcilend_client_peer_dead(link);
 }
 
 /* A function that is borrowed over this link, with a reference; or NULL. */
@@ -231,6 +235,7 @@ static void borrower_link_leaving(struct pcilend_link *link)
 	}
 	for (r = remote_next(NULL); r; r = remote_next(r))
 		remote_leave_aperture(r, link);
+	pcilend_client_link_leaving(link);
 }
 
 static int borrower_link_init(struct pcilend_link *link)

@@ -287,6 +287,15 @@ int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 addr
 void remote_reach_work(struct work_struct *work);
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 
+/* remote_client.c: processes of this host that share functions of others */
+bool pcilend_client_notice(struct pcilend_link *link, u16 type,
+			   const struct pcilend_msg_lease *msg);
+void pcilend_client_link_down(struct pcilend_link *link);
+void pcilend_client_doubt(struct pcilend_link *link);
+void pcilend_client_link_silent(struct pcilend_link *link);
+void pcilend_client_peer_dead(struct pcilend_link *link);
+void pcilend_client_link_leaving(struct pcilend_link *link);
+
 /* remote_lease.c */
 int pcilend_remote_lease_init(void);
 void pcilend_remote_lease_exit(void);

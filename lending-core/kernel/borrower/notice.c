@@ -177,6 +177,10 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 				    "it names a function of another node");
 		return;
 	}
+	if ((type == PCILEND_MSG_LOST || type == PCILEND_MSG_WAS_RESET ||
+	     type == PCILEND_MSG_RECALL || type == PCILEND_MSG_READMITTED) &&
+	    pcilend_client_notice(link, type, payload))
+		return;
 	switch (type) {
 	case PCILEND_MSG_FUNCTION:
 		remote_told(link, msg);

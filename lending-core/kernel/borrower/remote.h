@@ -12,6 +12,9 @@
 #include "link/link.h"
 #include "pcilend/pcilend.h"
 
+struct pcilend_joined;
+struct pcilend_share_wish;
+
 /* borrower.c */
 /* For pcilend_links_register(). */
 extern const struct pcilend_borrower_ops pcilend_borrower_link_ops;
@@ -34,6 +37,11 @@ int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
 
 /* reach.c: peer-to-peer */
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
+
+/* remote_client.c */
+int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
+			const struct pcilend_share_wish *wish, struct file **file,
+			struct pcilend_joined *joined, struct netlink_ext_ack *extack);
 
 /* remote_lease.c */
 int pcilend_remote_lease(struct pcilend_remote *remote, const char *owner, const char *adapter,

@@ -124,6 +124,7 @@ static void remote_lease_end(void *holder)
 
 	if (rl->lease && remote_return(to_remote(rl->remote), rl->lease))
 		dev_warn(&rl->remote->dev, "its lender has not confirmed that it stopped: it is returned when the lender answers\n");
+	pcilend_use_end(rl->use);
 	kref_put(&rl->ref, remote_lease_free);
 }
 

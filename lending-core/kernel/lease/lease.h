@@ -7,6 +7,7 @@
  *			of a recall, mmap shows pcilend_lease_status; what is mapped for DMA
  *	use_bar.c	a part of a BAR as a dma-buf
  *	use_vectors.c	interrupts as eventfds
+ *	use_share.c	what the manager of a shared function is told of its clients
  *
  * It knows neither links nor functions.
  */
@@ -23,6 +24,7 @@
 
 #include "base/memory.h"
 #include "pcilend/range.h"
+#include "pcilend/share.h"
 
 struct eventfd_ctx;
 struct file;
@@ -42,10 +44,15 @@ struct pcilend_use;
  *	the memory is kept until @unmap
  * @unmap: undoes that; on return the function reaches it no more. The lease may be over
  * @interrupt: the function raises @event, which it takes over; NULL: nothing
- * @end: the process has closed it: on return the function can be leased anew, unless it has failed
+ * @share: who else may share the function from now on
+ * @cleared: the function uses nothing of that client any more, which was asked for with @round
+ * @end: the process has closed it. When the function reaches nothing of it any more the holder
+ *	calls pcilend_use_end(), before the return or later. Of a lease for one: on return the
+ *	function can be leased anew, unless it has failed
  *
  * All may sleep and are called with pcilend_use.lock, but @end, which is the last. What is refused
- * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over.
+ * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over. @share
+ * and @cleared are there where a process can be a manager.
  */
 struct pcilend_use_ops {
 	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
@@ -55,8 +62,35 @@ struct pcilend_use_ops {
 	void (*unmap)(void *holder, u64 address, u64 size);
 	int (*interrupt)(void *holder, u32 vector, struct eventfd_ctx *event,
 			 struct netlink_ext_ack *extack);
+	int (*share)(void *holder, const struct pcilend_share_policy *policy,
+		     const struct pcilend_access *nodes, struct netlink_ext_ack *extack);
+	int (*cleared)(void *holder, u32 client, u32 round, struct netlink_ext_ack *extack);
 	void (*end)(void *holder);
 };
+
+/* A client of a shared function, as its manager is told of it. */
+struct pcilend_client_notice {
+	u32 lease;			/* 0: nobody */
+	u32 node;
+	enum pcilend_client_news news;
+	u32 round;			/* of the question; of JOINED: 0 */
+	u64 slice;			/* device address */
+	u64 slice_bytes;
+	u32 vector;			/* the function's number of its interrupt 0 */
+	u32 vectors;
+	u32 piece;			/* of each pool */
+	bool told;
+};
+
+/* What a client is told itself. */
+struct pcilend_joined {
+	struct pcilend_client_notice client;
+	u32 ranges;
+	struct pcilend_share_range range[PCILEND_SHARE_RANGES];	/* its own pages */
+};
+
+/* One whose end is being confirmed can be beside as many as there may be. */
+#define PCILEND_USE_CLIENTS (PCILEND_SHARE_CLIENTS + 1)
 
 /* Interrupts of a function. Zeroed memory: none. Callers serialise access. */
 struct pcilend_vectors {
@@ -81,6 +115,10 @@ struct pcilend_use {
 	bool hidden;			/* the function decodes nothing now */
 	bool over;
 
+	struct mutex clients_lock;	/* inside of locks of @holder's side: the next two */
+	struct pcilend_client_notice *clients;	/* PCILEND_USE_CLIENTS; NULL: it is no manager */
+	u32 untold;			/* of @clients; read without the lock, too */
+
 	spinlock_t status_lock;		/* what is written to the page; taken in interrupts */
 	struct page *status;
 	wait_queue_head_t wait;
@@ -103,6 +141,13 @@ void pcilend_use_recalled(struct pcilend_use *use);
 void pcilend_use_over(struct pcilend_use *use);
 /* It was reset, or DMA of it was lost: whatever it was doing is in doubt. Any context. */
 void pcilend_use_disturbed(struct pcilend_use *use);
+/*
+ * Calls unmap for all that is mapped, which is called again when the process unmaps it. May sleep,
+ * not for long.
+ */
+void pcilend_use_unmap_all(struct pcilend_use *use);
+/* The last: it is over, and the function reaches none of the memory, which is let go. May sleep. */
+void pcilend_use_end(struct pcilend_use *use);
 
 /* What a process asks for, by a lease fd of its own. */
 int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
@@ -112,12 +157,26 @@ int pcilend_use_map(int fd, int dma_buf_fd, bool read_only, u64 *address,
 int pcilend_use_unmap(int fd, u64 address, struct netlink_ext_ack *extack);
 int pcilend_use_interrupt(int fd, u32 vector, int event_fd, struct netlink_ext_ack *extack);
 
+/* use_share.c: the same of the manager of a shared function. */
+int pcilend_use_share(int fd, const struct pcilend_share_policy *policy,
+		      const struct pcilend_access *nodes, struct netlink_ext_ack *extack);
+int pcilend_use_next_client(int fd, struct pcilend_client_notice *notice,
+			    struct netlink_ext_ack *extack);
+int pcilend_use_cleared(int fd, u32 client, u32 round, struct netlink_ext_ack *extack);
+/* Its holder's side: something for pcilend_use_next_client(). May sleep. */
+void pcilend_use_tell_client(struct pcilend_use *use, const struct pcilend_client_notice *notice);
+
+/* use.c: the lease fd of the calling process, for fput(); ERR_PTR() */
+struct file *pcilend_use_file(int fd, struct netlink_ext_ack *extack);
+
 /*
  * use_bar.c: where a part of a BAR is for CPUs of this host, for pcilend_use_ops.bar. Refuses what
  * is not in a memory BAR of @pdev, and the table of its MSI-X: the kernel writes there.
  */
 int pcilend_use_place_bar(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
 			  struct netlink_ext_ack *extack);
+/* The pages with the table of its MSI-X, which @pdev has. Return: its BAR. */
+u32 pcilend_use_table_pages(struct pci_dev *pdev, u32 *page, u32 *pages);
 int pcilend_use_export_bar(struct pcilend_use *use, phys_addr_t phys, u64 size, struct file **file);
 void pcilend_use_move_bars(struct pcilend_use *use);
 

@@ -33,6 +33,7 @@ static void use_free(struct kref *ref)
 	struct pcilend_use *use = container_of(ref, struct pcilend_use, ref);
 
 	put_page(use->status);
+	kfree(use->clients);
 	kfree(use);
 }
 
@@ -121,17 +122,30 @@ static void use_drop_maps(struct pcilend_use *use)
 		pcilend_memory_put(&map->memory);
 		kfree(map);
 	}
+	INIT_LIST_HEAD(&use->maps);
 }
 
-/* The function reaches nothing of it any more when its memory is let go. */
+void pcilend_use_unmap_all(struct pcilend_use *use)
+{
+	struct use_map *map;
+
+	guard(mutex)(&use->lock);
+	list_for_each_entry(map, &use->maps, node)
+		use->ops->unmap(use->holder, map->address, map->memory.size);
+}
+
+void pcilend_use_end(struct pcilend_use *use)
+{
+	pcilend_use_over(use);
+	use_drop_maps(use);
+}
+
 static int use_release(struct inode *inode, struct file *file)
 {
 	struct pcilend_use *use = file->private_data;
 
 	if (use->holder)
 		use->ops->end(use->holder);
-	pcilend_use_over(use);
-	use_drop_maps(use);
 	pcilend_use_put(use);
 	return 0;
 }
@@ -139,15 +153,17 @@ static int use_release(struct inode *inode, struct file *file)
 static __poll_t use_poll(struct file *file, poll_table *wait)
 {
 	struct pcilend_use *use = file->private_data;
+	__poll_t news;
 
 	poll_wait(file, &use->wait, wait);
+	news = READ_ONCE(use->untold) ? EPOLLIN : 0;
 	switch (READ_ONCE(use_status(use)->state)) {
 	case PCILEND_LEASE_OVER:
 		return EPOLLHUP;
 	case PCILEND_LEASE_RECALLED:
-		return EPOLLPRI;
+		return news | EPOLLPRI;
 	default:
-		return 0;
+		return news;
 	}
 }
 
@@ -185,6 +201,7 @@ struct pcilend_use *pcilend_use_create(const char *owner, struct file **file)
 	kref_init(&use->ref);
 	mutex_init(&use->lock);
 	mutex_init(&use->bars_lock);
+	mutex_init(&use->clients_lock);
 	spin_lock_init(&use->status_lock);
 	INIT_LIST_HEAD(&use->maps);
 	INIT_LIST_HEAD(&use->bars);
@@ -200,7 +217,7 @@ struct pcilend_use *pcilend_use_create(const char *owner, struct file **file)
 }
 
 /* The lease fd of the calling process, for fput(). */
-static struct file *use_file(int fd, struct netlink_ext_ack *extack)
+struct file *pcilend_use_file(int fd, struct netlink_ext_ack *extack)
 {
 	struct file *file = fget(fd);
 
@@ -235,7 +252,7 @@ static int use_bar(struct pcilend_use *use, u32 bar, u64 offset, u64 size, struc
 int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
 		    struct netlink_ext_ack *extack)
 {
-	struct file *lease = use_file(fd, extack);
+	struct file *lease = pcilend_use_file(fd, extack);
 	int err;
 
 	if (IS_ERR(lease))
@@ -302,7 +319,7 @@ err_free:
 int pcilend_use_map(int fd, int dma_buf_fd, bool read_only, u64 *address,
 		    struct netlink_ext_ack *extack)
 {
-	struct file *lease = use_file(fd, extack);
+	struct file *lease = pcilend_use_file(fd, extack);
 	int err;
 
 	if (IS_ERR(lease))
@@ -334,7 +351,7 @@ static struct use_map *use_take_map(struct pcilend_use *use, u64 address)
  */
 int pcilend_use_unmap(int fd, u64 address, struct netlink_ext_ack *extack)
 {
-	struct file *lease = use_file(fd, extack);
+	struct file *lease = pcilend_use_file(fd, extack);
 	struct use_map *map;
 
 	if (IS_ERR(lease))
@@ -363,7 +380,7 @@ static int use_interrupt(struct pcilend_use *use, u32 vector, struct eventfd_ctx
  */
 int pcilend_use_interrupt(int fd, u32 vector, int event_fd, struct netlink_ext_ack *extack)
 {
-	struct file *lease = use_file(fd, extack);
+	struct file *lease = pcilend_use_file(fd, extack);
 	struct eventfd_ctx *event = NULL;
 	int err;
 

@@ -15,19 +15,28 @@ struct use_bar {
 	struct pcilend_pages pages;
 };
 
-/* Is any of it in the pages with the table of MSI-X, which begin at @page of their BAR? */
-static bool use_bar_has_table(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, u64 *page)
+u32 pcilend_use_table_pages(struct pci_dev *pdev, u32 *page, u32 *pages)
 {
-	u64 start, end;
-	u32 table;
+	u32 table, start;
+	u64 end;
 
-	if (!pdev->msix_cap)
-		return false;
 	pci_read_config_dword(pdev, pdev->msix_cap + PCI_MSIX_TABLE, &table);
 	start = table & PCI_MSIX_TABLE_OFFSET;
 	end = PAGE_ALIGN(start + (u64)pci_msix_vec_count(pdev) * PCI_MSIX_ENTRY_SIZE);
-	*page = round_down(start, PAGE_SIZE);
-	return (table & PCI_MSIX_TABLE_BIR) == bar && offset < end && *page < offset + size;
+	*page = start / PAGE_SIZE;
+	*pages = end / PAGE_SIZE - *page;
+	return table & PCI_MSIX_TABLE_BIR;
+}
+
+/* Is any of it in the pages with the table of MSI-X, which begin at @start of their BAR? */
+static bool use_bar_has_table(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, u64 *start)
+{
+	u32 page, pages;
+
+	if (!pdev->msix_cap || pcilend_use_table_pages(pdev, &page, &pages) != bar)
+		return false;
+	*start = (u64)page * PAGE_SIZE;
+	return offset < *start + (u64)pages * PAGE_SIZE && *start < offset + size;
 }
 
 int pcilend_use_place_bar(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, phys_addr_t *phys,

@@ -13,6 +13,8 @@
 #include "link/link.h"
 
 struct file;
+struct pcilend_joined;
+struct pcilend_share_wish;
 
 /* What ADD may say of a function from the start. */
 struct pcilend_add {
@@ -58,6 +60,11 @@ bool pcilend_lender_has_uuid(const u8 uuid[16]);
 /* lender_local.c */
 int pcilend_lender_lease(u32 id, const char *owner, u64 bytes, struct file **file,
 			 struct pcilend_report *report, struct netlink_ext_ack *extack);
+
+/* lender_share.c */
+int pcilend_lender_join(u32 id, const char *owner, const struct pcilend_share_wish *wish,
+			struct file **file, struct pcilend_joined *joined,
+			struct pcilend_report *report, struct netlink_ext_ack *extack);
 
 /* For pcilend_links_register(). */
 extern const struct pcilend_lender_ops pcilend_lender_link_ops;

@@ -103,6 +103,8 @@ static void lender_fill_info(struct pcilend_function *fn, struct pcilend_msg_fun
 	info->state = fn->lease.state;
 	info->borrower = cpu_to_le32(fn->lease.node);
 	info->set = cpu_to_le32(pcilend_group_set(fn));
+	if (pcilend_share_is_on(fn))
+		info->flags |= PCILEND_FUNCTION_SHARED;
 	if (pcilend_reservation_left(&fn->reservation, pcilend_now()))
 		info->reserved_node = cpu_to_le32(fn->reservation.node);
 }
@@ -146,6 +148,7 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 		report->relayed = !fn->alias && !fn->interrupt_address;
 	}
 	pcilend_local_report(fn, report);
+	pcilend_share_report(fn, report);
 }
 
 /*
@@ -270,6 +273,15 @@ int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_eve
 	return 0;
 }
 
+/* One step of a shared function's machine: its clients' numbers are of the same source. */
+int pcilend_function_share_step(struct pcilend_share *share,
+				const struct pcilend_share_event *event,
+				struct pcilend_share_result *result)
+{
+	guard(mutex)(&numbers_lock);
+	return pcilend_share_apply(share, event, &numbers, result);
+}
+
 /*
  * pcilend_function_grant - a lease for whoever may have one, unless something is in the way
  * @event: BORROW
@@ -388,8 +400,11 @@ void pcilend_function_settle(struct pcilend_function *fn)
 		fn->todo &= PCILEND_DO_RELEASE;
 		if (todo & PCILEND_DO_RECALL && fn->link)
 			pcilend_function_tell_recall(fn, fn->link);
-		if (todo & PCILEND_DO_RECALL)
+		if (todo & PCILEND_DO_RECALL) {
 			pcilend_local_tell_recall(fn);
+			pcilend_share_recall(fn, pcilend_lease_recall_in(&fn->lease,
+									 pcilend_now()));
+		}
 		if (todo & PCILEND_DO_ANNOUNCE)
 			pcilend_function_announce(fn);
 		if (todo & PCILEND_DO_FENCE) {
@@ -581,6 +596,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	INIT_WORK(&fn->hand_back, pcilend_lender_hand_back_work);
 	INIT_WORK(&fn->gone, lender_gone_work);
 	INIT_DELAYED_WORK(&fn->expiry, lender_expiry_work);
+	INIT_DELAYED_WORK(&fn->share_due, pcilend_share_due_work);
 	pcilend_reserve_init(fn);
 	pcilend_intx_init(fn);
 	pcilend_relay_init(fn);

@@ -21,7 +21,10 @@
 #include "pcilend/mastering.h"
 #include "pcilend/reservation.h"
 #include "pcilend/set.h"
+#include "pcilend/share.h"
 #include "pcilend/vconfig.h"
+
+struct pcilend_client_notice;
 
 #define PCILEND_MAPS 256		/* ranges mapped for one lease */
 #define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
@@ -48,6 +51,8 @@ struct lender_link {
 	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
 	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
 	struct delayed_work unexpose;	/* tells it what no longer is */
+	struct work_struct share_lost;	/* of clients of shared functions; holds a reference on */
+					/* @link */
 };
 
 static inline struct lender_link *lender_link(struct pcilend_link *link)
@@ -139,6 +144,7 @@ struct pcilend_function {
 	struct lender_local *local;	/* instead: a process of this host has it */
 	u64 slice;			/* of that one; device-side address */
 	u64 slice_bytes;		/* 0: none */
+	struct pcilend_shared *shared;	/* its borrower has admitted clients; else NULL */
 	bool attached;			/* to its group's domain */
 	bool hidden;			/* its BARs, see pcilend_device_hide() */
 	bool requester;			/* entered at fn->link's adapter */
@@ -164,6 +170,7 @@ struct pcilend_function {
 	struct work_struct hand_back;	/* to its own driver; only the module's end waits for it */
 	struct work_struct gone;
 	struct delayed_work expiry;
+	struct delayed_work share_due;
 	struct delayed_work unreserve;
 };
 
@@ -193,6 +200,9 @@ int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
 void pcilend_function_table_remove(struct pcilend_function *fn);
 int pcilend_function_apply(struct pcilend_function *fn, struct pcilend_lease_event *event,
 			   const char **why);
+int pcilend_function_share_step(struct pcilend_share *share,
+				const struct pcilend_share_event *event,
+				struct pcilend_share_result *result);
 int pcilend_function_grant(struct pcilend_function *fn, struct pcilend_lease_event *event,
 			   const struct pcilend_set_holder *holder, const char **why);
 void pcilend_function_settle(struct pcilend_function *fn);
@@ -244,7 +254,9 @@ void pcilend_device_unlock(struct pcilend_function *fn);
 
 /* lender_withdrawn.c: BARs of leases that were not returned */
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
-void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease);
+void pcilend_withdrawn_keep(struct pcilend_withdrawn *withdrawn, struct pcilend_link *link, u32 id,
+			    u32 borrower, u32 lease, const struct pcilend_export *export,
+			    u32 count);
 void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease);
 void pcilend_withdrawn_link_over(struct pcilend_link *link);
 
@@ -304,6 +316,38 @@ void pcilend_local_show(struct pcilend_function *fn);
 void pcilend_local_tell_recall(struct pcilend_function *fn);
 void pcilend_local_tell_reset(struct pcilend_function *fn);
 void pcilend_local_report(struct pcilend_function *fn, struct pcilend_report *report);
+void pcilend_local_tell_client(struct pcilend_function *fn,
+			       const struct pcilend_client_notice *notice);
+int pcilend_local_map(struct pcilend_function *fn, const struct pcilend_memory *memory,
+		      bool read_only, u64 address, struct netlink_ext_ack *extack);
+int pcilend_local_interrupt(struct pcilend_function *fn, u32 vector, struct eventfd_ctx *event,
+			    struct netlink_ext_ack *extack);
+
+/* lender_share.c: functions that several share */
+void pcilend_share_due_work(struct work_struct *work);
+int pcilend_share_set(struct pcilend_function *fn, const struct pcilend_share_policy *policy,
+		      const struct pcilend_access *nodes, const char **why);
+int pcilend_share_cleared(struct pcilend_function *fn, u32 client, u32 round, const char **why);
+bool pcilend_share_is_on(struct pcilend_function *fn);
+bool pcilend_share_has_vector(struct pcilend_function *fn, u32 vector);
+u64 pcilend_share_bytes(struct pcilend_function *fn);
+void pcilend_share_hide(struct pcilend_function *fn);
+void pcilend_share_show(struct pcilend_function *fn);
+void pcilend_share_close(struct pcilend_function *fn);
+void pcilend_share_over(struct pcilend_function *fn, enum pcilend_lost_reason lost);
+void pcilend_share_was_reset(struct pcilend_function *fn);
+void pcilend_share_recall(struct pcilend_function *fn, u64 left);
+void pcilend_share_report(struct pcilend_function *fn, struct pcilend_report *report);
+
+/* lender_share_peer.c: their clients on other hosts */
+int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,
+		       const struct pcilend_message *msg, struct pcilend_msg_joined *out);
+bool pcilend_share_return(struct pcilend_function *fn, struct pcilend_link *link,
+			  const struct pcilend_message *msg, u32 lease);
+void pcilend_share_lost_work(struct work_struct *work);
+void pcilend_share_link_lost(struct pcilend_link *link);
+void pcilend_share_link_up(struct pcilend_link *link);
+void pcilend_share_peer_dead(struct pcilend_link *link, u64 boot);
 
 /* lender_rom.c: expansion ROMs */
 u64 pcilend_rom_size(struct pci_dev *pdev);

@@ -134,6 +134,7 @@ void pcilend_device_hide(struct pcilend_function *fn)
 		return;
 	fn->hidden = true;
 	pcilend_local_hide(fn);
+	pcilend_share_hide(fn);
 	pcilend_reach_hide(fn);
 	pcilend_expose_hide(fn);
 	lender_access_hide_exports(fn, PCI_STD_NUM_BARS);
@@ -165,6 +166,7 @@ int pcilend_device_show(struct pcilend_function *fn)
 	}
 	fn->hidden = false;
 	pcilend_local_show(fn);
+	pcilend_share_show(fn);
 	pcilend_expose_show(fn);
 	pcilend_reach_show(fn);
 	trace_pcilend_bars(fn->id, true);
@@ -254,7 +256,9 @@ static void lender_access_withdraw_bars(struct pcilend_function *fn,
 	}
 	fn->hidden = false;
 	if (any && end->lost && !fn->returned && fn->withdrawn) {
-		pcilend_withdrawn_keep(fn, end->node, end->lease);
+		pcilend_withdrawn_keep(fn->withdrawn, fn->link, fn->id, end->node, end->lease,
+				       fn->export, ARRAY_SIZE(fn->export));
+		fn->withdrawn = NULL;
 	} else {
 		for (i = 0; i < ARRAY_SIZE(fn->export); i++) {
 			if (fn->export[i].size)
@@ -291,10 +295,12 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	fn->requester = false;
 
 	pcilend_local_over(fn);
+	pcilend_share_close(fn);
 	pcilend_reach_fence(fn);
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
 	lender_access_withdraw_bars(fn, end);
+	pcilend_share_over(fn, end->lost);
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);
 	fn->link = NULL;
@@ -355,7 +361,7 @@ static u32 lender_access_table_pages(u64 small)
 /* What the function may have mapped at once: nothing is gained by reaching windows twice. */
 static u64 lender_access_limit(struct pcilend_function *fn)
 {
-	u64 limit = fn->slice_bytes;
+	u64 limit = fn->slice_bytes + pcilend_share_bytes(fn);
 	int i;
 
 	lockdep_assert_held(&fn->lock);

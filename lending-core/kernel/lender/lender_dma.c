@@ -179,6 +179,7 @@ static void lender_dma_tell_reset(struct pcilend_function *fn)
 	if (fn->link)
 		pcilend_channel_notify(fn->link, PCILEND_MSG_WAS_RESET, &msg);
 	pcilend_local_tell_reset(fn);
+	pcilend_share_was_reset(fn);
 }
 
 /* The same boot of the peer is there again. */

@@ -48,24 +48,31 @@ static int lender_local_bar(void *holder, u32 bar, u64 offset, u64 size, phys_ad
 	       pcilend_use_place_bar(local->fn->pdev, bar, offset, size, phys, extack);
 }
 
-static int lender_local_map(void *holder, const struct pcilend_memory *memory, bool read_only,
-			    u64 address, struct netlink_ext_ack *extack)
+/* For any process of this host that may use the function, which does DMA from now on. */
+int pcilend_local_map(struct pcilend_function *fn, const struct pcilend_memory *memory,
+		      bool read_only, u64 address, struct netlink_ext_ack *extack)
 {
-	struct lender_local *local = holder;
 	int err;
 
-	guard(mutex)(&local->fn->lock);
-	err = lender_local_check(local, extack);
-	if (err)
-		return err;
-	err = pcilend_device_map_memory(local->fn, address, memory,
+	lockdep_assert_held(&fn->lock);
+	err = pcilend_device_map_memory(fn, address, memory,
 					IOMMU_READ | (read_only ? 0 : IOMMU_WRITE));
 	if (err == -ENOSPC)
 		return pcilend_refuse(extack, err, "page tables for what this host's processes have mapped are used up: unmap something, or use huge pages");
 	if (err)
 		return pcilend_refuse_fmt(extack, err, "the IOMMU does not map it (error %d)", err);
-	pcilend_device_bus_master(local->fn, true);
+	pcilend_device_bus_master(fn, true);
 	return 0;
+}
+
+static int lender_local_map(void *holder, const struct pcilend_memory *memory, bool read_only,
+			    u64 address, struct netlink_ext_ack *extack)
+{
+	struct lender_local *local = holder;
+
+	guard(mutex)(&local->fn->lock);
+	return lender_local_check(local, extack) ?:
+	       pcilend_local_map(local->fn, memory, read_only, address, extack);
 }
 
 static void lender_local_unmap(void *holder, u64 address, u64 size)
@@ -77,6 +84,21 @@ static void lender_local_unmap(void *holder, u64 address, u64 size)
 		pcilend_device_unmap(local->fn, address, size);
 }
 
+/* The same of an interrupt, by the function's number of it; @event is taken over on success. */
+int pcilend_local_interrupt(struct pcilend_function *fn, u32 vector, struct eventfd_ctx *event,
+			    struct netlink_ext_ack *extack)
+{
+	int err;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->local)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "its interrupts are those of the host that has borrowed it: poll instead");
+	err = pcilend_vectors_set(&fn->local->vectors, fn->pdev, vector, event, extack);
+	if (!err && event)
+		pcilend_device_bus_master(fn, true);
+	return err;
+}
+
 static int lender_local_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
 				  struct netlink_ext_ack *extack)
 {
@@ -84,11 +106,45 @@ static int lender_local_interrupt(void *holder, u32 vector, struct eventfd_ctx *
 	int err;
 
 	guard(mutex)(&local->fn->lock);
-	err = lender_local_check(local, extack) ?:
-	      pcilend_vectors_set(&local->vectors, local->fn->pdev, vector, event, extack);
-	if (!err && event)
-		pcilend_device_bus_master(local->fn, true);
-	return err;
+	err = lender_local_check(local, extack);
+	if (!err && pcilend_share_has_vector(local->fn, vector))
+		err = pcilend_refuse(extack, -EBUSY, "that interrupt is a client's: the manager has number 0, and those behind the clients'");
+	return err ?: pcilend_local_interrupt(local->fn, vector, event, extack);
+}
+
+static int lender_local_share(void *holder, const struct pcilend_share_policy *policy,
+			      const struct pcilend_access *nodes, struct netlink_ext_ack *extack)
+{
+	struct lender_local *local = holder;
+	const char *why = NULL;
+	int err;
+
+	guard(mutex)(&local->fn->lock);
+	err = lender_local_check(local, extack);
+	if (err)
+		return err;
+	err = pcilend_share_set(local->fn, policy, nodes, &why);
+	pcilend_audit_admin(from_kuid(&init_user_ns, current_uid()), "share", local->fn->id, 0,
+			    err);
+	return pcilend_refuse(extack, err, why);
+}
+
+static int lender_local_cleared(void *holder, u32 client, u32 round,
+				struct netlink_ext_ack *extack)
+{
+	struct lender_local *local = holder;
+	const char *why = NULL;
+	int err;
+
+	guard(mutex)(&local->fn->lock);
+	err = lender_local_check(local, extack);
+	if (err)
+		return err;
+	err = pcilend_share_cleared(local->fn, client, round, &why);
+	if (err)
+		pcilend_audit_admin(from_kuid(&init_user_ns, current_uid()), "cleared",
+				    local->fn->id, 0, err);
+	return pcilend_refuse(extack, err, why);
 }
 
 /* Waits for the reset, so that whoever closes the lease can have it again. */
@@ -113,6 +169,7 @@ static void lender_local_end(void *holder)
 		pcilend_audit_admin(from_kuid(&init_user_ns, current_uid()), "return", fn->id, 0,
 				    err);
 	flush_work(&fn->settle);
+	pcilend_use_end(local->use);
 	pcilend_use_put(local->use);
 	pcilend_function_put(fn);
 	kfree(local);
@@ -123,6 +180,8 @@ static const struct pcilend_use_ops lender_local_ops = {
 	.map = lender_local_map,
 	.unmap = lender_local_unmap,
 	.interrupt = lender_local_interrupt,
+	.share = lender_local_share,
+	.cleared = lender_local_cleared,
 	.end = lender_local_end,
 };
 
@@ -289,6 +348,15 @@ void pcilend_local_tell_reset(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	if (fn->local)
 		pcilend_use_disturbed(fn->local->use);
+}
+
+/* Its process is the manager of a shared function. */
+void pcilend_local_tell_client(struct pcilend_function *fn,
+			       const struct pcilend_client_notice *notice)
+{
+	lockdep_assert_held(&fn->lock);
+	if (fn->local)
+		pcilend_use_tell_client(fn->local->use, notice);
 }
 
 void pcilend_local_report(struct pcilend_function *fn, struct pcilend_report *report)

@@ -166,6 +166,7 @@ static void lender_peer_lender_link_up(struct pcilend_link *link)
 	u16 node;
 
 	pcilend_dma_resume(link);
+	pcilend_share_link_up(link);
 	pcilend_expose_link_up(link);
 	if (!pcilend_link_is_up(link, &node))
 		return;
@@ -195,9 +196,17 @@ static void lender_peer_dead(struct pcilend_link *link, u32 node, u64 boot)
 	}
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn))
 		flush_work(&fn->settle);
+	pcilend_share_peer_dead(link, boot);
 	pcilend_reach_peer_dead(link);
 	pcilend_expose_peer_dead(link);
 	pcilend_withdrawn_link_over(link);
+}
+
+/* Any context. */
+static void lender_peer_lender_link_lost(struct pcilend_link *link)
+{
+	pcilend_dma_lost(link);
+	pcilend_share_link_lost(link);
 }
 
 static int lender_peer_lender_link_init(struct pcilend_link *link)
@@ -211,6 +220,7 @@ static int lender_peer_lender_link_init(struct pcilend_link *link)
 	INIT_LIST_HEAD(&ours->reached);
 	pcilend_intx_link_init(ours);
 	pcilend_expose_link_init(ours);
+	INIT_WORK(&ours->share_lost, pcilend_share_lost_work);
 	link->lender = ours;
 	return 0;
 }
@@ -224,7 +234,7 @@ static void lender_peer_lender_link_gone(struct pcilend_link *link)
 const struct pcilend_lender_ops pcilend_lender_link_ops = {
 	.init = lender_peer_lender_link_init,
 	.up = lender_peer_lender_link_up,
-	.lost = pcilend_dma_lost,
+	.lost = lender_peer_lender_link_lost,
 	.request = pcilend_lender_request,
 	.peer_dead = lender_peer_dead,
 	.gone = lender_peer_lender_link_gone,

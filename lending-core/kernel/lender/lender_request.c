@@ -140,6 +140,18 @@ static void lender_request_handle_borrow(const struct exchange *ex, struct pcile
 	mutex_unlock(&fn->lock);
 }
 
+static void lender_request_handle_join(const struct exchange *ex, struct pcilend_function *fn)
+{
+	struct pcilend_msg_joined out = { };
+	int err;
+
+	mutex_lock(&fn->lock);
+	err = pcilend_share_join(fn, ex->link, ex->msg, &out);
+	lender_request_audit(ex, "join", fn->id, 0, err);
+	lender_request_answer(ex, err, &out);
+	mutex_unlock(&fn->lock);
+}
+
 /* Nobody at the borrower uses BARs of that lease any more, which may have ended long ago. */
 static void lender_request_take_returned(const struct exchange *ex, struct pcilend_function *fn)
 {
@@ -168,6 +180,11 @@ static void lender_request_handle_return(const struct exchange *ex, struct pcile
 	int err, i;
 
 	mutex_lock(&fn->lock);
+	if (pcilend_share_return(fn, ex->link, ex->msg, event.lease)) {
+		lender_request_audit(ex, "leave", fn->id, 0, 0);
+		mutex_unlock(&fn->lock);
+		return;
+	}
 	/* A node may return what it holds over any link, such as when the lease's own is lost. */
 	if (fn->lease.node == ex->msg->peer)
 		event.boot = fn->lease.boot;
@@ -458,7 +475,8 @@ static void lender_request_handle_msi(const struct exchange *ex, struct pcilend_
  */
 static int lender_request_refuse_unknown(const struct exchange *ex, u16 type, u32 named)
 {
-	int err = type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ? -ENODEV : -ESTALE;
+	int err = type == PCILEND_MSG_BORROW || type == PCILEND_MSG_RESERVE ||
+		  type == PCILEND_MSG_JOIN ? -ENODEV : -ESTALE;
 
 	if (err == -ENODEV || type == PCILEND_MSG_EXPOSE)
 		lender_request_audit(ex, pcilend_msg_name(type), named, 0, err);
@@ -500,6 +518,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_RETURN:
 		lender_request_handle_return(&ex, fn);
+		break;
+	case PCILEND_MSG_JOIN:
+		lender_request_handle_join(&ex, fn);
 		break;
 	case PCILEND_MSG_RESET:
 		lender_request_handle_reset(&ex, fn);

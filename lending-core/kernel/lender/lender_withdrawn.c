@@ -16,8 +16,10 @@ struct pcilend_withdrawn {
 	u32 id;
 	u32 lease;
 	u32 borrower;
-	struct pcilend_export export[PCILEND_BARS];
+	struct pcilend_export export[PCILEND_SHARE_RANGES];
 };
+
+static_assert(PCILEND_SHARE_RANGES >= PCILEND_BARS, "for all BARs, and for all pages of a client");
 
 static LIST_HEAD(withdrawn_list);
 static DEFINE_MUTEX(withdrawn_lock);
@@ -32,7 +34,7 @@ static void lender_withdrawn_release(struct pcilend_withdrawn *withdrawn)
 {
 	int i;
 
-	for (i = 0; i < PCILEND_BARS; i++) {
+	for (i = 0; i < PCILEND_SHARE_RANGES; i++) {
 		if (withdrawn->export[i].size)
 			pcilend_aperture_export_put(withdrawn->link, withdrawn->export[i].iova,
 						    withdrawn->export[i].size);
@@ -41,18 +43,16 @@ static void lender_withdrawn_release(struct pcilend_withdrawn *withdrawn)
 	kfree(withdrawn);
 }
 
-/* The function's BARs are hidden by now. Takes over @fn->withdrawn and the ranges. */
-void pcilend_withdrawn_keep(struct pcilend_function *fn, u32 borrower, u32 lease)
+/* All @count of @export are hidden by now. Takes over @withdrawn and the ranges. */
+void pcilend_withdrawn_keep(struct pcilend_withdrawn *withdrawn, struct pcilend_link *link, u32 id,
+			    u32 borrower, u32 lease, const struct pcilend_export *export,
+			    u32 count)
 {
-	struct pcilend_withdrawn *withdrawn = fn->withdrawn;
-
-	lockdep_assert_held(&fn->lock);
-	fn->withdrawn = NULL;
-	withdrawn->link = pcilend_link_get(fn->link);
-	withdrawn->id = fn->id;
+	withdrawn->link = pcilend_link_get(link);
+	withdrawn->id = id;
 	withdrawn->lease = lease;
 	withdrawn->borrower = borrower;
-	memcpy(withdrawn->export, fn->export, sizeof(withdrawn->export));
+	memcpy(withdrawn->export, export, count * sizeof(*export));
 	guard(mutex)(&withdrawn_lock);
 	list_add_tail(&withdrawn->node, &withdrawn_list);
 }

@@ -142,6 +142,32 @@ static const struct nla_policy interrupt_set_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_EVENT_FD] = { .type = NLA_U32 },
 };
 
+static const struct nla_policy share_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_CLIENTS] = { .type = NLA_U32 },
+	[PCILEND_A_VECTORS] = { .type = NLA_U32 },
+	[PCILEND_A_SIZE] = { .type = NLA_U64 },
+	[PCILEND_A_RANGE] = { .type = NLA_NESTED },
+	[PCILEND_A_NODES] = { .type = NLA_BINARY },
+};
+
+static const struct nla_policy join_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_ID] = { .type = NLA_U32 },
+	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
+	[PCILEND_A_SIZE] = { .type = NLA_U64 },
+	[PCILEND_A_VECTORS] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy client_next_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy cleared_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_CLIENT_LEASE] = { .type = NLA_U32 },
+	[PCILEND_A_ROUND] = { .type = NLA_U32 },
+};
+
 static struct sk_buff *netlink_reply_begin(struct genl_info *info, u8 cmd, void **header)
 {
 	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
@@ -477,6 +503,16 @@ static const struct genl_split_ops ops[] = {
 	WITH_LEASE(SEGMENT_MAP, pcilend_segment_map_doit, segment_map_policy),
 	WITH_LEASE(SEGMENT_UNMAP, pcilend_segment_unmap_doit, segment_unmap_policy),
 	WITH_LEASE(INTERRUPT_SET, pcilend_interrupt_set_doit, interrupt_set_policy),
+	WITH_LEASE(SHARE, pcilend_share_doit, share_policy),
+	{
+		.cmd = PCILEND_CMD_JOIN,
+		.doit = pcilend_join_doit,
+		.policy = join_policy,
+		.maxattr = PCILEND_A_MAX,
+		.flags = GENL_CMD_CAP_DO,
+	},
+	WITH_LEASE(CLIENT_NEXT, pcilend_client_next_doit, client_next_policy),
+	WITH_LEASE(CLEARED, pcilend_cleared_doit, cleared_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

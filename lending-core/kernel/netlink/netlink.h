@@ -56,6 +56,15 @@ int pcilend_bar_get_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_map_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_unmap_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_interrupt_set_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_netlink_needs(struct genl_info *info, int attribute, const char *what);
+int pcilend_answer_file(struct pcilend_reply *reply, struct genl_info *info, int fd,
+			struct file *file);
+
+/* netlink_share.c */
+int pcilend_share_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_join_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_client_next_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_cleared_doit(struct sk_buff *skb, struct genl_info *info);
 
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);

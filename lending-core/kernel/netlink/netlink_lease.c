@@ -27,7 +27,7 @@ static u64 netlink_lease_u64(struct genl_info *info, int attribute, u64 otherwis
 }
 
 /* Return: 0, or -EINVAL that says that @what is missing. */
-static int netlink_lease_needs(struct genl_info *info, int attribute, const char *what)
+int pcilend_netlink_needs(struct genl_info *info, int attribute, const char *what)
 {
 	if (info->attrs[attribute])
 		return 0;
@@ -35,8 +35,8 @@ static int netlink_lease_needs(struct genl_info *info, int attribute, const char
 }
 
 /* The process sees the file only once its answer is there: nothing is left to fail then. */
-static int netlink_lease_answer_file(struct pcilend_reply *reply, struct genl_info *info, int fd,
-				     struct file *file)
+int pcilend_answer_file(struct pcilend_reply *reply, struct genl_info *info, int fd,
+			struct file *file)
 {
 	struct sk_buff *skb = reply->skb;
 	int err = nla_put_u32(skb, PCILEND_A_FD, fd);
@@ -81,8 +81,8 @@ static int netlink_lease_borrow(struct genl_info *info, struct pcilend_reply *re
 	struct file *file;
 	int fd, err;
 
-	err = netlink_lease_needs(info, PCILEND_A_ID, "function") ?:
-	      netlink_lease_needs(info, PCILEND_A_OWNER, "owner");
+	err = pcilend_netlink_needs(info, PCILEND_A_ID, "function") ?:
+	      pcilend_netlink_needs(info, PCILEND_A_OWNER, "owner");
 	if (err)
 		return err;
 	fd = get_unused_fd_flags(O_CLOEXEC);
@@ -101,7 +101,7 @@ static int netlink_lease_borrow(struct genl_info *info, struct pcilend_reply *re
 		put_unused_fd(fd);
 		return -EMSGSIZE;
 	}
-	return netlink_lease_answer_file(reply, info, fd, file);
+	return pcilend_answer_file(reply, info, fd, file);
 }
 
 static bool netlink_lease_is_wanted(struct genl_info *info)
@@ -138,9 +138,9 @@ int pcilend_bar_get_doit(struct sk_buff *skb, struct genl_info *info)
 	struct file *file;
 	int fd, err;
 
-	err = netlink_lease_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
-	      netlink_lease_needs(info, PCILEND_A_BAR, "BAR") ?:
-	      netlink_lease_needs(info, PCILEND_A_SIZE, "size");
+	err = pcilend_netlink_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
+	      pcilend_netlink_needs(info, PCILEND_A_BAR, "BAR") ?:
+	      pcilend_netlink_needs(info, PCILEND_A_SIZE, "size");
 	err = err ?: pcilend_reply_prepare(&reply, skb, info);
 	if (err)
 		return err;
@@ -155,7 +155,7 @@ int pcilend_bar_get_doit(struct sk_buff *skb, struct genl_info *info)
 	if (err)
 		put_unused_fd(fd);
 	else
-		err = netlink_lease_answer_file(&reply, info, fd, file);
+		err = pcilend_answer_file(&reply, info, fd, file);
 out:
 	nlmsg_free(reply.skb);
 	return err;
@@ -168,8 +168,8 @@ int pcilend_segment_map_doit(struct sk_buff *skb, struct genl_info *info)
 	u64 address;
 	int err;
 
-	err = netlink_lease_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
-	      netlink_lease_needs(info, PCILEND_A_FD, "memory");
+	err = pcilend_netlink_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
+	      pcilend_netlink_needs(info, PCILEND_A_FD, "memory");
 	err = err ?: pcilend_reply_prepare(&reply, skb, info);
 	if (err)
 		return err;
@@ -193,16 +193,16 @@ int pcilend_segment_map_doit(struct sk_buff *skb, struct genl_info *info)
 
 int pcilend_segment_unmap_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	return netlink_lease_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
-	       netlink_lease_needs(info, PCILEND_A_ADDRESS, "address") ?:
+	return pcilend_netlink_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
+	       pcilend_netlink_needs(info, PCILEND_A_ADDRESS, "address") ?:
 	       pcilend_use_unmap(netlink_lease_u32(info, PCILEND_A_LEASE_FD, 0),
 				 netlink_lease_u64(info, PCILEND_A_ADDRESS, 0), info->extack);
 }
 
 int pcilend_interrupt_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	return netlink_lease_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
-	       netlink_lease_needs(info, PCILEND_A_VECTOR, "vector") ?:
+	return pcilend_netlink_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
+	       pcilend_netlink_needs(info, PCILEND_A_VECTOR, "vector") ?:
 	       pcilend_use_interrupt(netlink_lease_u32(info, PCILEND_A_LEASE_FD, 0),
 				     netlink_lease_u32(info, PCILEND_A_VECTOR, 0),
 				     netlink_lease_u32(info, PCILEND_A_EVENT_FD, -1),

@@ -258,6 +258,23 @@ static int report_put_members(struct sk_buff *skb, const struct pcilend_report *
 	return 0;
 }
 
+static int report_put_clients(struct sk_buff *skb, const struct pcilend_report *report)
+{
+	u32 i;
+
+	for (i = 0; i < report->clients; i++) {
+		struct nlattr *nest = nla_nest_start(skb, PCILEND_FUNCTION_A_CLIENT);
+
+		if (!nest ||
+		    nla_put_u32(skb, PCILEND_CLIENT_A_LEASE, report->client[i].lease) ||
+		    nla_put_u32(skb, PCILEND_CLIENT_A_NODE, report->client[i].node) ||
+		    nla_put_u32(skb, PCILEND_CLIENT_A_STATE, report->client[i].state))
+			return -EMSGSIZE;
+		nla_nest_end(skb, nest);
+	}
+	return 0;
+}
+
 /* What only the lender knows. */
 static int report_put_local(struct sk_buff *skb, const struct pcilend_report *report, bool trusted)
 {
@@ -269,7 +286,7 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 	    nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE_LEFT_MS, report->lease_left_ms))
 		return -EMSGSIZE;
 	if (report_put_members(skb, report) || report_put_allowed(skb, &report->access) ||
-	    report_put_reserved(skb, report, trusted))
+	    report_put_reserved(skb, report, trusted) || report_put_clients(skb, report))
 		return -EMSGSIZE;
 	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
 		return -EMSGSIZE;
@@ -346,6 +363,8 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	    (report->info.flags & PCILEND_FUNCTION_DIRECT &&
 	     nla_put_flag(skb, PCILEND_FUNCTION_A_DIRECT)) ||
 	    (report->relayed && nla_put_flag(skb, PCILEND_FUNCTION_A_RELAYED)) ||
+	    (report->info.flags & PCILEND_FUNCTION_SHARED &&
+	     nla_put_flag(skb, PCILEND_FUNCTION_A_SHARED)) ||
 	    report_put_bars(skb, &report->info) ||
 	    (report->local ? report_put_local(skb, report, trusted)
 			   : report_put_borrowed(skb, report, trusted))) {

@@ -573,6 +573,70 @@ TEST_F(ClientTest, WhatALeaseAllowsIsAskedWithItsDescriptor) {
   EXPECT_NE(::fcntl(ends[1], F_GETFD), 0);
 }
 
+// A manager's policy and news, and what a client is told of itself.
+TEST_F(ClientTest, AFunctionIsSharedByItsLease) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd other(ends[1]);
+  const auto notice = [] {
+    return Attributes()
+        .u32(PCILEND_CLIENT_A_LEASE, 12)
+        .u32(PCILEND_CLIENT_A_NODE, 8)
+        .u64(PCILEND_CLIENT_A_SLICE, uint64_t{1} << 36)
+        .u64(PCILEND_CLIENT_A_SLICE_BYTES, uint64_t{1} << 26)
+        .u32(PCILEND_CLIENT_A_VECTOR, 3)
+        .u32(PCILEND_CLIENT_A_VECTORS, 2)
+        .u32(PCILEND_CLIENT_A_PIECE, 1);
+  };
+  auto c = client(
+      {acknowledge(2),
+       join({reply(3, PCILEND_CMD_CLIENT_NEXT,
+                   Attributes().nest(PCILEND_A_CLIENT,
+                                     notice()
+                                         .u32(PCILEND_CLIENT_A_NEWS, PCILEND_NEWS_GONE)
+                                         .u32(PCILEND_CLIENT_A_ROUND, 7))),
+             acknowledge(3)}),
+       join({reply(4, PCILEND_CMD_CLIENT_NEXT, Attributes()), acknowledge(4)}), acknowledge(5),
+       join({reply(6, PCILEND_CMD_JOIN,
+                   Attributes()
+                       .nest(PCILEND_A_FUNCTION, Attributes()
+                                                     .u32(PCILEND_FUNCTION_A_ID, 0x40001)
+                                                     .u32(PCILEND_FUNCTION_A_LENDER, 4))
+                       .nest(PCILEND_A_CLIENT,
+                             notice().nest(PCILEND_CLIENT_A_RANGE,
+                                           Attributes()
+                                               .u32(PCILEND_RANGE_A_BAR, 2)
+                                               .u32(PCILEND_RANGE_A_PAGE, 20)
+                                               .u32(PCILEND_RANGE_A_PAGES, 4)
+                                               .u32(PCILEND_RANGE_A_KIND, PCILEND_RANGE_POOL)))
+                       .u32(PCILEND_A_FD, static_cast<uint32_t>(ends[0]))),
+             acknowledge(6)})});
+  EXPECT_TRUE(c->lease_share(3, {.clients = 2,
+                                 .ranges = {{.bar = 0, .page = 1, .pages = 1},
+                                            {.bar = 2, .page = 16, .pages = 4, .pool = true}},
+                                 .nodes = {{8, 12}}}));
+  for (uint16_t type : {PCILEND_A_LEASE_FD, PCILEND_A_CLIENTS, PCILEND_A_SIZE, PCILEND_A_NODES})
+    EXPECT_NE(text_in_request(1, type), "absent") << type;
+  const auto gone = c->lease_next_client(3);
+  ASSERT_TRUE(gone) << gone.error().message;
+  ASSERT_TRUE(*gone);
+  EXPECT_EQ((*gone)->news, static_cast<uint32_t>(PCILEND_NEWS_GONE));
+  EXPECT_EQ((*gone)->round, 7U);
+  EXPECT_EQ((*gone)->slice, uint64_t{1} << 36);
+  const auto nothing = c->lease_next_client(3);
+  ASSERT_TRUE(nothing);
+  EXPECT_FALSE(*nothing) << "no news";
+  EXPECT_TRUE(c->lease_cleared(3, 12, 7));
+  const auto joined = c->join(FunctionId{0x40001}, "me", 1 << 26, 2);
+  ASSERT_TRUE(joined) << joined.error().message;
+  EXPECT_EQ(joined->leased.fd.get(), ends[0]);
+  EXPECT_EQ(joined->client.vector, 3U);
+  EXPECT_EQ(joined->client.piece, 1U);
+  ASSERT_EQ(joined->ranges.size(), 1U);
+  EXPECT_EQ(joined->ranges[0].page, 20U);
+  EXPECT_TRUE(joined->ranges[0].pool);
+}
+
 TEST_F(ClientTest, CountersAndConfigAreDecoded) {
   Attributes counters;
   for (uint16_t type = PCILEND_COUNTER_A_GRANTED; type <= PCILEND_COUNTER_A_RELAYED; ++type)

@@ -193,6 +193,12 @@ class FakeClient final : public Client {
   Result<uint64_t> lease_map(int, int, bool) override { return no_lease(); }
   Result<> lease_unmap(int, uint64_t) override { return no_lease(); }
   Result<> lease_interrupt(int, uint32_t, int) override { return no_lease(); }
+  Result<> lease_share(int, const SharePolicy&) override { return no_lease(); }
+  Result<std::optional<ClientNotice>> lease_next_client(int) override { return no_lease(); }
+  Result<> lease_cleared(int, uint32_t, uint32_t) override { return no_lease(); }
+  Result<JoinedFunction> join(FunctionId, std::string_view, uint64_t, uint32_t) override {
+    return no_lease();
+  }
   Result<> check(const PciAddress& local) override {
     return kernel_.refuse("check " + to_string(local));
   }

@@ -17,7 +17,7 @@
  *	                         time, or its link is lost for as long; revoked, unplugged, a reset
  *	                         that fails
  *
- * A client:
+ * A client (enum pcilend_client_state of linux/pcilend.h):
  *
  *	          no reset          mapped         link lost
  *	REQUESTED --------> ADMITTED ------> ACTIVE ----------> QUARANTINING
@@ -52,6 +52,8 @@
 #ifndef PCILEND_SHARE_H
 #define PCILEND_SHARE_H
 
+#include <linux/pcilend.h>
+
 #include "pcilend/access.h"
 #include "pcilend/lease.h"
 #include "pcilend/platform.h"
@@ -71,18 +73,6 @@ enum pcilend_share_state {
 	PCILEND_SHARE_UNSHARING,	/* clients end; then EXCLUSIVE */
 	PCILEND_SHARE_RETURNING,	/* clients end; then the manager's lease does */
 	PCILEND_SHARE_FENCING,		/* over for all */
-};
-
-enum pcilend_client_state {
-	PCILEND_CLIENT_NONE,
-	PCILEND_CLIENT_REQUESTED,	/* waits for the end of a reset */
-	PCILEND_CLIENT_ADMITTED,	/* is being mapped */
-	PCILEND_CLIENT_ACTIVE,
-	PCILEND_CLIENT_QUARANTINING,	/* the manager deletes its queues, all else stays */
-	PCILEND_CLIENT_QUARANTINED,	/* has no queues, waits for its link */
-	PCILEND_CLIENT_ENDING,		/* its BAR pages are being closed */
-	PCILEND_CLIENT_CLEARING,	/* the manager deletes its queues */
-	PCILEND_CLIENT_CLEARED,		/* is being unmapped */
 };
 
 /* What the lender knows of the function. */
@@ -158,6 +148,7 @@ struct pcilend_share {
 	u32 node;			/* the manager */
 	u64 boot;
 	u32 lease;
+	u64 slice_bytes;		/* the manager's own slice, PCILEND_SLICE_START; 0: none */
 	u32 rounds;
 	u64 manager_due;		/* ms: when its link must carry again */
 	u64 recall_at;			/* ms: then it is taken */
@@ -170,7 +161,8 @@ struct pcilend_share {
 
 enum pcilend_share_event_type {
 	/* Who asks is the peer of the link it came by: node, boot. */
-	PCILEND_SHARE_MANAGE = 1,	/* it was granted the function's lease; uses lease */
+	PCILEND_SHARE_MANAGE = 1,	/* it was granted the function's lease; uses lease, and */
+					/* slice_bytes: what it has from PCILEND_SLICE_START on */
 	PCILEND_SHARE_POLICY,		/* uses lease, policy */
 	PCILEND_SHARE_JOIN,		/* uses wish: a client */
 	PCILEND_SHARE_RETURN,		/* uses lease: a client's, or the manager's */
@@ -205,6 +197,7 @@ struct pcilend_share_event {
 	u32 client;		/* lease number of a client */
 	u32 round;
 	u32 grace_ms;
+	u64 slice_bytes;
 	u64 now;		/* ms */
 	const struct pcilend_share_policy *policy;
 	const struct pcilend_share_rules *rules;

@@ -35,7 +35,7 @@ struct pcilend_slice_alias {
 
 struct pcilend_slices {
 	struct pcilend_range range;
-	struct pcilend_range_entry used[PCILEND_SLICES];
+	struct pcilend_range_entry used[PCILEND_SLICES + 1];	/* and the manager's */
 	struct pcilend_slice_alias alias[PCILEND_SLICES];
 };
 

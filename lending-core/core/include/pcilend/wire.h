@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 11.
+ * The wire protocol between the pcilend.ko of two hosts, version 12.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 11
+#define PCILEND_WIRE_VERSION 12
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -197,6 +197,7 @@ struct pcilend_msg_bar {
 } __packed;
 
 #define PCILEND_FUNCTION_DIRECT 0x01	/* its lender's IOMMU does not translate for it */
+#define PCILEND_FUNCTION_SHARED 0x02	/* its borrower admits clients (share.h) */
 
 struct pcilend_msg_function {
 	__le32 id;

@@ -69,6 +69,9 @@ struct pcilend_msg_share_place {
 	__le64 offset;		/* page aligned */
 	__le32 pages;		/* 0: there are none */
 	__le32 window;
+	__le32 page;		/* the first one, in its BAR */
+	__u8 bar;		/* 0 to 5 */
+	__u8 reserved[3];
 } __packed;
 
 struct pcilend_msg_joined {
@@ -77,6 +80,8 @@ struct pcilend_msg_joined {
 	__le64 slice;		/* device-side address, aligned to its size */
 	__le64 alias;		/* device-side address of the client's interrupts, 1 MiB aligned */
 	struct pcilend_msg_share_place range[PCILEND_WIRE_SHARE_RANGES];
+	__le32 piece;		/* of each pool */
+	__le32 reserved;
 } __packed;
 
 /* To the manager: a client is there. */
@@ -106,8 +111,8 @@ struct pcilend_msg_clear {
 static_assert(sizeof(struct pcilend_msg_share_range) == 12, "a range of BAR pages");
 static_assert(sizeof(struct pcilend_msg_policy) == 128, "policy");
 static_assert(sizeof(struct pcilend_msg_join) == 40, "join");
-static_assert(sizeof(struct pcilend_msg_share_place) == 16, "place of BAR pages");
-static_assert(sizeof(struct pcilend_msg_joined) == 152, "join answer");
+static_assert(sizeof(struct pcilend_msg_share_place) == 24, "place of BAR pages");
+static_assert(sizeof(struct pcilend_msg_joined) == 224, "join answer");
 static_assert(sizeof(struct pcilend_msg_client) == 48, "client notice");
 static_assert(sizeof(struct pcilend_msg_clear) == 16, "a client's queues");
 

@@ -64,6 +64,32 @@ enum pcilend_lease_state {
 	PCILEND_LEASE_OVER = 2,		/* nothing of the function is reached any more */
 };
 
+/* What the manager of a shared function is told of a client. */
+enum pcilend_client_news {
+	PCILEND_NEWS_JOINED = 0,	/* it may have queues */
+	PCILEND_NEWS_GONE = 1,		/* it has ended: to be confirmed by CLEARED, in time */
+	PCILEND_NEWS_QUARANTINED = 2,	/* its link was lost: to be confirmed in the same way */
+};
+
+/* State of a client of a shared function. */
+enum pcilend_client_state {
+	PCILEND_CLIENT_NONE = 0,
+	PCILEND_CLIENT_REQUESTED = 1, /* waits for the end of a reset */
+	PCILEND_CLIENT_ADMITTED = 2, /* is being mapped */
+	PCILEND_CLIENT_ACTIVE = 3,
+	PCILEND_CLIENT_QUARANTINING = 4, /* its link was lost; the manager is asked */
+	PCILEND_CLIENT_QUARANTINED = 5, /* the manager has confirmed; waits for the link */
+	PCILEND_CLIENT_ENDING = 6, /* its BAR pages are being closed */
+	PCILEND_CLIENT_CLEARING = 7, /* the manager is asked to confirm */
+	PCILEND_CLIENT_CLEARED = 8, /* the manager has; it is being unmapped */
+};
+
+/* Of pages of a BAR that clients may map. */
+enum pcilend_range_kind {
+	PCILEND_RANGE_COMMON = 0,	/* the same for all */
+	PCILEND_RANGE_POOL = 1,		/* as many pages for each, one client's behind another's */
+};
+
 enum pcilend_cmd {
 	PCILEND_CMD_UNSPEC = 0,
 	PCILEND_CMD_NODE_GET = 1,	/* do: -> NODE_ID, BOOT_ID, ABI */
@@ -98,6 +124,10 @@ enum pcilend_cmd {
 	PCILEND_CMD_SEGMENT_MAP = 29,	/* LEASE_FD, FD, READ_ONLY -> ADDRESS */
 	PCILEND_CMD_SEGMENT_UNMAP = 30,	/* LEASE_FD, ADDRESS */
 	PCILEND_CMD_INTERRUPT_SET = 31,	/* LEASE_FD, VECTOR, EVENT_FD (left out: no longer) */
+	PCILEND_CMD_SHARE = 32,		/* LEASE_FD, CLIENTS and what each may have: a policy */
+	PCILEND_CMD_JOIN = 33,	/* admin: ID, OWNER, SIZE, VECTORS -> FUNCTION, CLIENT, FD */
+	PCILEND_CMD_CLIENT_NEXT = 34,	/* LEASE_FD, the manager's -> CLIENT (absent: no news) */
+	PCILEND_CMD_CLEARED = 35,	/* LEASE_FD, the manager's, CLIENT_LEASE, ROUND */
 	__PCILEND_CMD_MAX,
 };
 
@@ -148,6 +178,12 @@ enum pcilend_attr {
 	PCILEND_A_SIZE = 38,		/* u64: bytes */
 	PCILEND_A_ADDRESS = 39,		/* u64: by which a function reaches a segment */
 	PCILEND_A_VECTOR = 40,		/* u32: interrupt of a function, from 0 on */
+	PCILEND_A_CLIENTS = 41,		/* u32: how many may share it; 0: it is not shared */
+	PCILEND_A_VECTORS = 42,		/* u32: how many interrupts */
+	PCILEND_A_RANGE = 43,		/* multi: nest of pcilend_range_attr */
+	PCILEND_A_CLIENT = 44,		/* nest of pcilend_client_attr */
+	PCILEND_A_CLIENT_LEASE = 45,	/* u32: lease number of a client */
+	PCILEND_A_ROUND = 46,		/* u32: of a question, not 0 */
 	__PCILEND_A_MAX,
 };
 
@@ -259,6 +295,8 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_LEASE_LEFT_MS = 38, /* u32: until silence ends the lease (lender) */
 	PCILEND_FUNCTION_A_SANITIZE = 39, /* flag: it is erased after each lease (lender) */
 	PCILEND_FUNCTION_A_DIRTY = 40,	/* flag: it was not yet, after the last one (lender) */
+	PCILEND_FUNCTION_A_SHARED = 41,	/* flag: its borrower admits clients */
+	PCILEND_FUNCTION_A_CLIENT = 42,	/* multi: nest of pcilend_client_attr (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 
@@ -285,6 +323,38 @@ enum pcilend_member_attr {
 };
 
 #define PCILEND_MEMBER_A_MAX (__PCILEND_MEMBER_A_MAX - 1)
+
+/* Pages of a BAR that clients of a shared function may map. */
+enum pcilend_range_attr {
+	PCILEND_RANGE_A_UNSPEC = 0,
+	PCILEND_RANGE_A_BAR = 1,	/* u32: 0 to 5 */
+	PCILEND_RANGE_A_PAGE = 2,	/* u32: the first one, of 4 KiB */
+	PCILEND_RANGE_A_PAGES = 3,	/* u32: of each client */
+	PCILEND_RANGE_A_KIND = 4,	/* u32: enum pcilend_range_kind */
+	__PCILEND_RANGE_A_MAX,
+};
+
+#define PCILEND_RANGE_A_MAX (__PCILEND_RANGE_A_MAX - 1)
+
+/* A client of a shared function: as listed, as its manager is told, as it is told itself. */
+enum pcilend_client_attr {
+	PCILEND_CLIENT_A_UNSPEC = 0,
+	PCILEND_CLIENT_A_LEASE = 1,	/* u32: lease number */
+	PCILEND_CLIENT_A_NODE = 2,	/* u32: node id of its host */
+	PCILEND_CLIENT_A_STATE = 3,	/* u32: enum pcilend_client_state; as listed */
+	PCILEND_CLIENT_A_NEWS = 4,	/* u32: enum pcilend_client_news; to the manager */
+	PCILEND_CLIENT_A_ROUND = 5,	/* u32: of the question; absent of JOINED */
+	PCILEND_CLIENT_A_SLICE = 6,	/* u64: device address */
+	PCILEND_CLIENT_A_SLICE_BYTES = 7, /* u64 */
+	PCILEND_CLIENT_A_VECTOR = 8,	/* u32: the function's number of its interrupt 0 */
+	PCILEND_CLIENT_A_VECTORS = 9,	/* u32: how many it has */
+	PCILEND_CLIENT_A_PIECE = 10,	/* u32: which part of each pool is its own */
+	PCILEND_CLIENT_A_RANGE = 11,	/* multi: nest of pcilend_range_attr; to itself */
+	PCILEND_CLIENT_A_PAD = 12,
+	__PCILEND_CLIENT_A_MAX,
+};
+
+#define PCILEND_CLIENT_A_MAX (__PCILEND_CLIENT_A_MAX - 1)
 
 /* A segment of this host, or one of a peer that is connected here, or offered to this host. */
 enum pcilend_segment_attr {

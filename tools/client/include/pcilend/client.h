@@ -11,6 +11,7 @@
 #include "pcilend/fd.h"
 #include "pcilend/model.h"
 #include "pcilend/result.h"
+#include "pcilend/share.h"
 #include "pcilend/transport.h"
 
 namespace pcilend {
@@ -41,6 +42,13 @@ struct ConnectedSegment {
 struct LeasedFunction {
   Function function;
   UniqueFd fd;
+};
+
+// A function that this process shares.
+struct JoinedFunction {
+  LeasedFunction leased;
+  ClientNotice client;
+  std::vector<BarRange> ranges;  // its own pages
 };
 
 // For what fails after a change: the change is there.
@@ -111,6 +119,16 @@ class Client {
   virtual Result<> lease_unmap(int lease, uint64_t address) = 0;
   // an eventfd that an interrupt raises; -1: none any more.
   virtual Result<> lease_interrupt(int lease, uint32_t vector, int event) = 0;
+
+  // Who has leased a function shares it: with whom;
+  virtual Result<> lease_share(int lease, const SharePolicy& policy) = 0;
+  // what it was not told yet of its clients, one of them;
+  virtual Result<std::optional<ClientNotice>> lease_next_client(int lease) = 0;
+  // that the function uses nothing of a client any more, as it was asked with that round.
+  virtual Result<> lease_cleared(int lease, uint32_t client, uint32_t round) = 0;
+  // Becomes a client of a shared function.
+  virtual Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
+                                      uint32_t vectors) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

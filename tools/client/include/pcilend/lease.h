@@ -12,18 +12,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "pcilend/api.h"
 #include "pcilend/error.h"
 #include "pcilend/fd.h"
 #include "pcilend/lease_info.h"
+#include "pcilend/share.h"
 #include "pcilend/this_host.h"
 
 namespace pcilend {
 
 class Client;
+struct LeasedFunction;
 
 // Part of a BAR, mapped uncached. When the lease is over all-ones are in its place: loads find
 // them, stores go nowhere. A process that was forked does not have it.
@@ -97,7 +101,16 @@ class PCILEND_API Lease {
   static Result<Lease> borrow(const ThisHost& host, FunctionId id, std::string_view owner,
                               uint64_t slice = kSlice);
 
+  // A client of a function that somebody else manages. Its end closes the pages of BARs; memory
+  // stays where it is until the manager has confirmed that the function does not use it, or the
+  // function was stopped. `vectors`: interrupts that it wants.
+  static Result<Lease> join(const ThisHost& host, FunctionId id, std::string_view owner,
+                            uint64_t slice = kSlice, uint32_t vectors = 0);
+
   [[nodiscard]] const LeaseInfo& info() const { return info_; }
+  // Of a client: what it may have. The pages are its own.
+  [[nodiscard]] const ClientNotice& client() const { return self_; }
+  [[nodiscard]] const std::vector<BarRange>& ranges() const { return ranges_; }
   // Offset and size: whole pages. Refused where the table of the function's interrupts is. State if
   // the lease is over, as of all that follows.
   [[nodiscard]] Result<Registers> bar(uint32_t index, uint64_t offset, size_t size) const;
@@ -108,6 +121,17 @@ class PCILEND_API Lease {
   // the function has neither.
   [[nodiscard]] Result<UniqueFd> interrupt(uint32_t vector) const;
   [[nodiscard]] Result<> end_interrupt(uint32_t vector) const;
+
+  // Whoever has borrowed the function becomes its manager: others may join. Again while there are
+  // none, with another policy; one for no clients ends those that there are. When a manager's
+  // lease ends the function is taken from all clients.
+  [[nodiscard]] Result<> share(const SharePolicy& policy) const;
+  // What a manager was not told yet; fd() polls EPOLLIN while there is something. Of a client that
+  // ends soon only its end may be told.
+  [[nodiscard]] Result<std::optional<ClientNotice>> next_client() const;
+  // All that the function has been told to do for that client has ended: within 5 seconds after
+  // next_client() could have told it. Else the function is stopped and reset, and lost for all.
+  [[nodiscard]] Result<> cleared(const ClientNotice& notice) const;
 
   // Changes when somebody else has reset the function, so that nothing of what it was programmed
   // with is left, or when DMA of it may have been lost, and when the lease is over. One load.
@@ -122,6 +146,7 @@ class PCILEND_API Lease {
 
  private:
   Lease() = default;
+  static Result<Lease> open(const ThisHost& host, LeasedFunction leased);
 
   [[nodiscard]] const pcilend_lease_status& status() const {
     return *reinterpret_cast<const pcilend_lease_status*>(status_.bytes().data());
@@ -134,6 +159,8 @@ class PCILEND_API Lease {
   LeaseInfo info_;
   std::shared_ptr<UniqueFd> fd_;  // its number means nothing to DeviceMemory once it is closed
   Mapping status_;
+  ClientNotice self_;
+  std::vector<BarRange> ranges_;
 };
 
 // Is what the function did since this was made to be believed? A function that was reset by others,

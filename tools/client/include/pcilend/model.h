@@ -81,6 +81,13 @@ struct Member {
   uint32_t state = PCILEND_FUNCTION_LOCAL;
 };
 
+// Who shares a function with its borrower.
+struct ShareClient {
+  uint32_t lease = 0;
+  uint32_t node = 0;
+  uint32_t state = PCILEND_CLIENT_NONE;
+};
+
 // A PCIe function that this host, or a peer, lends.
 struct Function {
   FunctionId id;
@@ -121,6 +128,8 @@ struct Function {
   bool relayed = false;                   // its lender relays its MSI
   bool sanitize = false;                  // erased after each lease; on the lender, as the next
   bool dirty = false;                     // it was not, since the last one
+  bool shared = false;                    // its borrower is its manager, and admits clients
+  std::vector<ShareClient> clients;       // on the lender
 };
 
 // How a function is lent.
@@ -175,6 +184,7 @@ struct Event {
 };
 
 // One word, as listings print them; "unknown" for a state newer than this program.
+std::string_view client_state_name(uint32_t state);  // "active"
 std::string_view function_state_name(uint32_t state);
 std::string_view link_state_name(uint32_t state);
 std::string_view region_kind_name(uint32_t kind);

@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A process of this host is a client of a function that another host shares (share.h). It has no
+ * virtual function: some pages of BARs are in the window, and its slice is a slot of the adapter's
+ * aperture, of which the lender has heard at the JOIN. What is mapped in it is mapped in the
+ * adapter's domain, without a message.
+ *
+ * It is over when the lender says so, or its boot is over: then nothing of the function reaches the
+ * slot, and what is mapped there is unmapped. Until then it stays, whatever becomes of the process
+ * and of the link: the function may use it as long as its manager has not confirmed that it does
+ * not.
+ */
+
+#include <linux/file.h>
+#include <linux/iommu.h>
+#include <linux/slab.h>
+
+#include "borrower/borrower.h"
+#include "lease/lease.h"
+
+#define CLIENT_RETRY_MS 1000
+
+struct client_range {
+	struct pcilend_share_range pages;
+	phys_addr_t phys;
+};
+
+struct remote_client {
+	struct kref ref;		/* of its process's file, and of the list */
+	struct list_head node;		/* clients_lock */
+	struct pcilend_link *link;	/* with a reference; counted in its leases */
+	u32 id;
+	u32 lease;			/* clients_lock: 0: not granted, or nobody knows */
+	u32 lost_early;			/* clients_lock: that was over before we knew it */
+	struct pcilend_use *use;	/* with a reference */
+	u64 iova;			/* of its slot */
+	u32 of_plan;
+	u64 slice;			/* device address of that */
+	u64 bytes;
+	u32 ranges;
+	struct client_range range[PCILEND_SHARE_RANGES];
+	struct delayed_work end;
+
+	struct mutex lock;		/* inside of pcilend_use.lock; the rest */
+	bool ending;			/* nothing new is mapped */
+	bool over;			/* nothing is mapped */
+	bool gone;			/* that boot of its lender is over */
+};
+
+static LIST_HEAD(clients);
+static DEFINE_MUTEX(clients_lock);
+
+static void client_free(struct kref *ref)
+{
+	struct remote_client *client = container_of(ref, struct remote_client, ref);
+
+	pcilend_use_end(client->use);
+	pcilend_use_put(client->use);
+	pcilend_link_put(client->link);
+	kfree(client);
+}
+
+static int client_check(struct remote_client *client, struct netlink_ext_ack *extack)
+{
+	lockdep_assert_held(&client->lock);
+	if (!client->ending)
+		return 0;
+	return pcilend_refuse(extack, -ESTALE, "the lease is over: close it, and join again");
+}
+
+static int client_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
+		      struct netlink_ext_ack *extack)
+{
+	struct remote_client *client = holder;
+	u32 i;
+	int err;
+
+	guard(mutex)(&client->lock);
+	err = client_check(client, extack);
+	for (i = 0; !err && i < client->ranges; i++) {
+		const struct pcilend_share_range *range = &client->range[i].pages;
+		u64 start = range->page * PCILEND_PAGE, bytes = range->pages * PCILEND_PAGE;
+
+		if (range->bar != bar || offset < start || size > bytes ||
+		    offset - start > bytes - size)
+			continue;
+		*phys = client->range[i].phys + offset - start;
+		return 0;
+	}
+	return err ?:
+	       pcilend_refuse(extack, -EACCES, "its manager gives clients other pages of BARs: ask for those that join has answered");
+}
+
+static int client_map(void *holder, const struct pcilend_memory *memory, bool read_only,
+		      u64 address, struct netlink_ext_ack *extack)
+{
+	struct remote_client *client = holder;
+	int err;
+
+	guard(mutex)(&client->lock);
+	err = client_check(client, extack);
+	if (err)
+		return err;
+	err = pcilend_memory_map(memory, client->link->aperture.domain,
+				 client->iova + (address - client->slice),
+				 IOMMU_READ | (read_only ? 0 : IOMMU_WRITE));
+	return err ? pcilend_refuse_fmt(extack, err, "the IOMMU does not map it (error %d)", err) :
+		     0;
+}
+
+static void client_unmap(void *holder, u64 address, u64 size)
+{
+	struct remote_client *client = holder;
+
+	guard(mutex)(&client->lock);
+	if (!client->over)
+		WARN_ON(iommu_unmap(client->link->aperture.domain,
+				    client->iova + (address - client->slice), size) != size);
+}
+
+static int client_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
+			    struct netlink_ext_ack *extack)
+{
+	return pcilend_refuse(extack, -EOPNOTSUPP, "clients on other hosts than its lender have no interrupts: poll instead");
+}
+
+/* It is returned in a work item, unless that is done; the list's reference is kept until then. */
+static void client_queue_end(struct remote_client *client)
+{
+	guard(mutex)(&clients_lock);
+	if (!list_empty(&client->node))
+		mod_delayed_work(pcilend_wq, &client->end, 0);
+}
+
+static void client_end(void *holder)
+{
+	struct remote_client *client = holder;
+
+	client_queue_end(client);
+	kref_put(&client->ref, client_free);
+}
+
+static const struct pcilend_use_ops client_ops = {
+	.bar = client_bar,
+	.map = client_map,
+	.unmap = client_unmap,
+	.interrupt = client_interrupt,
+	.end = client_end,
+};
+
+/* The function reaches nothing of it any more. */
+static void client_empty(struct remote_client *client)
+{
+	scoped_guard(mutex, &client->lock)
+		client->ending = true;
+	pcilend_use_unmap_all(client->use);
+	scoped_guard(mutex, &client->lock)
+		client->over = true;
+}
+
+static int client_return(struct remote_client *client)
+{
+	const struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(client->id),
+		.lease = cpu_to_le32(client->lease),
+	};
+	int err;
+
+	if (READ_ONCE(client->gone))
+		return 0;
+	/* One that nobody knows to be granted ends with the lender's boot, or the adapter. */
+	if (!client->lease)
+		return READ_ONCE(client->link->going) ? 0 : -EAGAIN;
+	/* The manager is waited for, and if it is silent the function is reset. */
+	err = pcilend_channel_request_for(client->link, PCILEND_MSG_RETURN, &msg, NULL,
+					  PCILEND_RESET_MS);
+	/* The lender knows of no such lease: it is over. */
+	if (err == -ESTALE || READ_ONCE(client->link->going))
+		return 0;
+	return err;
+}
+
+/* Nothing of it is mapped. No-op if that was done. */
+static void client_leave(struct remote_client *client)
+{
+	scoped_guard(mutex, &clients_lock) {
+		if (list_empty(&client->node))
+			return;
+		list_del_init(&client->node);
+		cancel_delayed_work(&client->end);
+	}
+	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
+	atomic_dec(&client->link->leases);
+	wake_up_all(&client->link->idle);
+	kref_put(&client->ref, client_free);
+}
+
+/* It goes on trying until the lender has answered, or its boot is over. */
+static void client_end_work(struct work_struct *work)
+{
+	struct remote_client *client = container_of(work, struct remote_client, end.work);
+
+	scoped_guard(mutex, &client->lock)
+		client->ending = true;
+	pcilend_use_over(client->use);
+	if (client_return(client) && !READ_ONCE(client->gone)) {
+		queue_delayed_work(pcilend_wq, &client->end, msecs_to_jiffies(CLIENT_RETRY_MS));
+		return;
+	}
+	client_empty(client);
+	client_leave(client);
+}
+
+/* The one with that lease, with a reference; or NULL. */
+static struct remote_client *client_find(struct pcilend_link *link,
+					 const struct pcilend_msg_lease *msg)
+{
+	struct remote_client *client;
+
+	guard(mutex)(&clients_lock);
+	list_for_each_entry(client, &clients, node) {
+		if (client->link != link || client->id != le32_to_cpu(msg->id))
+			continue;
+		if (client->lease == le32_to_cpu(msg->lease)) {
+			kref_get(&client->ref);
+			return client;
+		}
+		if (!client->lease)
+			client->lost_early = le32_to_cpu(msg->lease);
+	}
+	return NULL;
+}
+
+/**
+ * pcilend_client_notice - a lender speaks of a lease that a client here has
+ *
+ * All of these begin with function and lease. Return: false: no client has it.
+ */
+bool pcilend_client_notice(struct pcilend_link *link, u16 type,
+			   const struct pcilend_msg_lease *msg)
+{
+	struct remote_client *client = client_find(link, msg);
+
+	if (!client)
+		return false;
+	switch (type) {
+	case PCILEND_MSG_LOST:
+		pcilend_use_over(client->use);
+		client_empty(client);
+		client_queue_end(client);
+		break;
+	case PCILEND_MSG_WAS_RESET:
+		pcilend_use_disturbed(client->use);
+		break;
+	case PCILEND_MSG_READMITTED:
+		pcilend_use_show(client->use);
+		pcilend_use_disturbed(client->use);
+		break;
+	case PCILEND_MSG_RECALL:
+		pcilend_use_recalled(client->use);
+		break;
+	}
+	kref_put(&client->ref, client_free);
+	return true;
+}
+
+/* The client after @previous of that link, with a reference; drops the one on @previous. */
+static struct remote_client *client_next(struct pcilend_link *link,
+					 struct remote_client *previous)
+{
+	struct remote_client *client, *found = NULL;
+	bool behind;
+
+	scoped_guard(mutex, &clients_lock) {
+		/* From the start, if that one has left. */
+		behind = !previous || list_empty(&previous->node);
+		list_for_each_entry(client, &clients, node) {
+			if (behind && client->link == link) {
+				kref_get(&client->ref);
+				found = client;
+				break;
+			}
+			behind |= client == previous;
+		}
+	}
+	if (previous)
+		kref_put(&previous->ref, client_free);
+	return found;
+}
+
+/* What its processes store while nothing carries it is lost: let them find out. */
+void pcilend_client_link_down(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	for (client = client_next(link, NULL); client; client = client_next(link, client)) {
+		pcilend_use_hide(client->use);
+		pcilend_use_disturbed(client->use);
+	}
+}
+
+/* One of the notices may have told of a reset. */
+void pcilend_client_doubt(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	for (client = client_next(link, NULL); client; client = client_next(link, client))
+		pcilend_use_disturbed(client->use);
+}
+
+/* The lender was silent for as long as a lease lasts: it has taken everything back, or is dead. */
+void pcilend_client_link_silent(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	for (client = client_next(link, NULL); client; client = client_next(link, client)) {
+		pcilend_use_over(client->use);
+		client_queue_end(client);
+	}
+}
+
+/* That boot of the lender is over: nothing of it does DMA any more. */
+void pcilend_client_peer_dead(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	for (client = client_next(link, NULL); client; client = client_next(link, client)) {
+		WRITE_ONCE(client->gone, true);
+		pcilend_use_over(client->use);
+		client_empty(client);
+		client_queue_end(client);
+	}
+}
+
+static bool client_has_none(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	guard(mutex)(&clients_lock);
+	list_for_each_entry(client, &clients, node)
+		if (client->link == link)
+			return false;
+	return true;
+}
+
+/* The adapter is going: returns when no client uses it. */
+void pcilend_client_link_leaving(struct pcilend_link *link)
+{
+	pcilend_client_link_silent(link);
+	wait_event(link->idle, client_has_none(link));
+}
+
+static int client_place_ranges(struct remote_client *client, const struct pcilend_msg_joined *in)
+{
+	int i, err;
+
+	for (i = 0; i < PCILEND_SHARE_RANGES; i++) {
+		const struct pcilend_msg_share_place *place = &in->range[i];
+		struct client_range *range = &client->range[client->ranges];
+
+		if (!place->pages)
+			continue;
+		range->pages = (struct pcilend_share_range){
+			.bar = place->bar,
+			.page = le32_to_cpu(place->page),
+			.pages = le32_to_cpu(place->pages),
+		};
+		err = pcilend_aperture_peer(client->link, le32_to_cpu(place->window),
+					    le64_to_cpu(place->offset),
+					    range->pages.pages * PCILEND_PAGE, &range->phys);
+		if (err)
+			return err;
+		client->ranges++;
+	}
+	return 0;
+}
+
+static void client_describe(struct remote_client *client, const struct pcilend_msg_joined *in,
+			    struct pcilend_joined *joined)
+{
+	u32 i;
+
+	*joined = (struct pcilend_joined){
+		.client = {
+			.lease = client->lease,
+			.node = pcilend_node,
+			.slice = client->slice,
+			.slice_bytes = client->bytes,
+			.piece = le32_to_cpu(in->piece),
+		},
+		.ranges = client->ranges,
+	};
+	for (i = 0; i < client->ranges; i++)
+		joined->range[i] = client->range[i].pages;
+}
+
+static const char *client_why(int error)
+{
+	switch (error) {
+	case -EAGAIN:
+		return "it is not shared, or a former boot of this host is not cleared yet: see 'pcilend list' there";
+	case -EBUSY:
+		return "it has as many clients as it may have, or is being taken back";
+	case -ENODEV:
+		return "it is not shared with this node";
+	case -ERANGE:
+		return "its manager allows no slice of this size: join with a smaller one";
+	case -ENOSPC:
+		return "its lender has no room for another client";
+	case -ETIMEDOUT:
+		return "its lender does not answer: see whether that host is alive";
+	case -ENETDOWN:
+		return "the link to its lender is down: see 'pcilend link'";
+	default:
+		return NULL;
+	}
+}
+
+static int client_ask(struct remote_client *client, const struct pcilend_share_wish *wish,
+		      struct pcilend_answer *answer)
+{
+	struct pcilend_msg_join msg = {
+		.id = cpu_to_le32(client->id),
+		.lease_ms = cpu_to_le32(wish->lease_ms),
+		.slice_bytes = cpu_to_le64(client->bytes),
+		.vectors = cpu_to_le32(wish->vectors),
+	};
+	u32 window;
+	u64 offset;
+	int err;
+
+	err = pcilend_aperture_locate(client->link, client->iova, client->bytes, &window, &offset);
+	if (err)
+		return err;
+	msg.slice_offset = cpu_to_le64(offset);
+	msg.slice_window = cpu_to_le32(window);
+	return pcilend_channel_request(client->link, PCILEND_MSG_JOIN, &msg, answer);
+}
+
+/* Has it been granted? Then all that fails returns it. */
+static int client_join(struct remote_client *client, const struct pcilend_share_wish *wish,
+		       struct pcilend_joined *joined, struct netlink_ext_ack *extack)
+{
+	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
+	const struct pcilend_msg_joined *in;
+	bool lost;
+	int err;
+
+	if (!answer)
+		return -ENOMEM;
+	in = (const struct pcilend_msg_joined *)answer->payload;
+	err = client_ask(client, wish, answer);
+	if (err)
+		return pcilend_refuse(extack, err, client_why(err));
+	scoped_guard(mutex, &clients_lock) {
+		client->lease = le32_to_cpu(in->lease);
+		lost = client->lost_early == client->lease;
+	}
+	client->slice = le64_to_cpu(in->slice);
+	pcilend_use_begin(client->use, &client_ops, client);
+	pcilend_use_set_slice(client->use, client->slice, client->bytes);
+	if (le32_to_cpu(in->id) != client->id || client_place_ranges(client, in))
+		return pcilend_refuse(extack, -EPROTO, "its lender makes no sense: use the same release of pcilend on both hosts");
+	if (lost)
+		return pcilend_refuse(extack, -ESTALE, "the lease was lost again at once: try once more");
+	client_describe(client, in, joined);
+	return 0;
+}
+
+/* The link for a new client, counted in its leases, with a reference. */
+static struct pcilend_link *client_choose_link(struct pcilend_remote *remote)
+{
+	struct remote *r = to_remote(remote);
+	struct pcilend_link *link;
+
+	guard(mutex)(&r->lock);
+	link = remote_path_choose(r, NULL);
+	if (!link)
+		return NULL;
+	atomic_inc(&link->leases);
+	return pcilend_link_get(link);
+}
+
+static int client_make(struct pcilend_remote *remote, u64 bytes, struct remote_client **made,
+		       struct netlink_ext_ack *extack)
+{
+	struct remote_client *client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!client)
+		return -ENOMEM;
+	client->link = client_choose_link(remote);
+	if (!client->link) {
+		kfree(client);
+		return pcilend_refuse(extack, -EHOSTUNREACH, "no link to its lender is up: see 'pcilend link'");
+	}
+	if (client->link->aperture.direct)
+		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");
+	else if (pcilend_sleeps())
+		err = pcilend_refuse(extack, -EAGAIN, "this host is about to sleep: try again afterwards");
+	else
+		err = pcilend_aperture_slot_get(client->link, bytes, &client->iova,
+						&client->of_plan);
+	if (err) {
+		atomic_dec(&client->link->leases);
+		pcilend_link_put(client->link);
+		kfree(client);
+		return err == -ENOSPC ? pcilend_refuse_fmt(extack, err, "the memory window has no room for a slice of %llu KiB: join with a smaller one",
+							   bytes >> 10) : err;
+	}
+	client->bytes = bytes;
+	client->id = remote->id;
+	kref_init(&client->ref);
+	mutex_init(&client->lock);
+	INIT_DELAYED_WORK(&client->end, client_end_work);
+	*made = client;
+	return 0;
+}
+
+/**
+ * pcilend_remote_join - the calling process becomes a client of a function of another host
+ * @owner, @wish, @file, @joined: as for pcilend_lender_join()
+ *
+ * When the lender does not answer it may have granted the lease: the slot stays taken until that
+ * boot of it is over.
+ */
+int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
+			const struct pcilend_share_wish *wish, struct file **file,
+			struct pcilend_joined *joined, struct netlink_ext_ack *extack)
+{
+	struct remote_client *client;
+	int err;
+
+	if (!pcilend_slice_size_valid(wish->slice_bytes))
+		return pcilend_refuse(extack, -EINVAL, "a slice is a power of two from 4 KiB to 64 GiB: give such a size");
+	if (wish->vectors)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "clients on other hosts than its lender have no interrupts: join without, and poll");
+	err = client_make(remote, wish->slice_bytes, &client, extack);
+	if (err)
+		return err;
+	client->use = pcilend_use_create(owner, file);
+	if (IS_ERR(client->use)) {
+		err = PTR_ERR(client->use);
+		pcilend_aperture_slot_put(client->link, client->iova, client->bytes,
+					  client->of_plan);
+		atomic_dec(&client->link->leases);
+		pcilend_link_put(client->link);
+		kfree(client);
+		return err;
+	}
+	pcilend_use_get(client->use);
+	/* One reference is the list's, and one of whoever asks, then its file's. */
+	kref_get(&client->ref);
+	scoped_guard(mutex, &clients_lock)
+		list_add_tail(&client->node, &clients);
+	err = client_join(client, wish, joined, extack);
+	if (!err)
+		return 0;
+	if (client->lease) {
+		/* The end of the file returns it. */
+		fput(*file);
+		return err;
+	}
+	fput(*file);
+	if (err != -ETIMEDOUT && err != -ENETDOWN)
+		client_leave(client);
+	kref_put(&client->ref, client_free);
+	return err;
+}

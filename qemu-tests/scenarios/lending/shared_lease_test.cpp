@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A function that several processes have at once: one manages it (docs/device-api.md).
+#include <gmock/gmock.h>
+
+#include "main_job/admin_steps.h"
+#include "testing/asserts.h"
+#include "testing/suite_lab.h"
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kUser = "/usr/lib/pcilend-lab/share-user";
+
+std::vector<json> lines(const std::string& text) {
+  std::vector<json> found;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (auto said = json::parse(line, nullptr, false); said.is_object())
+      found.push_back(std::move(said));
+  return found;
+}
+
+// A process that manages the function, or shares it, and what it says.
+class User {
+ public:
+  static Result<User> start(const lab::Host& host, const std::string& role, const std::string& id,
+                            const std::string& steps) {
+    // Hosts boot meanwhile.
+    auto running = host.start(fmt::format("exec {} {} {} {}", kUser, role, id, steps), {{}, 10min});
+    if (!running) return tl::unexpected(std::move(running).error());
+    return User(host, std::move(*running));
+  }
+
+  // What it has said of its steps until now; of one of them, the last.
+  [[nodiscard]] std::vector<json> said() const { return lines(running_.output_so_far()); }
+  [[nodiscard]] std::optional<json> said(const std::string& step) const {
+    std::optional<json> last;
+    for (auto& line : said())
+      if (line.at("step") == step) last = std::move(line);
+    return last;
+  }
+  [[nodiscard]] size_t times(const std::string& step) const {
+    return static_cast<size_t>(
+        std::ranges::count_if(said(), [&](const json& line) { return line.at("step") == step; }));
+  }
+  // Until it has said that, so many times.
+  Result<> await(const std::string& step, size_t count = 1) const {
+    const auto come = host_->until(
+        "true", [&](const lab::Output&) { return running_.ended() || times(step) >= count; });
+    if (!come) return tl::unexpected(come.error());
+    if (times(step) >= count) return {};
+    return fail(ErrorClass::Failure, "it has ended without '{}': {}", step,
+                running_.output_so_far());
+  }
+  // To its end, which is as it should be.
+  Result<> end() {
+    const auto ended = running_.wait();
+    if (!ended) return tl::unexpected(ended.error());
+    if (ended->code != 0)
+      return fail(ErrorClass::Failure, "exit code {}: {}{}", ended->code, ended->err, ended->out);
+    return {};
+  }
+  Result<> kill() {
+    const auto begun = said("begun");
+    if (!begun) return fail(ErrorClass::Failure, "it has not begun");
+    const auto killed = host_->run(fmt::format("kill -9 {}", begun->at("pid").get<int>()));
+    if (!killed) return tl::unexpected(killed.error());
+    const auto ended = running_.wait();
+    if (!ended) return tl::unexpected(ended.error());
+    return {};
+  }
+
+ private:
+  User(const lab::Host& host, lab::Running running) : host_(&host), running_(std::move(running)) {}
+
+  const lab::Host* host_;
+  lab::Running running_;
+};
+
+/*
+ *   host1 (lender, node 4)                                      host2 (node 8), host3 (node 12)
+ *   manager ──┐
+ *   client  ──┼── lease fds ── edu ── root port ── IOMMU ── NTB ═══ NTB ── lease fd ── client
+ *   client  ──┘                                     │                │
+ *                                      each client's slice: memory of its own
+ */
+class SharedLease : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "shared-lease";
+    options.hosts = 3;
+    ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
+    ASSERT_OK(start_lab(options, lab_));
+    for (int host : {2, 3})
+      ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(host).node())));
+    const auto address = lender().address("edu");
+    ASSERT_OK(address);
+    address_ = *address;
+  }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    for (int host : {1, 2, 3}) {
+      ASSERT_OK(lab_->host(host).mark_log());
+      ASSERT_OK(lab_->host(host).run("rm -f /run/end-* /run/again"));
+    }
+    const auto offered = offer(lender(), address_);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    before_ = left();
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    EXPECT_OK(await_state(lender(), id_, "available"));
+    EXPECT_EQ(left(), before_);
+    EXPECT_OK(lender().run("pcilend unavailable " + id_));
+    EXPECT_OK(lender().run("pcilend remove " + id_));
+    for (int host : {1, 2, 3}) {
+      expect_nothing_mapped(lab_->host(host));
+      EXPECT_OK(lab_->host(host).check_log(expected_));
+    }
+  }
+
+  static const lab::Host& lender() { return lab_->host(1); }
+
+  // What processes that are gone could have left behind.
+  static std::string left() {
+    std::string all;
+    for (int number : {1, 2, 3}) {
+      const auto said = lab_->host(number).run(
+          "awk '$1 == \"pcilend\" { print $3 }' /proc/modules; "
+          "grep -c pcilend-lease /proc/interrupts; pcilend segment list --json");
+      EXPECT_OK(said);
+      all += said.value_or("");
+    }
+    return all;
+  }
+
+  // As the lender lists them, once there are so many.
+  static Result<json> await_clients(const std::string& id, size_t count) {
+    json clients;
+    const auto listed = lender().until("pcilend list --json", [&](const lab::Output&) {
+      const auto function = function_on(lender(), id);
+      if (!function) return false;
+      clients = function->at("clients");
+      return clients.size() == count;
+    });
+    if (!listed) return tl::unexpected(listed.error());
+    return clients;
+  }
+
+  // The manager of up to so many clients, which serves them or is mute.
+  [[nodiscard]] Result<User> manager(const std::string& policy,
+                                     const std::string& then = "serve") const {
+    auto user = User::start(lender(), "manage", id_, fmt::format("share {} {}", policy, then));
+    if (!user) return user;
+    if (const auto serving = user->await("serving"); !serving)
+      return tl::unexpected(serving.error());
+    return user;
+  }
+  // A client that copies until /run/end-NAME is there.
+  [[nodiscard]] Result<User> running(const lab::Host& host, const std::string& name,
+                                     const std::string& then = {}) const {
+    auto user =
+        User::start(host, "join", id_, fmt::format("map 4096 copy run /run/end-{} {}", name, then));
+    if (!user) return user;
+    if (const auto going = user->await("running"); !going) return tl::unexpected(going.error());
+    return user;
+  }
+
+  static std::optional<lab::Lab> lab_;
+  static std::string address_;
+  std::string id_;
+  lab::Expected expected_;
+
+ private:
+  std::string before_;
+};
+
+std::optional<lab::Lab> SharedLease::lab_;
+std::string SharedLease::address_;
+
+/*
+ *   manager serves; two clients copy at the same time, each between segments of its own
+ */
+TEST_F(SharedLease, TwoClientsHaveItAtOnce) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  auto a = running(lender(), "a");
+  ASSERT_OK(a);
+  auto b = running(lender(), "b");
+  ASSERT_OK(b);
+  ASSERT_OK(keeper->await("joined", 2));
+  EXPECT_NE(a->said("joined")->at("slice"), b->said("joined")->at("slice"));
+  EXPECT_NE(a->said("joined")->at("pages"), b->said("joined")->at("pages"));
+
+  const auto listed = function_on(lender(), id_);
+  ASSERT_OK(listed);
+  EXPECT_EQ(listed->at("state"), "borrowed");
+  EXPECT_EQ(listed->at("borrower"), lender().node()) << "its manager";
+  EXPECT_EQ(listed->at("shared"), true);
+  const json client = {
+      {"node", lender().node()}, {"lease", a->said("joined")->at("lease")}, {"state", "active"}};
+  EXPECT_EQ(listed->at("clients").at(0), client);
+  EXPECT_EQ(listed->at("clients").size(), 2U);
+  EXPECT_OK(lender().run("pcilend list | grep ', shared by 2'"));
+  EXPECT_OK(lender().run("pcilend show " + id_ + " | grep 'client: *node 4 (this host), lease'"));
+  EXPECT_OK(lab_->host(2).until("pcilend list | grep ', shared'"));
+
+  ASSERT_OK(lender().run("touch /run/end-a /run/end-b"));
+  for (auto* user : {&*a, &*b}) {
+    ASSERT_OK(user->end());
+    EXPECT_EQ(user->said("copy")->at("same"), true);
+    EXPECT_GT(user->said("run")->at("copies"), 0);
+    EXPECT_EQ(user->said("run")->at("wrong"), 0);
+  }
+  ASSERT_OK(keeper->await("gone", 2));
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+  for (const char* action : {"borrow", "share", "join", "leave", "return"})
+    EXPECT_OK(lender().run(
+        fmt::format("dmesg | grep 'audit: uid=0 action={} function={} result=0'", action, id_)));
+}
+
+/*
+ *   client a, while it copies ── kill -9; b goes on. Then the next one has its place
+ */
+TEST_F(SharedLease, AClientThatIsKilledDisturbsNobody) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  auto b = running(lender(), "b", "state");
+  ASSERT_OK(b);
+  for (size_t gone = 1; gone < 6; gone += 2) {
+    auto a = running(lender(), "a");
+    ASSERT_OK(a);
+    const json had = *a->said("joined");
+    EXPECT_OK(await_clients(id_, 2));
+    ASSERT_OK(a->kill());
+    ASSERT_OK(keeper->await("gone", gone));
+    EXPECT_EQ(keeper->said("gone")->at("lease"), had.at("lease"));
+    EXPECT_OK(await_clients(id_, 1));
+    auto next = User::start(lender(), "join", id_, "map 4096 copy");
+    ASSERT_OK(next);
+    ASSERT_OK(next->end());
+    EXPECT_EQ(next->said("joined")->at("slice"), had.at("slice"));
+    EXPECT_EQ(next->said("joined")->at("piece"), had.at("piece"));
+    EXPECT_EQ(next->said("copy")->at("same"), true);
+    EXPECT_OK(await_clients(id_, 1));
+  }
+  ASSERT_OK(lender().run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_GT(b->said("run")->at("copies"), 0);
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   manager is told of the end of client a, and confirms nothing for 5 s: all lose the function
+ */
+TEST_F(SharedLease, AManagerThatIsSilentCostsTheFunction) {
+  expected_.emplace_back("has not confirmed in time");
+  auto keeper = manager("2", "mute");
+  ASSERT_OK(keeper);
+  auto b = User::start(lender(), "join", id_, "map 4096 copy over ones");
+  ASSERT_OK(b);
+  ASSERT_OK(b->await("waiting"));
+  auto a = User::start(lender(), "join", id_, "map 4096 copy wait /run/end-a");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  ASSERT_OK(a->kill());
+  ASSERT_OK(keeper->await("gone"));
+  const auto clearing = await_clients(id_, 2);
+  ASSERT_OK(clearing);
+  ASSERT_OK(b->end());
+  EXPECT_EQ(b->said("over")->at("over"), true);
+  EXPECT_EQ(b->said("ones")->at("ones"), true);
+  for (const char* request : {"map", "bar"})
+    EXPECT_THAT(b->said("ones")->at(request).get<std::string>(), HasSubstr("the lease is over"));
+  ASSERT_OK(keeper->end());
+  EXPECT_EQ(keeper->said("mute")->at("over"), true);
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  EXPECT_OK(await_clients(id_, 0));
+}
+
+/*
+ *   manager ── kill -9: nobody could confirm anything, so all lose the function
+ */
+TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  auto a = User::start(lender(), "join", id_, "map 4096 copy over ones");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  ASSERT_OK(keeper->kill());
+  ASSERT_OK(a->end());
+  EXPECT_EQ(a->said("over")->at("over"), true);
+  EXPECT_EQ(a->said("ones")->at("ones"), true);
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  // And it can be managed anew.
+  auto next = manager("1");
+  ASSERT_OK(next);
+  auto b = User::start(lender(), "join", id_, "map 4096 copy");
+  ASSERT_OK(b);
+  ASSERT_OK(b->end());
+  EXPECT_EQ(b->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(next->kill());
+}
+
+/*
+ *   host1 (lender): manager         host2 (node 8): client ══ NTB ══╗
+ *   edu ── IOMMU ── a slice each    host3 (node 12): client ══ NTB ═╩═> pages of edu's BAR
+ *
+ * Three hosts hold one function at once. To map takes no message, as its slice is the window's.
+ */
+TEST_F(SharedLease, ThreeHostsHaveItAtOnce) {
+  auto keeper = manager("3");
+  ASSERT_OK(keeper);
+  std::vector<User> clients;
+  for (int number : {1, 2, 3}) {
+    ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
+    auto client = User::start(lab_->host(number), "join", id_,
+                              "map 8192 copy wait /run/again map 4096 copy denied");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    clients.push_back(std::move(*client));
+  }
+  const auto listed = await_clients(id_, 3);
+  ASSERT_OK(listed);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(listed->at(i).at("node"), lab_->host(static_cast<int>(i) + 1).node());
+    EXPECT_EQ(listed->at(i).at("state"), "active");
+    EXPECT_EQ(clients[i].said("copy")->at("same"), true);
+  }
+  EXPECT_OK(lab_->host(2).run("pcilend list | grep ', shared'"));
+  // One after the other: edu has one set of registers.
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_OK(lab_->host(static_cast<int>(i) + 1).run("touch /run/again"));
+    ASSERT_OK(clients[i].end());
+    EXPECT_EQ(clients[i].said("copy")->at("same"), true);
+    const json denied = *clients[i].said("denied");
+    EXPECT_EQ(denied.at("its own pages"), "not refused");
+    EXPECT_THAT(denied.at("another's pages").get<std::string>(), HasSubstr("other pages of BARs"));
+    EXPECT_THAT(denied.at("a page of nobody").get<std::string>(), HasSubstr("other pages of BARs"));
+    if (i == 0)
+      EXPECT_THAT(denied.at("one client more").get<std::string>(),
+                  HasSubstr("as many clients as it may have"));
+  }
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host2: client ── kill -9, three times; host3: client copies all the time
+ */
+TEST_F(SharedLease, AClientOfAnotherHostThatIsKilledDisturbsNobody) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  for (size_t gone = 1; gone <= 3; ++gone) {
+    auto a = User::start(lab_->host(2), "join", id_, "map 4096 wait /run/end-a");
+    ASSERT_OK(a);
+    ASSERT_OK(a->await("waiting"));
+    EXPECT_OK(await_clients(id_, 2));
+    ASSERT_OK(a->kill());
+    ASSERT_OK(keeper->await("gone", gone));
+    EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
+    EXPECT_OK(await_clients(id_, 1));
+  }
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_GT(b->said("run")->at("copies"), 0);
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host2: client ══╳══ NTB: quarantined, and readmitted when the link is back; host3 goes on
+ */
+TEST_F(SharedLease, AFlapCostsOneClientAnEpochAndTheOthersNothing) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a state copy");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(keeper->await("quarantined"));
+  EXPECT_EQ(keeper->said("quarantined")->at("node"), lab_->host(2).node());
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(lender().until("pcilend list --json", [&](const lab::Output&) {
+    const auto function = function_on(lender(), id_);
+    return function && std::ranges::all_of(function->at("clients"), [](const json& client) {
+             return client.at("state") == "active";
+           });
+  }));
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  ASSERT_OK(lab_->host(2).run("touch /run/end-a"));
+  ASSERT_OK(a->end());
+  EXPECT_GT(a->said("state")->at("epoch"), 0);
+  EXPECT_EQ(a->said("state")->at("over"), false);
+  EXPECT_EQ(a->said("copy")->at("same"), true);
+  EXPECT_EQ(a->times("copy"), 2U);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host1: manager ── kill -9: the clients on host2 and host3 find all-ones
+ */
+TEST_F(SharedLease, WhenItsManagerDiesOtherHostsLoseItToo) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  std::vector<User> clients;
+  for (int number : {2, 3}) {
+    ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
+    auto client = User::start(lab_->host(number), "join", id_, "map 4096 copy over ones");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    clients.push_back(std::move(*client));
+  }
+  ASSERT_OK(keeper->kill());
+  for (auto& client : clients) {
+    ASSERT_OK(client.end());
+    EXPECT_EQ(client.said("over")->at("over"), true);
+    EXPECT_EQ(client.said("ones")->at("ones"), true);
+  }
+  ASSERT_OK(await_state(lender(), id_, "available"));
+}
+
+/*
+ *   host2: client ── power off: over when its lease time is; host3 goes on; host2 boots, and joins
+ * anew
+ */
+TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
+  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  auto b = running(lab_->host(3), "b", "state");
+  ASSERT_OK(b);
+  ASSERT_OK(lab_->host(2).power_off());
+  ASSERT_OK(keeper->await("gone"));
+  EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
+  EXPECT_OK(await_clients(id_, 1));
+  ASSERT_OK(lab_->host(2).power_on());
+  ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
+  ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
+  ASSERT_OK(b->end());
+  EXPECT_GT(b->said("run")->at("copies"), 0);
+  EXPECT_EQ(b->said("run")->at("wrong"), 0);
+  EXPECT_EQ(b->said("state")->at("epoch"), 0);
+  auto again = User::start(lab_->host(2), "join", id_, "map 4096 copy");
+  ASSERT_OK(again);
+  ASSERT_OK(again->end());
+  EXPECT_EQ(again->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
+  auto refused = User::start(lender(), "manage", id_, "refused");
+  ASSERT_OK(refused);
+  ASSERT_OK(refused->end());
+  const std::pair<const char*, const char*> of_managers[] = {
+      {"a client without a manager", "it is not shared"},
+      {"65 clients", "at most 64 clients"},
+      {"an odd slice", "a power of two"},
+      {"pages past the end", "past the end of the BAR"},
+      {"pages named twice", "named twice"},
+      {"no node id", "node ids are 1 to 65535"},
+      {"nobody's end", "not asked to clear"},
+      {"no lease", "is no lease"},
+      {"a second manager", "has borrowed it already"},
+      {"an unknown function", "function with that id"},
+  };
+  const json said = *refused->said("refused");
+  for (const auto& [what, text] : of_managers)
+    EXPECT_THAT(said.at(what).get<std::string>(), HasSubstr(text)) << what;
+
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  auto keeper = manager("1");
+  ASSERT_OK(keeper);
+  auto client = User::start(lender(), "join", id_, "denied");
+  ASSERT_OK(client);
+  ASSERT_OK(client->end());
+  const json denied = *client->said("denied");
+  for (const char* own : {"its own pages", "a page of its own"})
+    EXPECT_EQ(denied.at(own), "not refused") << own;
+  const std::pair<const char*, const char*> of_clients[] = {
+      {"another's pages", "other pages of BARs"},
+      {"a page more", "other pages of BARs"},
+      {"a page of nobody", "other pages of BARs"},
+      {"a policy", "only the manager"},
+      {"news", "only the manager"},
+      {"an end", "only the manager"},
+      {"interrupt 0", "joined with 0 interrupts"},
+      {"one client more", "as many clients as it may have"},
+      {"too large a slice", "no slice of this size"},
+      {"interrupts", "fewer vectors"},
+  };
+  for (const auto& [what, text] : of_clients)
+    EXPECT_THAT(denied.at(what).get<std::string>(), HasSubstr(text)) << what;
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+
+  // Only processes of node 8 may join.
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  auto other = manager("2,8");
+  ASSERT_OK(other);
+  const auto stranger = lender().exec(fmt::format("{} join {} state", kUser, id_));
+  ASSERT_OK(stranger);
+  EXPECT_NE(stranger->code, 0);
+  EXPECT_THAT(stranger->err, HasSubstr("not shared with this node"));
+  ASSERT_OK(other->kill());
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
