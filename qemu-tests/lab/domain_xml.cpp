@@ -45,9 +45,9 @@ Result<> GuestSpec::check() const {
     return fail(ErrorClass::Usage, "--machine '{}': it is q35 or pc", machine);
   if (iommu != GuestIommu::None && machine != "q35")
     return fail(ErrorClass::Usage, "a guest with an IOMMU is a q35, not a {}", machine);
-  if (hole < 0 || pluggable < 0 || virtio_mem < 0)
-    return fail(ErrorClass::Failure, "memory of less than 0 MiB: {}, {}, {}", hole, pluggable,
-                virtio_mem);
+  if (hole < 0 || pluggable < 0 || virtio_mem < 0 || nvdimm < 0)
+    return fail(ErrorClass::Failure, "memory of less than 0 MiB: {}, {}, {}, {}", hole, pluggable,
+                virtio_mem, nvdimm);
   if (huge_pages && in_file)
     return fail(ErrorClass::Usage, "a guest's memory is in huge pages, or in a file");
   for (const std::string& uuid : uuids)
@@ -62,6 +62,10 @@ std::string guest_agent_socket(const std::string& name) {
   return fmt::format("/run/pcilend-lab/guests/{}.sock", name);
 }
 
+std::string nvdimm_file(const std::string& name) {
+  return fmt::format("/var/lib/libvirt/qemu/ram/{}.nvdimm", name);
+}
+
 std::string guest_console(const std::string& name) {
   return fmt::format("/var/log/pcilend-lab-guest-{}.log", name);
 }
@@ -71,11 +75,16 @@ namespace {
 // Its variables are in memory, and gone when the guest is off.
 constexpr const char* kUefi = "    <loader type='rom'>/usr/share/ovmf/OVMF.fd</loader>\n";
 
+// libvirt plugs memory into a NUMA node.
+bool has_numa(const GuestSpec& spec) {
+  return spec.pluggable || spec.virtio_mem || spec.nvdimm;
+}
+
 std::string memory_xml(const GuestSpec& spec) {
   std::string memory;
-  if (spec.pluggable || spec.virtio_mem)
+  if (has_numa(spec))
     memory += fmt::format("  <maxMemory slots='1' unit='MiB'>{}</maxMemory>\n",
-                          spec.memory + spec.pluggable + spec.virtio_mem);
+                          spec.memory + spec.pluggable + spec.virtio_mem + spec.nvdimm);
   memory += fmt::format("  <memory unit='MiB'>{}</memory>\n", spec.memory);
   if (spec.huge_pages)
     memory +=
@@ -91,9 +100,8 @@ std::string memory_xml(const GuestSpec& spec) {
   return memory;
 }
 
-// libvirt plugs memory into a NUMA node.
 std::string cpu_xml(const GuestSpec& spec) {
-  if (!spec.pluggable && !spec.virtio_mem) return "  <cpu mode='maximum'/>\n";
+  if (!has_numa(spec)) return "  <cpu mode='maximum'/>\n";
   return fmt::format(
       "  <cpu mode='maximum'>\n"
       "    <numa>\n"
@@ -114,6 +122,20 @@ std::string virtio_mem_xml(int mib) {
       "      </target>\n"
       "    </memory>\n",
       mib);
+}
+
+std::string nvdimm_xml(const GuestSpec& spec) {
+  return fmt::format(
+      "    <memory model='nvdimm' access='shared'>\n"
+      "      <source>\n"
+      "        <path>{}</path>\n"
+      "      </source>\n"
+      "      <target>\n"
+      "        <size unit='MiB'>{}</size>\n"
+      "        <node>0</node>\n"
+      "      </target>\n"
+      "    </memory>\n",
+      nvdimm_file(spec.name), spec.nvdimm);
 }
 
 std::string command_line_xml(const GuestSpec& spec) {
@@ -179,6 +201,7 @@ std::string domain_xml(const GuestSpec& spec) {
         "    </iommu>\n";
   if (spec.iommu == GuestIommu::Virtio) devices += "    <iommu model='virtio'/>\n";
   if (spec.virtio_mem) devices += virtio_mem_xml(spec.virtio_mem);
+  if (spec.nvdimm) devices += nvdimm_xml(spec);
   devices += spec.devices;
   // Without that capability libvirt does not ask QEMU for each of 400 CPU properties, one message
   // each: two thirds of the time that virsh start takes here. With a HPET, which virt-install

@@ -33,6 +33,7 @@ struct GuestSpec {
   int hole = 0;                  // MiB: where the PCI hole begins, if lower than the machine has it
   int pluggable = 0;             // MiB of memory that can be plugged in, as one module
   int virtio_mem = 0;            // MiB that its virtio-mem has at most; none when it starts
+  int nvdimm = 0;                // MiB of an NVDIMM, which is the file nvdimm_file()
   bool balloon = false;
   GuestIommu iommu = GuestIommu::None;  // which its kernel uses; q35
   std::string devices;                  // more of them, as libvirt has them
@@ -46,6 +47,9 @@ std::string guest_agent_socket(const std::string& name);
 std::string guest_console(const std::string& name);
 
 std::string domain_xml(const GuestSpec& spec);
+
+// In the host VM, where it must be: of a file system whose pages can be pinned.
+std::string nvdimm_file(const std::string& name);
 
 // What virsh attach-device plugs into a guest that has memory pluggable.
 std::string memory_module_xml(int mib);

@@ -20,8 +20,9 @@ namespace {
 using namespace pcilend;
 
 constexpr char kUsage[] =
-    "usage: pcilend-lab-reach DISK MIB START-END...\n"
-    "         takes MIB of memory; 16 pages of what lies in each range (physical addresses,\n"
+    "usage: pcilend-lab-reach [--in FILE] DISK MIB START-END...\n"
+    "         takes MIB of memory, or of a file that is mapped as such; 16 pages of what lies in "
+    "each range (physical addresses,\n"
     "         hexadecimal) are written to the beginning of DISK, and read from it into each "
     "other\n";
 constexpr size_t kPage = 4096;
@@ -45,11 +46,15 @@ Result<std::vector<uint64_t>> physical(const UniqueFd& pagemap, const void* addr
   return entries;
 }
 
-// Sorted by their addresses.
-Result<std::vector<Page>> take(const UniqueFd& pagemap, size_t mib) {
+// Of the file, if there is one: its pages are where it lies, if it lies in memory. Sorted by their
+// addresses.
+Result<std::vector<Page>> take(const UniqueFd& pagemap, size_t mib, const char* file) {
   const size_t size = mib << 20;
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  const UniqueFd fd(file ? ::open(file, O_RDWR | O_CLOEXEC) : -1);
+  if (file && !fd) return fail_errno(file);
+  void* memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+             (file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | MAP_POPULATE, fd.get(), 0);
   if (memory == MAP_FAILED) return fail_errno(fmt::format("{} MiB", mib));
   const auto addresses = physical(pagemap, memory, size / kPage);
   if (!addresses) return tl::unexpected(addresses.error());
@@ -110,10 +115,11 @@ Result<> exercise(const char* disk, const std::vector<Page>& pages) {
   return {};
 }
 
-Result<> reach(const char* disk, size_t mib, const std::vector<const char*>& ranges) {
+Result<> reach(const char* file, const char* disk, size_t mib,
+               const std::vector<const char*>& ranges) {
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (!pagemap) return fail_errno("/proc/self/pagemap");
-  const auto all = take(pagemap, mib);
+  const auto all = take(pagemap, mib, file);
   if (!all) return tl::unexpected(all.error());
   std::vector<Page> pages;
   for (const char* range : ranges) {
@@ -135,13 +141,19 @@ Result<> reach(const char* disk, size_t mib, const std::vector<const char*>& ran
 }  // namespace
 
 int main(int argc, char** argv) {
+  const char* file = nullptr;
+  if (argc > 2 && std::strcmp(argv[1], "--in") == 0) {
+    file = argv[2];
+    argv += 2;
+    argc -= 2;
+  }
   const int mib = argc < 4 ? 0 : std::atoi(argv[2]);
   if (mib <= 0) {
     std::fputs(kUsage, stderr);
     return static_cast<int>(ErrorClass::Usage);
   }
-  const auto reached =
-      reach(argv[1], static_cast<size_t>(mib), std::vector<const char*>(argv + 3, argv + argc));
+  const auto reached = reach(file, argv[1], static_cast<size_t>(mib),
+                             std::vector<const char*>(argv + 3, argv + argc));
   if (reached) return 0;
   fmt::print(stderr, "pcilend-lab-reach: {}\n", reached.error().message);
   return static_cast<int>(reached.error().kind);

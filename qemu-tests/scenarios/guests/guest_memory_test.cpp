@@ -33,6 +33,8 @@ class GuestMemory : public TwoHosts {
     lab::Options options;
     options.name = "memory";
     options.memory[2] = 5120;  // a guest of 3.5 GiB in it, in huge pages
+    // Of QEMU's 40 bits a guest has none above 1 TiB.
+    options.qemu_arguments[2] = {"-global", "EPYC-x86_64-cpu.phys-bits=42"};
     ASSERT_OK(make_rom());
     // Firmware of all kinds finds a ROM, and boots.
     ASSERT_OK(options.add_device("host1:nvme,serial=a,drive-size=64M,romfile=" + rom().path()));
@@ -444,6 +446,82 @@ TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
   const auto ended = load->wait();
   ASSERT_OK(ended);
   EXPECT_EQ(ended->code, 0) << ended->err;
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, 256 MiB below the PCI hole, 128 MiB above; then + 128 MiB
+ *
+ * What is above the hole is above 1 TiB: QEMU puts it there for CPUs of AMD whose guest may have
+ * memory where these have their HyperTransport, which such a guest may by its <maxMemory>.
+ */
+TEST_F(GuestMemory, AboveOneTebibyte) {
+  constexpr uint64_t kTebibyte = uint64_t{1} << 40;
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) {
+    spec.memory = 384;
+    spec.hole = 256;
+    spec.pluggable = 1020 << 10;
+    spec.kernel_arguments = " memhp_default_state=online_movable";
+  });
+  ASSERT_TRUE(guest);
+  expect_mapped(job(), 384);
+  const std::string above = fmt::format("{:x}-{:x}", kTebibyte, kTebibyte + 128 * kMiB);
+  EXPECT_OK(guest->run(reach(200, up_to(256) + " " + above)));
+
+  ASSERT_OK(borrower().write("/tmp/module.xml", lab::memory_module_xml(128)));
+  ASSERT_OK(borrower().run("virsh attach-device guest /tmp/module.xml --live"));
+  expect_mapped(job(), 384 + 128);
+  const uint64_t module = address_of_memory(*guest, "addr");
+  ASSERT_GE(module, kTebibyte + 128 * kMiB);
+  ASSERT_OK(await_inside(
+      *guest, fmt::format("[ \"$(cat /sys/devices/system/memory/memory{}/state)\" = online ]",
+                          module / (128 * kMiB))));
+  EXPECT_OK(guest->run(reach(320, above + fmt::format(" {:x}-{:x}", module, module + 128 * kMiB))));
+  EXPECT_OK(guest->run(MainJob::kUseDisk));
+}
+
+/*
+ *   host1 (lender)      host2 (borrower)
+ *   nvme a ════════════ guest: q35, 256 MiB, and an NVDIMM of 128 MiB, a file of the host's
+ *
+ * The drive's DMA goes to the NVDIMM's pages, in a file that the guest has there with dax; without
+ * dax its block device is copied to the drive and back.
+ */
+TEST_F(GuestMemory, IsAnNvdimm) {
+  constexpr const char* kFiles = "/var/lib/libvirt/qemu/ram";
+  ASSERT_OK(borrower().run(fmt::format(
+      "mkdir -p {0} && mount -t tmpfs tmpfs {0} && truncate -s 128M {0}/guest.nvdimm", kFiles)));
+  const auto* guest = boot("guest", {&job()}, [](lab::GuestSpec& spec) { spec.nvdimm = 128; });
+  ASSERT_TRUE(guest);
+  expect_mapped(job(), 256 + 128);
+  const uint64_t at = address_of_memory(*guest, "addr");
+  ASSERT_NE(at, 0U);
+
+  ASSERT_OK(guest->run("modprobe -a nfit nd_pmem"));
+  ASSERT_OK(await_inside(*guest, "[ -b /dev/pmem0 ]"));
+  EXPECT_OK(guest->run(
+      "dd if=/dev/urandom of=/tmp/x bs=16k count=16 && dd if=/tmp/x of=/dev/pmem0 bs=16k && "
+      "dd if=/dev/pmem0 of=/dev/nvme0n1 bs=16k count=16 iflag=direct oflag=direct && "
+      "dd if=/dev/zero of=/dev/pmem0 bs=16k count=16 oflag=direct && "
+      "dd if=/dev/nvme0n1 of=/dev/pmem0 bs=16k count=16 iflag=direct oflag=direct && "
+      "dd if=/dev/pmem0 of=/tmp/y bs=16k count=16 && cmp /tmp/x /tmp/y"));
+
+  // As `ndctl create-namespace --mode fsdax` has it: only then its pages can be a target of DMA.
+  ASSERT_OK(
+      guest->run("cd /sys/bus/nd/devices && echo namespace0.0 >../drivers/nd_pmem/unbind && "
+                 "echo ram >pfn0.0/mode && cat /proc/sys/kernel/random/uuid >pfn0.0/uuid && "
+                 "echo namespace0.0 >pfn0.0/namespace && echo pfn0.0 >../drivers/nd_pmem/bind"));
+  ASSERT_OK(await_inside(*guest, "[ -b /dev/pmem0 ]"));
+  ASSERT_OK(
+      guest->run("mke2fs -b 4096 /dev/pmem0 && mkdir -p /mnt/dax && "
+                 "mount -t ext4 -o dax /dev/pmem0 /mnt/dax && "
+                 "dd if=/dev/zero of=/mnt/dax/file bs=1M count=64"));
+  EXPECT_OK(guest->run(
+      fmt::format("reach --in /mnt/dax/file /dev/nvme0n1 64 {:x}-{:x}", at, at + 128 * kMiB)));
+  EXPECT_OK(guest->run("umount /mnt/dax"));
+  ASSERT_OK(guest->destroy());
+  ASSERT_OK(job().await_state(lender(), "available"));
+  EXPECT_OK(borrower().run(fmt::format("umount {}", kFiles)));
 }
 
 /*
