@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What an installed Debian has and the lab's usual hosts have not: QEMU is not root, AppArmor
 // confines it and libvirtd, systemd starts what there is.
+#include <regex>
+
+#include "lab/kernels.h"
 #include "scenarios/libvirt/installed_host.h"
 
 namespace pcilend::scenarios {
 namespace {
+
+using namespace std::chrono_literals;
 
 class InstalledDebian : public OnInstalledHost {
  protected:
@@ -112,6 +117,65 @@ TEST_F(InstalledDebian, AFunctionIsPluggedIntoAConfinedGuest) {
   }
   ASSERT_OK(guest.destroy());
   ASSERT_OK(guest.undefine());
+}
+
+/*
+ *   host1 (lender)                 host2 (installed Debian)
+ *   nvme ═════════════════════════ virt-install --hostdev: the PCI device that it is once borrowed,
+ *                                  with `managed='yes'`, which is virt-install's default, and
+ *                                  without; its UUID, borrowed by the hook
+ */
+TEST_F(InstalledDebian, VirtInstallMakesGuestsWithIt) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  const auto function = job().function_on(host());
+  ASSERT_OK(function);
+  const std::string address = function->at("address");
+  const auto spec = host().guest_spec("made", {});
+  ASSERT_OK(spec);
+  const lab::Guest guest = host().guest(*spec);
+  struct Way {
+    bool before;  // it is borrowed
+    std::string hostdev;
+  };
+  for (const Way& way :
+       {Way{true, address + ",driver.name=vfio,xpath1.set=./driver/@model=pcilend_vfio"},
+        Way{true, address + ",xpath1.set=./@managed=no"},
+        Way{false,
+            "type=mdev,xpath1.set=./@managed=no,xpath2.set=./@model=vfio-pci,"
+            "xpath3.set=./source/address/@uuid=" +
+                function->at("uuid").get<std::string>()}}) {
+    SCOPED_TRACE(way.hostdev);
+    if (way.before) {
+      ASSERT_OK(host().run("pcilend borrow --frontend vfio " + job().id()));
+      // libvirt hears of it by udev.
+      ASSERT_OK(host().until("virsh nodedev-list --cap pci | grep -x pci_" +
+                             std::regex_replace(address, std::regex("[:.]"), "_")));
+    }
+    ASSERT_OK(host().run(
+        fmt::format("virt-install --name made --memory {} --osinfo detect=off,require=off "
+                    "--boot 'kernel={}/vmlinux,initrd={}/initrd,kernel_args=console=ttyS0 "
+                    "nokaslr mitigations=off {}' --disk none --network none --graphics none "
+                    "--noautoconsole --controller usb,model=none "
+                    "--channel 'unix,source.mode=bind,source.path={},target.type=virtio,"
+                    "target.name=pcilend.agent' --hostdev {}",
+                    spec->memory, spec->directory, spec->directory, lab::kQuickBoot,
+                    lab::guest_agent_socket("made"), way.hostdev),
+        {{}, 5min}));
+    ASSERT_OK(MainJob::await_disk(guest));
+    EXPECT_OK(guest.run(MainJob::kUseDisk));
+    expect_debians_defaults("made", spec->memory);
+    const auto now = job().function_on(host());
+    ASSERT_OK(now);
+    EXPECT_EQ(now->at("driver"), "pcilend_vfio");
+    ASSERT_OK(guest.destroy());
+    if (way.before) {
+      EXPECT_EQ((*job().function_on(host())).at("driver"), "pcilend_vfio") << "it stays as it was";
+      ASSERT_OK(host().run("pcilend return " + job().id()));
+    }
+    EXPECT_OK(job().await_state(host(), "available"));
+    ASSERT_OK(guest.undefine());
+  }
 }
 
 /*
