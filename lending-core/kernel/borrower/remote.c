@@ -166,6 +166,8 @@ static void remote_work(struct work_struct *work)
 
 	if (!READ_ONCE(r->dying)) {
 		remote_attach_frontends(r);
+		/* They may have come after the offer that was queued with this work item. */
+		remote_queue_offer(r);
 		remote_put(r);
 		return;
 	}
