@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "testing/guest_fio.h"
 #include "testing/swept.h"
 #include "testing/two_hosts.h"
 
@@ -390,8 +391,8 @@ TEST_F(GuestMemory, ComesAndGoes) {
  *   nvme a ════════════ guest: q35, 384 MiB up to the PCI hole; virtio-mem grows from nothing to
  *                       128, 384 and 512 MiB, shrinks to 256 and 128; then + 128 MiB, as a module
  *
- * All under I/O, and by the defaults of the guest's kernel. What is plugged is mapped, and nothing
- * else is.
+ * All while fio verifies, and by the defaults of the guest's kernel. What is plugged is mapped, and
+ * nothing else is.
  */
 TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
   constexpr int kMost = 512;
@@ -400,6 +401,7 @@ TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
     spec.memory = spec.hole = 384;
     spec.virtio_mem = kMost;
     spec.pluggable = 128;
+    spec.devices = kDiskWithFio;
   });
   ASSERT_TRUE(guest);
   expect_mapped(job(), 384);
@@ -407,12 +409,10 @@ TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
   ASSERT_GE(at, 4096 * kMiB);
   const auto plugged = [&](int mib) { return fmt::format("{:x}-{:x}", at, at + mib * kMiB); };
 
-  // In the last 128 KiB of the drive; `reach` writes to the first.
-  auto load = guest->start(
-      "until [ -e /tmp/enough ]; do dd if=/dev/urandom of=/tmp/x bs=16k count=4 2>/dev/null && "
-      "dd if=/tmp/x of=/dev/nvme0n1 bs=16k seek=4088 oflag=direct 2>/dev/null && "
-      "dd if=/dev/nvme0n1 of=/tmp/y bs=16k skip=4088 count=4 iflag=direct 2>/dev/null && "
-      "cmp /tmp/x /tmp/y || exit; done");
+  // `reach` writes to the beginning of the drive.
+  ASSERT_OK(mount_fio(*guest));
+  auto load = guest->start(fmt::format("until [ -e /tmp/enough ]; do {} >/dev/null || exit; done",
+                                       verify_by_fio(32, 256)));
   ASSERT_OK(load);
   for (const int mib : {128, 384, kMost, 256, kLeast}) {
     SCOPED_TRACE(fmt::format("{} MiB", mib));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Borrowed functions as PCI devices of guests: by their addresses, as functions of the host itself.
 // VFIO tells the function's own IOMMU what the guest maps.
+#include "testing/guest_fio.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -119,6 +120,44 @@ TEST_F(PciGuest, BehindAVirtioIommu) {
   ASSERT_OK(guest_->destroy());
   EXPECT_OK(job().await_state(borrower(), "available"));
   EXPECT_OK(job().await_state(lender(), "available"));
+}
+
+/*
+ *   host1 (lender)                 host2 (borrower)
+ *   nvme ═════════════════════════ guest ── intel-iommu, then virtio-iommu ── nvme
+ *                                  fio verifies, with four commands at a time
+ */
+TEST_F(PciGuest, FioVerifiesBehindEitherIommu) {
+  std::string hostdev;
+  ASSERT_NO_FATAL_FAILURE(lend(&hostdev));
+  for (const auto iommu : {lab::GuestIommu::Intel, lab::GuestIommu::Virtio}) {
+    SCOPED_TRACE(iommu == lab::GuestIommu::Intel ? "intel" : "virtio");
+    auto spec = borrower().guest_spec("fio", {});
+    ASSERT_OK(spec);
+    spec->iommu = iommu;
+    spec->devices = hostdev + kDiskWithFio;
+    guest_.emplace(borrower().guest(*spec));
+    ASSERT_OK(guest_->define());
+    ASSERT_OK(guest_->start());
+    ASSERT_OK(MainJob::await_disk(*guest_));
+    EXPECT_OK(guest_->run("grep -q ^DMA /sys/class/nvme/nvme0/device/iommu_group/type"));
+    ASSERT_OK(mount_fio(*guest_));
+    const auto before = job().lender_effort();
+    ASSERT_OK(before);
+    ASSERT_OK(lab_->fabric().counters(true));
+    EXPECT_OK(guest_->run(verify_by_fio(1, 2048), {{}, std::chrono::minutes(10)}));
+    const auto counters = lab_->fabric().counters();
+    ASSERT_OK(counters);
+    EXPECT_GT(counters->path(1, 2).memory.read_bytes, 2048U << 10) << "data written";
+    EXPECT_GT(counters->path(1, 2).memory.write_bytes, 2048U << 10) << "data read";
+    const auto after = job().lender_effort();
+    ASSERT_OK(after);
+    EXPECT_EQ(after->messages, before->messages) << "for maps and unmaps";
+    ASSERT_OK(guest_->destroy());
+    EXPECT_OK(job().await_state(borrower(), "available"));
+    ASSERT_OK(guest_->undefine());
+  }
+  guest_.reset();
 }
 
 // A boot sector that writes kBooted to the serial line:

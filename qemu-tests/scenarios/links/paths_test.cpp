@@ -73,6 +73,11 @@ class Paths : public testing::Test {
   void TearDown() override {
     if (!lab_) return;
     EXPECT_OK(lab_->fabric().link_up(1, 2));
+    if (guest_) {
+      const auto state = guest_->state();
+      if (state && *state == "running") EXPECT_OK(guest_->destroy());
+      if (state) EXPECT_OK(guest_->undefine());
+    }
     for (MainJob& job : jobs_) EXPECT_OK(job.clean_up());
     for (const auto* host : {&lender(), &borrower()}) {
       for (const json& link : links(*host)) {
@@ -158,6 +163,7 @@ class Paths : public testing::Test {
   static std::optional<lab::Lab> lab_;
   std::vector<MainJob> jobs_;         // one for each drive
   std::array<std::string, 2> disks_;  // their names on the borrower
+  std::optional<lab::Guest> guest_;
 };
 
 std::optional<lab::Lab> Paths::lab_;
@@ -292,6 +298,53 @@ TEST_F(Paths, BothHostsLendAndBorrowAtOnce) {
                   "dd if={} bs=16k skip=64 count=8 iflag=direct 2>/dev/null | sha256sum", *disk)),
               *sum);
   }
+}
+
+/*
+ *   host1 (node 4)                          host2 (node 8)
+ *   drive one ═══ 04.0 ═══ path 1 ═══ 04.0 ═══ a guest
+ *   drive two ═ 01:00.0 ══ path 2 ═ 01:00.0 ══ with both
+ *
+ * Each reaches the guest's memory by its own adapter, and the same pages.
+ */
+TEST_F(Paths, AGuestHasFunctionsOverBothAdapters) {
+  for (MainJob& job : jobs_) {
+    ASSERT_OK(job.lend());
+    ASSERT_OK(job.see_available());
+  }
+  for (const size_t drive : {0, 1})
+    ASSERT_OK(lab::eventually("both paths lead there", lab::kPatience,
+                              [&] { return function(drive).at("paths").size() == 2; }));
+  const auto spec = borrower().guest_spec("both", {jobs_[0].id(), jobs_[1].id()});
+  ASSERT_OK(spec);
+  guest_.emplace(borrower().guest(*spec));
+  ASSERT_OK(guest_->define());
+  ASSERT_OK(guest_->start());
+  ASSERT_OK(MainJob::await_disk(*guest_));
+  ASSERT_OK(guest_->run(
+      "i=0; until [ -b /dev/nvme1n1 ]; do i=$((i+1)); [ $i -lt 600 ] || exit 1; sleep 0.1; done"));
+  EXPECT_NE(function(0).at("adapter"), function(1).at("adapter"));
+
+  for (const size_t drive : {0, 1}) {
+    const std::string serial = drive == 0 ? "one" : "two";
+    SCOPED_TRACE(serial);
+    const auto moved = moved_by([&]() -> Result<> {
+      PCILEND_TRY(guest_->run(fmt::format(
+          "for d in nvme0 nvme1; do [ \"$(tr -d ' ' </sys/class/nvme/$d/serial)\" != {} ] || "
+          "reach /dev/${{d}}n1 64 100000-10000000 || exit; done",
+          serial)));
+      return {};
+    });
+    ASSERT_OK(moved);
+    const size_t its = function(drive).at("adapter") == kFirst ? 0 : 1;
+    EXPECT_GE(moved->at(its), kChunk);
+    EXPECT_LT(moved->at(1 - its), kControl) << "by the other one's adapter";
+  }
+  // At the same time.
+  EXPECT_OK(guest_->run(
+      "reach /dev/nvme0n1 48 100000-10000000 & reach /dev/nvme1n1 48 100000-10000000 && wait $!"));
+  ASSERT_OK(guest_->shut_down());
+  for (MainJob& job : jobs_) EXPECT_OK(job.await_state(borrower(), "available"));
 }
 
 /*
