@@ -145,11 +145,11 @@ TEST_F(PciGuest, FioVerifiesBehindEitherIommu) {
     const auto before = job().lender_effort();
     ASSERT_OK(before);
     ASSERT_OK(lab_->fabric().counters(true));
-    EXPECT_OK(guest_->run(verify_by_fio(1, 2048), {{}, std::chrono::minutes(10)}));
+    EXPECT_OK(guest_->run(verify_by_fio(1, 1024), {{}, std::chrono::minutes(10)}));
     const auto counters = lab_->fabric().counters();
     ASSERT_OK(counters);
-    EXPECT_GT(counters->path(1, 2).memory.read_bytes, 2048U << 10) << "data written";
-    EXPECT_GT(counters->path(1, 2).memory.write_bytes, 2048U << 10) << "data read";
+    EXPECT_GT(counters->path(1, 2).memory.read_bytes, 1024U << 10) << "data written";
+    EXPECT_GT(counters->path(1, 2).memory.write_bytes, 1024U << 10) << "data read";
     const auto after = job().lender_effort();
     ASSERT_OK(after);
     EXPECT_EQ(after->messages, before->messages) << "for maps and unmaps";

@@ -157,7 +157,8 @@ TEST_F(InstalledDebian, VirtInstallMakesGuestsWithIt) {
     ASSERT_OK(host().run(
         fmt::format("virt-install --name made --memory {} --osinfo detect=off,require=off "
                     "--boot 'kernel={}/vmlinux,initrd={}/initrd,kernel_args=console=ttyS0 "
-                    "nokaslr mitigations=off {}' --disk none --network none --graphics none "
+                    "nokaslr mitigations=off mce=off pci=lastbus=0 {}' --disk none --network none "
+                    "--graphics none "
                     "--noautoconsole --controller usb,model=none "
                     "--channel 'unix,source.mode=bind,source.path={},target.type=virtio,"
                     "target.name=pcilend.agent' --hostdev {}",
