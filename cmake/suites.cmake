@@ -197,7 +197,7 @@ pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS de
 pcilend_entry(installed@6.12 LIMIT 3600 COST 3000 OPTIONS --wide --builds NEEDS image@6.12 MAKES installed@6.12
   COMMAND ${image}/build --kernel 6.12 --image installed)
 set_tests_properties(installed@6.12 PROPERTIES RESOURCE_LOCK image)
-pcilend_scenarios(InstalledDebian 6.12 4200 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova)
+pcilend_scenarios(InstalledDebian 6.12 5000 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova)
 set_tests_properties(InstalledDebian PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;installed@6.12")
 foreach(kernel 6.12 ${newer})
   pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
