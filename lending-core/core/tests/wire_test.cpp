@@ -175,7 +175,7 @@ TEST(Wire, FunctionNotice) {
   EXPECT_EQ(check([](auto& f) { f.state = 7; }), "unknown function state");
   EXPECT_EQ(check([](auto& f) { f.reserved[1] = 1; }), "reserved bytes set");
   EXPECT_EQ(check([](auto& f) { f.flags = 0; }), "");
-  EXPECT_EQ(check([](auto& f) { f.flags = 2; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& f) { f.flags = 4; }), "reserved bytes set");
   EXPECT_EQ(check([](auto& f) { f.borrower = 65536; }), "borrower is not a node id");
   EXPECT_EQ(check([](auto& f) { f.uuid[0] = 0; }), "UUID is not one of a lent function");
   EXPECT_EQ(check([](auto& f) { f.bar[0].flags = 8; }), "unknown BAR flags");
