@@ -164,6 +164,7 @@ struct Cost {
  *
  *   read of 4 KiB:  command 8 reads of 8 bytes, data 512 writes, completion 2; two doorbells
  *   write of 4 KiB: command 8, data 512 reads, completion 2 writes; two doorbells
+ *   read of 128 KiB: command 8, list of 31 pages 31 reads; data 16384 writes, completion 2
  *
  * Queues and lists are near the process: memory near the drive can't be had yet. By loopback
  * nothing crosses.
@@ -207,6 +208,7 @@ TEST_P(NvmeLease, ACommandCostsItsTransactions) {
   expect("", 64, {8, 514, 0, 2});
   expect("--wait interrupt", 32, {8, 514, 1, 2});
   expect("--write", 64, {8 + 520, 514 + 2, 0, 4});
+  expect("--size 128K", 8, {8 + 31, 16384 + 2, 0, 2});
 }
 
 /*
