@@ -25,7 +25,9 @@
 #include <string>
 #include <vector>
 
+#include "pcilend/client.h"
 #include "pcilend/lease.h"
+#include "pcilend/result.h"
 #include "pcilend/segment.h"
 
 namespace {

@@ -11,6 +11,7 @@
 namespace pcilend::scenarios {
 namespace {
 
+using namespace std::chrono_literals;
 using json = nlohmann::json;
 using testing::HasSubstr;
 
@@ -23,7 +24,7 @@ enum class Where { Lender, Borrower };
 /*
  *   host1 (lender, node 4)                                         host2 (borrower, node 8)
  *   process ── lease ── nvme ── IOMMU ── NTB ═════════════════════ NTB ── lease ── process
- *                                                                   queues, data: its memory
+ *              edu                                                  queues, data: its memory
  */
 class NvmeLease : public testing::TestWithParam<Where> {
  protected:
@@ -31,6 +32,7 @@ class NvmeLease : public testing::TestWithParam<Where> {
     lab::Options options;
     options.name = "nvme-lease";
     ASSERT_OK(options.add_device("host1:nvme,serial=leased,drive-size=64M"));
+    ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
     ASSERT_OK(start_lab(options, lab_));
     ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(2).node())));
     const auto address = lender().address(0);
@@ -54,13 +56,21 @@ class NvmeLease : public testing::TestWithParam<Where> {
     EXPECT_OK(lender().run("pcilend remove " + id_));
     for (int host : {1, 2}) {
       expect_nothing_mapped(lab_->host(host));
-      EXPECT_OK(lab_->host(host).check_log());
+      EXPECT_OK(lab_->host(host).check_log(expected_));
     }
   }
 
   static const lab::Host& lender() { return lab_->host(1); }
   // That of the process.
   static const lab::Host& host() { return lab_->host(GetParam() == Where::Lender ? 1 : 2); }
+
+  // Until it knows that the drive is gone the process rings its doorbells. The lender's IOMMU stops
+  // what comes through the NTB then.
+  void expect_stopped_doorbells() {
+    expected_.emplace_back("DMAR: DRHD: handling fault status reg");
+    expected_.emplace_back(
+        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:04\.0\] fault addr 0x100[0-9a-f]{8} )");
+  }
 
   // The id of a function of the lender that may be leased now.
   static std::string offered(const std::string& address) {
@@ -99,6 +109,14 @@ class NvmeLease : public testing::TestWithParam<Where> {
     }));
     ASSERT_FALSE(user_->ended()) << user_->output_so_far();
   }
+  // What it says when it has ended by itself.
+  void expect_user_ends(ErrorClass kind, const std::string& words) {
+    const auto ended = user_->wait();
+    user_.reset();
+    ASSERT_OK(ended);
+    EXPECT_EQ(ended->code, static_cast<int>(kind)) << ended->err;
+    EXPECT_THAT(ended->err, HasSubstr(words));
+  }
   void expect_drive_works() const {
     const json report = bench("--write --commands 16 --depth 4");
     EXPECT_EQ(report.value("compared", 0), 16);
@@ -109,6 +127,7 @@ class NvmeLease : public testing::TestWithParam<Where> {
   std::string id_;
   std::optional<lab::Running> user_;
   bool taken_ = false;  // by its own driver, in the course of the scenario
+  lab::Expected expected_;
 
  private:
   std::string before_;
@@ -226,6 +245,82 @@ TEST_P(NvmeLease, AProcessThatIsKilledUnderIoLeavesNothing) {
     ASSERT_OK(await_state(host(), id_, "available"));
   }
   expect_drive_works();
+}
+
+/*
+ *   process, while the drive writes and reads for it ── its lender resets it ── the process ends
+ *   with one line: what was under way is not taken for done
+ *
+ * One command at a time: QEMU's drive hung in a reset with eight under way over the NTB.
+ */
+TEST_P(NvmeLease, AResetByItsLenderIsNoticed) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(start_user(1));
+  ASSERT_OK(lender().run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", address_)));
+  expect_user_ends(ErrorClass::State, "was reset by others, taken back, or its link was lost");
+  ASSERT_OK(await_state(host(), id_, "available"));
+  expect_drive_works();
+}
+
+/*
+ *   process, while the drive writes and reads for it ── pcilend unavailable --force
+ */
+TEST_P(NvmeLease, ADriveThatIsTakenBackEndsIt) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(start_user(8));
+  ASSERT_OK(lender().run("pcilend unavailable --force " + id_));
+  taken_ = true;
+  expect_user_ends(ErrorClass::State, "was reset by others, taken back, or its link was lost");
+  EXPECT_OK(await_disk(lender(), address_));
+}
+
+/*
+ *   process, while the drive writes and reads for it ── the link is cut and put back
+ *
+ * By loopback that is nobody's business.
+ */
+TEST_P(NvmeLease, ALostLinkIsNoticed) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(start_user(8));
+  ASSERT_OK(lab_->fabric().flap(1, 2, 500ms));
+  if (GetParam() == Where::Borrower) {
+    expect_user_ends(ErrorClass::State, "was reset by others, taken back, or its link was lost");
+  } else {
+    const auto rounds = [&] { return std::ranges::count(user_->output_so_far(), '\n'); };
+    const auto before = rounds();
+    ASSERT_OK(lab::eventually("it goes on", lab::kPatience,
+                              [&] { return rounds() > before + 2 || user_->ended(); }));
+    EXPECT_FALSE(user_->ended());
+    ASSERT_OK(host().run("kill $(pidof nvme-bench)"));
+    ASSERT_OK(user_->wait());
+    user_.reset();
+  }
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  ASSERT_OK(await_state(lab_->host(2), id_, "available"));
+  expect_drive_works();
+}
+
+TEST_P(NvmeLease, BadInputIsRefused) {
+  const auto says = [&](const std::string& options, const std::string& words,
+                        ErrorClass kind = ErrorClass::Usage) {
+    EXPECT_THAT(refusal(id_, options, kind), HasSubstr(words)) << options;
+  };
+  says("--size 1000", "are no whole blocks of 512");
+  says("--commands 16385", "namespace 1 has 131072 blocks");
+  says("--block 131072 --commands 1", "namespace 1 has 131072 blocks");
+  says("--namespace 2", "the drive has no namespace 2", ErrorClass::NotFound);
+  says("--namespace 4294967295", "has namespaces 1 to", ErrorClass::NotFound);
+  says("--depth 4096", "commands under way in a queue: not 4096");
+  says("--size 1M --commands 1", "a command of " + id_ + " has up to 524288 bytes");
+  EXPECT_THAT(refusal("40fff", "", ErrorClass::NotFound), HasSubstr("function with that id"));
+
+  const auto edu = lender().address("edu");
+  ASSERT_OK(edu);
+  const std::string other = offered(*edu);
+  EXPECT_THAT(refusal(other, "--write", ErrorClass::Unsupported),
+              HasSubstr(other + " is no NVMe controller: its class is "));
+  ASSERT_OK(await_state(lender(), other, "available"));
+  EXPECT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", other)));
 }
 
 INSTANTIATE_TEST_SUITE_P(By, NvmeLease, testing::Values(Where::Lender, Where::Borrower),
