@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <array>
 #include <bit>
 
 #include "memory_access.h"
@@ -104,12 +105,19 @@ class SwitchtecDriver final : public Driver {
                         uint64_t{doorbells} << 32 * peer_);
   }
   void set_scratchpad(unsigned index, uint32_t value) override {
-    port_.put<uint32_t>(kRegionBar2, kScratchpads + 4 * index, value);
+    for (const size_t scratchpads : kScratchpads)
+      port_.put<uint32_t>(kRegionBar2, scratchpads + 4 * index, value);
   }
   bool scratchpads(std::span<uint32_t> values) override {
-    for (size_t index = 0; index < values.size(); index++)
-      load(std::as_writable_bytes(values.subspan(index, 1)),
-           shared_.subspan(kScratchpads + 4 * index, 4));
+    for (size_t index = 0; index < values.size(); index++) {
+      values[index] = 0;
+      for (const size_t scratchpads : kScratchpads) {
+        uint32_t value = 0;
+        load(std::as_writable_bytes(std::span(&value, 1)),
+             shared_.subspan(scratchpads + 4 * index, 4));
+        values[index] |= value;
+      }
+    }
     return true;
   }
   void take_events() override {
@@ -126,7 +134,8 @@ class SwitchtecDriver final : public Driver {
   static constexpr size_t kLinkState = 4;
   static constexpr size_t kPartition = 8;
   static constexpr size_t kSizes = 16;
-  static constexpr size_t kScratchpads = kSizes + size_t{128} * 8;
+  // MAX_MWS is 128 in 6.12 and 256 in 7.3: both places are written, and one of them stays zero.
+  static constexpr std::array kScratchpads{kSizes + size_t{128} * 8, kSizes + size_t{256} * 8};
   static constexpr uint32_t kMagicValue = 0x45cc0001;
   static constexpr uint32_t kMessageUp = 1;
   static constexpr uint32_t kMessageDown = 2;
