@@ -10,7 +10,9 @@
 
 static irqreturn_t use_vectors_handler(int irq, void *data)
 {
-	eventfd_signal(data);
+	struct eventfd_ctx **event = data;
+
+	eventfd_signal(READ_ONCE(*event));
 	return IRQ_HANDLED;
 }
 
@@ -37,7 +39,7 @@ static void use_vectors_clear(struct pcilend_vectors *vectors, u32 vector)
 
 	if (!event)
 		return;
-	free_irq(pci_irq_vector(vectors->pdev, vector), event);
+	free_irq(pci_irq_vector(vectors->pdev, vector), &vectors->event[vector]);
 	eventfd_ctx_put(event);
 	vectors->event[vector] = NULL;
 }
@@ -45,6 +47,7 @@ static void use_vectors_clear(struct pcilend_vectors *vectors, u32 vector)
 int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u32 vector,
 			struct eventfd_ctx *event, struct netlink_ext_ack *extack)
 {
+	struct eventfd_ctx *former;
 	int err;
 
 	if (!vectors->pdev) {
@@ -55,15 +58,24 @@ int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u
 	if (vector >= vectors->count)
 		return pcilend_refuse_fmt(extack, -ERANGE, "it has interrupts 0 to %d: name one",
 					  vectors->count - 1);
-	use_vectors_clear(vectors, vector);
-	if (!event)
+	if (!event) {
+		use_vectors_clear(vectors, vector);
 		return 0;
+	}
+	former = vectors->event[vector];
+	WRITE_ONCE(vectors->event[vector], event);
+	if (former) {
+		synchronize_irq(pci_irq_vector(pdev, vector));
+		eventfd_ctx_put(former);
+		return 0;
+	}
 	err = request_irq(pci_irq_vector(pdev, vector), use_vectors_handler, IRQF_NO_THREAD,
-			  "pcilend-lease", event);
-	if (err)
+			  "pcilend-lease", &vectors->event[vector]);
+	if (err) {
+		vectors->event[vector] = NULL;
 		return pcilend_refuse_fmt(extack, err, "the interrupt can't be had (error %d)",
 					  err);
-	vectors->event[vector] = event;
+	}
 	return 0;
 }
 
