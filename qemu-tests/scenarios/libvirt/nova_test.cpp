@@ -102,6 +102,7 @@ class Nova : public OnInstalledHost {
 state_path = /var/lib/nova
 instances_path = /var/lib/nova/instances
 my_ip = 127.0.0.1
+resume_guests_state_on_host_boot = true
 [libvirt]
 virt_type = kvm
 cpu_mode = host-passthrough
@@ -123,8 +124,10 @@ alias = {{"vendor_id": "1b36", "product_id": "0010", "device_type": "type-PCI", 
                                        type_, parent_, places_.at(0).substr(0, 4))));
     ASSERT_OK(host().write(
         fmt::format("/etc/systemd/system/{}", kService),
-        fmt::format("[Service]\nExecStart={} serve {} /usr/share/pcilend-lab/guest/vmlinux {} "
-                    "\"console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1 {}\"\n",
+        fmt::format("[Unit]\nAfter=libvirtd.service pcilend.service\n"
+                    "[Service]\nExecStart={} serve {} /usr/share/pcilend-lab/guest/vmlinux {} "
+                    "\"console=ttyS0 loglevel=5 mitigations=off mce=off nokaslr panic=-1 {}\"\n"
+                    "[Install]\nWantedBy=multi-user.target\n",
                     kProgram, kSocket, kRamdisk, lab::kQuickBoot)));
     ASSERT_OK(host().run("systemctl daemon-reload"));
   }
@@ -349,6 +352,53 @@ TEST_F(Nova, AnInstanceKeepsItsFunction) {
   EXPECT_EQ(instance.at("devices"), json({uuid}));
   ASSERT_NO_FATAL_FAILURE(expect_read(2, sum, &wrote));
   ASSERT_NO_FATAL_FAILURE(ask("destroy 2", &left));
+  remove_devices();
+  withdraw_all();
+  expect_written(0, wrote);
+}
+
+/*
+ *   host1 (lender)      host2: Nova
+ *   nvme ══════════════ spawn(); the host is reset; systemd starts Nova with it: init_host(),
+ *   fenced, reset       resume_state_on_host_boot()
+ *
+ * The instance is there again, with the same device and the same data; nobody has done anything.
+ */
+TEST_F(Nova, AnInstanceIsThereAgainAfterAReset) {
+  std::string sum;
+  ASSERT_NO_FATAL_FAILURE(fill(0, &sum));
+  ASSERT_NO_FATAL_FAILURE(lend(0));
+  ASSERT_NO_FATAL_FAILURE(expect_inventory(1, 0));
+  json instance;
+  ASSERT_NO_FATAL_FAILURE(ask("spawn 1", &instance));
+  ASSERT_EQ(instance.at("devices").size(), 1U);
+  std::string wrote;
+  ASSERT_NO_FATAL_FAILURE(expect_read(1, sum, &wrote));
+
+  // Its devices can't be started before the lender has noticed.
+  const std::string again = fmt::format("/etc/systemd/system/{}.d", kService);
+  ASSERT_OK(host().run(fmt::format(
+      "mkdir -p {0} && printf '[Unit]\\nStartLimitIntervalSec=0\\n[Service]\\nRestart=on-failure\\n"
+      "RestartSec=5\\n' >{0}/again.conf && systemctl daemon-reload && "
+      "systemctl --quiet enable {1} && sync",
+      again, kService)));
+  ASSERT_OK(host().reset());
+  ASSERT_OK(host().run(
+      fmt::format("timeout 1000 sh -c 'until [ -S {} ]; do sleep 2; done'", kSocket), {{}, 18min}));
+  json resumed;
+  ASSERT_NO_FATAL_FAILURE(ask("show 1", &resumed));
+  EXPECT_EQ(resumed, instance);
+  EXPECT_EQ(function_of(instance.at("devices").at(0)), ids_.at(0));
+  ASSERT_NO_FATAL_FAILURE(expect_read(1, sum, &wrote));
+  ASSERT_NO_FATAL_FAILURE(expect_inventory(1, 1));
+
+  json left;
+  ASSERT_NO_FATAL_FAILURE(ask("destroy 1", &left));
+  EXPECT_EQ(left, json::array());
+  EXPECT_OK(
+      host().run(fmt::format("systemctl --quiet disable {} && rm -r {} && "
+                             "systemctl daemon-reload",
+                             kService, again)));
   remove_devices();
   withdraw_all();
   expect_written(0, wrote);

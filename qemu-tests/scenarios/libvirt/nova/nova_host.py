@@ -4,8 +4,8 @@
 without the rest of a cloud.
 
   nova_host.py serve SOCKET KERNEL RAMDISK ARGUMENTS
-                    makes the driver by /etc/nova/nova.conf, and runs its init_host(); instances boot that
-                    kernel with these arguments
+                    makes the driver by /etc/nova/nova.conf, runs its init_host(), and what a host that
+                    was booted resumes; instances boot that kernel with these arguments
   nova_host.py ask SOCKET COMMAND [NUMBER|ADDRESS...]
                     prints what Compute.COMMAND answers, as JSON: {"answer": ...}, or {"error": CLASS,
                     "message": ...} if Nova has raised that
@@ -82,6 +82,8 @@ class Compute:
         self.tree.new_root(self.node, str(uuid.uuid4()))
         self.driver = driver.LibvirtDriver(fake.FakeVirtAPI(), False)
         self.driver.init_host(self.node)
+        if self.conf.resume_guests_state_on_host_boot:
+            self.resume()
         self.tracker = None
         self.inventory()
 
@@ -101,6 +103,14 @@ class Compute:
         objects.Service.get_by_compute_host = lambda *arguments, **rest: objects.Service(
             host=self.node, disabled=False, disabled_reason=None,
             compute_node=objects.ComputeNode(uuid=str(uuid.uuid4())))
+
+    # What the manager of nova-compute does with instances that have run, by the database.
+    def resume(self):
+        from nova.network import model
+
+        for instance in self.objects.InstanceList.get_by_host():
+            self.driver.resume_state_on_host_boot(
+                self.context, instance, model.NetworkInfo([]), self.objects.ShareMappingList(objects=[]))
 
     # What the API would have made of a flavor and an image. Of a number it is the same after each start.
     def instance(self, number):
@@ -188,6 +198,9 @@ class Compute:
         return {"name": instance.name, "uuid": instance.uuid,
                 "state": self.driver.get_info(instance).state,
                 "devices": sorted(self.driver._get_all_assigned_mediated_devices(instance))}
+
+    def show(self, number):
+        return self.state(self.instance(int(number)))
 
     def console(self, number):
         output = self.driver.get_console_output(self.context, self.instance(int(number)))
