@@ -120,6 +120,34 @@ TEST_F(InstalledDebian, AFunctionIsPluggedIntoAConfinedGuest) {
 }
 
 /*
+ *   host2 (installed Debian), --sanitize                   host3
+ *   nvme c: erased by pcilend-sanitize@.service, lent ════ borrows it again: zeroes
+ */
+TEST_F(InstalledDebian, ItErasesWhatABorrowerHasLeft) {
+  const auto address = host().address("c");
+  ASSERT_OK(address);
+  MainJob own(host(), other(), *address, "none");
+  ASSERT_OK(own.lend("--sanitize"));
+  ASSERT_OK(own.see_available());
+  auto drive = own.borrow();
+  ASSERT_OK(drive);
+  constexpr const char* kErased = "cmp -n 131072 /dev/zero ";
+  EXPECT_OK(
+      other().run(fmt::format("head -c 128K /dev/urandom >/tmp/data && dd if=/tmp/data of={0} "
+                              "bs=16k oflag=direct && ! {1}{0}",
+                              drive->disk, kErased)));
+  ASSERT_OK(other().run("pcilend return " + own.id()));
+  EXPECT_OK(own.await_state(host(), "available"));
+  EXPECT_OK(
+      host().until(fmt::format("journalctl -u pcilend-sanitize@{} | grep Finished", *address)));
+  ASSERT_OK(own.see_available());
+  drive = own.borrow();
+  ASSERT_OK(drive);
+  EXPECT_OK(other().run(kErased + drive->disk));
+  EXPECT_OK(own.clean_up());
+}
+
+/*
  *   host1 (lender)                 host2 (installed Debian)
  *   nvme ═════════════════════════ virt-install --hostdev: the PCI device that it is once borrowed,
  *                                  with `managed='yes'`, which is virt-install's default, and

@@ -28,6 +28,7 @@ void OnInstalledHost::SetUpTestSuite() {
   for (const char* id : {"a", "b"})
     ASSERT_OK(options.add_device(
         fmt::format("host1:nvme,id={0},serial={0},drive-size=64M{1}", id, kNoShadowDoorbells)));
+  ASSERT_OK(options.add_device("host2:nvme,id=c,serial=c,drive-size=16M"));
   ASSERT_OK(start_lab(options, lab_));
   // What AppArmor denies is in the kernel's log, all of it, also after the next boot.
   ASSERT_OK(

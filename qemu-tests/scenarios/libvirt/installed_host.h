@@ -17,8 +17,8 @@ namespace pcilend::scenarios {
 
 /*
  *   host1 (lender, node 4)      host2 (node 8): an installed Debian: systemd, libvirtd and AppArmor
- * as a, b: nvme ════════════════                 their packages have left them ═══════════════
- * host3 (node 12): borrows one now and then
+ *   a, b: nvme ════════════════                 as their packages have left them
+ *                               c: nvme ══════ host3 (node 12): borrows one now and then
  */
 class OnInstalledHost : public testing::Test {
  protected:
