@@ -330,13 +330,11 @@ Result<std::string> Host::address(size_t index) const {
 Result<> Host::mark_log() {
   console_mark_ = machine_.console_size();
   ++marks_;
-  // DMA-API debugging shows its first report only, unless it is asked for all. What is mapped for a
-  // borrowed function is mapped for the NTB in its name, which it takes for mapped twice: it looks
-  // at the NTB only.
+  // DMA-API debugging shows its first report only, unless it is asked for all.
   PCILEND_TRY(
       run(fmt::format("echo '<4>pcilend-lab: mark {}.' > /dev/kmsg\n"
                       "cd /sys/kernel/debug/dma-api 2>/dev/null || exit 0\n"
-                      "echo 1 >all_errors; echo ntb_hw_amd >driver_filter",
+                      "echo 1 >all_errors",
                       marks_)));
   return {};
 }
