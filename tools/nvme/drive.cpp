@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/nvme/drive.h"
+
+#include "pcilend/nvme/controller.h"
+
+namespace pcilend::nvme {
+namespace {
+
+constexpr uint16_t kVector = 1;  // the admin queues' is 0
+
+class AloneDrive final : public Drive {
+ public:
+  AloneDrive(std::unique_ptr<Device> device, std::unique_ptr<Controller> controller, uint64_t epoch)
+      : device_(std::move(device)), controller_(std::move(controller)), epoch_(epoch) {}
+
+  [[nodiscard]] Device& device() override { return *device_; }
+  [[nodiscard]] Queues& queues() override { return *controller_; }
+  [[nodiscard]] const ControllerInfo& info() const override { return controller_->info(); }
+  [[nodiscard]] Result<std::vector<uint32_t>> namespaces() override {
+    return controller_->namespaces();
+  }
+  [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id) override {
+    return controller_->name_space(id);
+  }
+  [[nodiscard]] Result<Health> health() override { return controller_->health(); }
+  [[nodiscard]] std::optional<uint16_t> vector() const override { return kVector; }
+  [[nodiscard]] bool lost() const override { return device_->epoch() != epoch_; }
+
+ private:
+  std::unique_ptr<Device> device_;  // outlives the controller
+  std::unique_ptr<Controller> controller_;
+  uint64_t epoch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drive>> Drive::open_alone(const ThisHost& host, FunctionId id,
+                                                 std::string_view owner, uint64_t slice) {
+  auto device = open_leased(host, id, owner, slice);
+  if (!device) return tl::unexpected(std::move(device).error());
+  const uint64_t epoch = (*device)->epoch();
+  auto controller = Controller::start(**device);
+  if (!controller) return tl::unexpected(std::move(controller).error());
+  return std::make_unique<AloneDrive>(std::move(*device), std::move(*controller), epoch);
+}
+
+}  // namespace pcilend::nvme
