@@ -72,6 +72,7 @@ const std::map<std::string, Plant>& Plants() {
       {"told-too-early", Plant::kToldTooEarly},
       {"pages-stay-open", Plant::kPagesStayOpen},
       {"recall-of-the-manager-only", Plant::kRecallOfTheManagerOnly},
+      {"mail-outlives-the-link", Plant::kMailOutlivesTheLink},
   };
   return plants;
 }
@@ -96,6 +97,7 @@ int RunShared(const ShareOptions& options) {
   fmt::print("requests        {:>12}  declined; {} of them are in the audit\n", c.refused,
              c.audits);
   fmt::print("quarantines     {:>12}  {} readmitted\n", c.quarantines, c.readmitted);
+  fmt::print("mails answered  {:>12}\n", c.answered);
   fmt::print("fences          {:>12}  which cost all clients the function\n", c.fences);
   fmt::print("accidents       {:>12}  links down, {} hosts died\n", c.flaps, c.deaths);
   fmt::print("bytes           {:>12}  of state of a shared function, {} of them for each client\n",

@@ -36,6 +36,7 @@ void ShareLender::Boot() {
   returns_.clear();
   joins_.clear();
   untold_.clear();
+  taken_mail_.clear();
   tick_at_ = recall_at_ = ~0ULL;
   taken_ = manager_died_ = false;
   manager_lost_ = 0;
@@ -267,9 +268,53 @@ void ShareLender::Job() {
   Apply(event);
 }
 
+// A client asks for queues. What it says is sent back to it with the answer.
+int ShareLender::Mail(u32 node, u64 boot, const pcilend_msg_mail& in) {
+  pcilend_mail_text question = {};
+  question.bytes = in.bytes;
+  std::memcpy(question.text, in.text, sizeof question.text);
+  const int error =
+      pcilend_mail_ask(share_.get(), node, boot, in.lease, in.number, &question, nullptr);
+  if (error == 0) port_.Later(1 + port_.Random(10), ShareWork::kMail, stamp_);
+  const pcilend_mail_text* answer = pcilend_mail_answered(share_.get(), in.lease, in.number);
+  if (error == -EALREADY && answer != nullptr) SendMailed(in.lease, *answer);
+  return error == -EALREADY ? 0 : error;
+}
+
+void ShareLender::TakeMail() {
+  Taken taken = {};
+  taken.lease = pcilend_mail_next(share_.get(), &taken.text);
+  if (taken.lease == 0) return;
+  taken_mail_.push_back(taken);
+  port_.Later(1 + port_.Random(port_.Random(20) == 0 ? 3000 : 20), ShareWork::kAnswer, stamp_);
+}
+
+// The manager makes queues; it keeps none that nobody hears of.
+void ShareLender::AnswerMail() {
+  const Taken taken = taken_mail_.front();
+  taken_mail_.pop_front();
+  if (pcilend_mail_answer(share_.get(), taken.lease, &taken.text, nullptr) != 0) return;
+  const auto it = drive_.clients.find(taken.lease);
+  if (it == drive_.clients.end()) return drive_.Demand(false, "who is answered is a client");
+  it->second.queues = true;
+  ++answered;
+  SendMailed(taken.lease, taken.text);
+}
+
+void ShareLender::SendMailed(u32 lease, const pcilend_mail_text& text) {
+  const pcilend_share_client* client = pcilend_share_find(share_.get(), lease);
+  pcilend_msg_mail msg = {id_, lease, client->mail.number, text.bytes, {}};
+  std::memcpy(msg.text, text.text, sizeof msg.text);
+  port_.Send(client->node, client->boot, PCILEND_MSG_MAILED, false, 0, 0, &msg);
+}
+
 void ShareLender::Do(ShareWork work, u32 stamp) {
   if (stamp != stamp_) return;
   switch (work) {
+    case ShareWork::kMail:
+      return TakeMail();
+    case ShareWork::kAnswer:
+      return AnswerMail();
     case ShareWork::kJob:
       return Job();
     case ShareWork::kTick:
@@ -402,6 +447,8 @@ void ShareLender::Request(u32 node, u64 boot, const Slot& slot) {
     }
     case PCILEND_MSG_CLEARED:
       return answer(Cleared(node, boot, Body<pcilend_msg_clear>(slot)));
+    case PCILEND_MSG_MAIL:
+      return answer(Mail(node, boot, Body<pcilend_msg_mail>(slot)));
     case PCILEND_MSG_RETURN: {
       returns_.push_back({node, boot, header.request, named.lease});
       const int error = Apply(Event(PCILEND_SHARE_RETURN, node, boot, named.lease));
@@ -433,7 +480,16 @@ void ShareLender::LinkLost(u32 node, u64 boot) {
       if (client.node == node) drive_.master = false;
     }
   }
+  std::map<u32, pcilend_mail> kept;
+  if (plant_ == Plant::kMailOutlivesTheLink) {
+    for (const pcilend_share_client& client : share_->client) kept[client.lease] = client.mail;
+  }
   Apply(Event(PCILEND_SHARE_LINK_LOST, node, boot));
+  for (pcilend_share_client& client : share_->client) {
+    if (client.state != PCILEND_CLIENT_NONE && kept.contains(client.lease)) {
+      client.mail = kept[client.lease];
+    }
+  }
   drive_.Demand(drive_.master || drive_.manager == 0, "one client's loss stops nobody else");
 }
 

@@ -12,7 +12,7 @@
 
 namespace pcilend::sim {
 
-enum class ShareWork : u8 { kJob, kTick, kLeaseReset, kManagersReset };
+enum class ShareWork : u8 { kJob, kTick, kLeaseReset, kManagersReset, kMail, kAnswer };
 
 class ShareLenderPort {
  public:
@@ -51,7 +51,8 @@ class ShareLender {
   u32 id() const { return id_; }
   bool quiet() const { return available() && jobs_.empty() && drive_.clients.empty(); }
 
-  u64 joined = 0, refused = 0, ended = 0, fences = 0, audits = 0, quarantines = 0, readmitted = 0;
+  u64 joined = 0, refused = 0, ended = 0, fences = 0, audits = 0, quarantines = 0, readmitted = 0,
+      answered = 0;
 
  private:
   struct Asker {
@@ -82,6 +83,10 @@ class ShareLender {
   int Policy(u32 node, u64 boot, const pcilend_msg_policy& in);
   int Join(u32 node, u64 boot, u32 request, const pcilend_msg_join& in);
   int Cleared(u32 node, u64 boot, const pcilend_msg_clear& in);
+  int Mail(u32 node, u64 boot, const pcilend_msg_mail& in);
+  void TakeMail();
+  void AnswerMail();
+  void SendMailed(u32 lease, const pcilend_mail_text& text);
 
   ShareLenderPort& port_;
   u32 id_;
@@ -93,6 +98,11 @@ class ShareLender {
   std::unique_ptr<pcilend_share> share_;
   std::unique_ptr<pcilend_share_result> result_;
   std::deque<pcilend_share_action> jobs_;
+  struct Taken {
+    u32 lease;
+    pcilend_mail_text text;
+  };
+  std::deque<Taken> taken_mail_;  // which the manager works on
   std::vector<Asker> returns_;
   std::map<u32, Asker> joins_;  // that are not answered, by lease
   std::vector<Untold> untold_;

@@ -26,6 +26,7 @@ enum class Plant {
   kToldTooEarly,
   kPagesStayOpen,
   kRecallOfTheManagerOnly,
+  kMailOutlivesTheLink,
 };
 
 class Drive {

@@ -34,6 +34,8 @@ struct ShareSimulation::Host : public ShareLenderPort {
   struct Held {
     u32 lease = 0;
     bool returning = false;
+    u32 question = 0;  // number of that to the manager
+    bool asking = false;
   };
   struct Role {
     u64 boot = 0;         // of that host, as it was met last
@@ -148,15 +150,30 @@ void ShareSimulation::Deliver(const Event& event) {
   }
 }
 
-// A mail of the client's to the manager, by the lender: no mail passes for who may not use it.
-void ShareSimulation::MakeQueues(u32 lender, u32 lease) {
-  ShareLender& share = hosts_[lender]->lender;
-  const auto it = share.drive().clients.find(lease);
-  if (it == share.drive().clients.end() ||
-      pcilend_share_check(&share.share(), it->second.node, it->second.boot, lease, nullptr) != 0) {
-    return;
-  }
-  it->second.queues = true;
+// It asks its manager, or asks again what it has heard no answer to.
+void ShareSimulation::AskForQueues(u32 host, u32 lender, u32 lease) {
+  Host::Role& role = hosts_[host]->roles[lender];
+  const auto held = std::find_if(role.held.begin(), role.held.end(),
+                                 [lease](const Host::Held& h) { return h.lease == lease; });
+  if (held == role.held.end()) return;
+  if (!held->asking) ++held->question;
+  held->asking = true;
+  pcilend_msg_mail msg = {hosts_[lender]->lender.id(), lease, held->question, 12, {}};
+  const u32 says[] = {host, lease, held->question};
+  std::memcpy(msg.text, says, sizeof says);
+  Ask(host, lender, PCILEND_MSG_MAIL, &msg);
+  if (OneIn(8)) Ask(host, lender, PCILEND_MSG_MAIL, &msg);  // it is impatient
+}
+
+void ShareSimulation::Mailed(u32 host, u32 lender, const pcilend_msg_mail& mail) {
+  Host::Role& role = hosts_[host]->roles[lender];
+  const auto held = std::find_if(role.held.begin(), role.held.end(),
+                                 [&](const Host::Held& h) { return h.lease == mail.lease; });
+  if (held == role.held.end() || !held->asking || held->question != mail.number) return;
+  held->asking = false;
+  const u32 says[] = {host, mail.lease, mail.number};
+  hosts_[lender]->lender.drive().Demand(std::memcmp(mail.text, says, sizeof says) == 0,
+                                        "an answer is to what was asked");
 }
 
 void ShareSimulation::Free(u32 host, u32 lender, u32 lease) {
@@ -211,6 +228,8 @@ void ShareSimulation::Notice(u32 host, u32 lender, const Slot& slot) {
       if (named.lease == role.manager) role.manager = 0;
       if (held != role.held.end()) Free(host, lender, named.lease);
       return;
+    case PCILEND_MSG_MAILED:
+      return Mailed(host, lender, Body<pcilend_msg_mail>(slot));
     case PCILEND_MSG_READMITTED:
     case PCILEND_MSG_WAS_RESET: {
       if (held == role.held.end()) return SendReturn(host, lender, named.lease);
@@ -268,7 +287,7 @@ void ShareSimulation::Answer(u32 host, u32 lender, const Slot& slot) {
       role.asking = false;
       if (!ok) return;
       const u32 lease = Body<pcilend_msg_joined>(slot).lease;
-      role.held.push_back({lease, false});
+      role.held.push_back({lease});
       Event event;
       event.kind = Kind::kQueues;
       event.host = host;
@@ -498,7 +517,7 @@ void ShareSimulation::Handle(const Event& event) {
       return Manage(event);
     case Kind::kQueues:
       if (host.boot == event.epoch && Reaches(event.host, event.other)) {
-        MakeQueues(event.other, event.a);
+        AskForQueues(event.host, event.other, event.a);
       }
       return;
     case Kind::kUser:
@@ -596,6 +615,7 @@ ShareCounts ShareSimulation::counts() const {
     counts.audits += lender.audits;
     counts.quarantines += lender.quarantines;
     counts.readmitted += lender.readmitted;
+    counts.answered += lender.answered;
     counts.most = std::max<u64>(counts.most, host->lender.drive().most);
   }
   return counts;

@@ -31,6 +31,7 @@ struct ShareCounts {
   u64 audits = 0;
   u64 quarantines = 0;
   u64 readmitted = 0;
+  u64 answered = 0;  // mails
   u64 flaps = 0;
   u64 deaths = 0;
   u64 most = 0;  // clients of one function at once
@@ -82,7 +83,8 @@ class ShareSimulation {
   void Notice(u32 host, u32 lender, const Slot& slot);
   void Answer(u32 host, u32 lender, const Slot& slot);
   void Manage(const Event& event);
-  void MakeQueues(u32 lender, u32 lease);
+  void AskForQueues(u32 host, u32 lender, u32 lease);
+  void Mailed(u32 host, u32 lender, const pcilend_msg_mail& mail);
   void User(u32 host);
   void Administrator(u32 host);
   void Forge(u32 host);

@@ -32,6 +32,7 @@ TEST(ShareSimulation, KeepsItsPromises) {
   EXPECT_GT(counts.audits, 100u);
   EXPECT_GT(counts.quarantines, 10u);
   EXPECT_GT(counts.readmitted, 10u);
+  EXPECT_GT(counts.answered, 1000u);
   EXPECT_GT(counts.flaps, 10u);
   EXPECT_GT(counts.deaths, 5u);
 }
@@ -62,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{Plant::kEarlyReboot, "no new boot is admitted before the old one is over"},
         std::pair{Plant::kToldTooEarly, "memory is not freed while the function may reach it"},
         std::pair{Plant::kPagesStayOpen, "who is over rings no doorbell"},
-        std::pair{Plant::kRecallOfTheManagerOnly, "a recall reaches every client"}));
+        std::pair{Plant::kRecallOfTheManagerOnly, "a recall reaches every client"},
+        std::pair{Plant::kMailOutlivesTheLink, "who is readmitted has no queues of before"}));
 
 }  // namespace
