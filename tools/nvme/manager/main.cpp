@@ -95,7 +95,8 @@ int main(int argc, char** argv) {
   app.add_option("FUNCTION", arguments.function,
                  "its id, as `pcilend list` has it, or its PCI address; it is available")
       ->required();
-  app.add_option("--clients", options.clients, "at most; else as many as there are queues for")
+  app.add_option("--clients", options.clients,
+                 "at most; else as many as there are queues for, up to 16")
       ->check(CLI::Range(1, 64));
   app.add_option("--pairs", options.each.pairs, "of queues, that each may have")
       ->capture_default_str()

@@ -9,14 +9,17 @@
 namespace pcilend::nvme {
 namespace {
 
-constexpr uint32_t kClientsMax = 64;               // pcilend.ko's
+constexpr uint32_t kClientsMax = 64;  // pcilend.ko's
+// Unless more are asked for: pcilend.ko shares out among them what processes of this host can map,
+// 8 pieces of memory for each of so many.
+constexpr uint32_t kClients = 16;
 constexpr uint64_t kOwnBytes = uint64_t{1} << 20;  // admin queues and pages
 constexpr uint32_t kDoorbellPage = 1;              // of BAR 0 (Base 3.1.3)
 
 }  // namespace
 
 uint64_t manager_slice(const ManagerOptions& options) {
-  const uint64_t clients = options.clients ? options.clients : kClientsMax;
+  const uint64_t clients = options.clients ? options.clients : kClients;
   // Memory of 2 MiB and more begins where a large page does.
   const uint64_t unit = uint64_t{2} << 20;
   const uint64_t each = (options.near_bytes + unit - 1) / unit * unit;
@@ -40,7 +43,7 @@ Result<> Manager::begin() {
                 "{} clients with {} pairs of queues each: the drive has {} pairs, and {} clients "
                 "can share it",
                 options_.clients, options_.each.pairs, controller_->queues(), kClientsMax);
-  admits_ = options_.clients ? options_.clients : room;
+  admits_ = options_.clients ? options_.clients : std::min(room, kClients);
   const auto node = office_.node();
   if (!node) return tl::unexpected(node.error());
   node_ = *node;

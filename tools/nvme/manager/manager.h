@@ -20,7 +20,7 @@
 namespace pcilend::nvme {
 
 struct ManagerOptions {
-  uint32_t clients = 0;  // at most; 0: as many as there are queues for
+  uint32_t clients = 0;  // at most; 0: as many as there are queues for, up to 16
   ClientLimits each;
   uint32_t vectors = 1;                               // interrupts of each
   uint64_t slice = Lease::kSlice;                     // of each, at most
