@@ -57,7 +57,12 @@ inline constexpr size_t kTransferMax = kPrpEntries * kPage;
 Result<DataPointer> make_prps(uint64_t address, size_t bytes, const PrpList& list);
 
 // Admin commands (Base 5).
-enum class Identify : uint8_t { Namespace = 0, Controller = 1, ActiveNamespaces = 2 };
+enum class Identify : uint8_t {
+  Namespace = 0,
+  Controller = 1,
+  ActiveNamespaces = 2,
+  Descriptors = 3
+};
 Command make_identify(Identify what, uint32_t name_space, uint64_t page);
 // Wishes for as many I/O queues of each kind; completions' dword 0 has what was given
 // (Base 5.27.1.5).
@@ -79,5 +84,19 @@ Command make_delete_completion_queue(uint16_t id);
 Command make_read(uint32_t name_space, uint64_t block, uint32_t blocks, const DataPointer& data);
 Command make_write(uint32_t name_space, uint64_t block, uint32_t blocks, const DataPointer& data);
 Command make_flush(uint32_t name_space);
+
+// What disks need besides (NVM 3.2.3, 3.2.8). A write that is on the medium once it is done:
+Command make_write_through(uint32_t name_space, uint64_t block, uint32_t blocks,
+                           const DataPointer& data);
+// `blocks` as above; they stay allocated.
+Command make_write_zeroes(uint32_t name_space, uint64_t block, uint32_t blocks);
+// What is there is not needed any more. `range`: the device address of one DeallocateRange.
+struct DeallocateRange {
+  uint32_t attributes = 0;
+  uint32_t blocks = 0;
+  uint64_t block = 0;
+};
+static_assert(sizeof(DeallocateRange) == 16);
+Command make_deallocate(uint32_t name_space, uint64_t range);
 
 }  // namespace pcilend::nvme
