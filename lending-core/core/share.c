@@ -164,6 +164,7 @@ static void share_close(struct pcilend_share *share, struct pcilend_share_client
 			struct pcilend_share_result *result)
 {
 	client->state = PCILEND_CLIENT_ENDING;
+	pcilend_mail_drop(&client->mail);
 	share_do(result, PCILEND_SHARE_DO_CLOSE, client)->last =
 		share_is_last(share, client, share_has_pages);
 }
@@ -628,6 +629,7 @@ static void share_client_link_lost(struct pcilend_share *share,
 		return;
 	case PCILEND_CLIENT_ACTIVE:
 		client->state = PCILEND_CLIENT_QUARANTINING;
+		pcilend_mail_drop(&client->mail);
 		share_ask(share, client, result, now);
 		return;
 	default:

@@ -64,6 +64,9 @@ static const struct msg_kind msg_kinds[] = {
 	{ "join", PCILEND_MSG_JOIN, sizeof(struct pcilend_msg_join),
 	  sizeof(struct pcilend_msg_joined), true },
 	{ "cleared", PCILEND_MSG_CLEARED, sizeof(struct pcilend_msg_clear), 0, true },
+	{ "mail", PCILEND_MSG_MAIL, sizeof(struct pcilend_msg_mail), 0, true },
+	{ "mailed", PCILEND_MSG_MAILED, sizeof(struct pcilend_msg_mail), 0, false },
+	{ "vector", PCILEND_MSG_VECTOR, sizeof(struct pcilend_msg_vector), 0, true },
 };
 
 struct status_kind {

@@ -10,6 +10,7 @@
 static_assert(PCILEND_WIRE_SHARE_CLIENTS == PCILEND_SHARE_CLIENTS, "clients");
 static_assert(PCILEND_WIRE_SHARE_VECTORS == PCILEND_SHARE_VECTORS, "vectors");
 static_assert(PCILEND_WIRE_SHARE_RANGES == PCILEND_SHARE_RANGES, "ranges");
+static_assert(PCILEND_WIRE_MAIL_BYTES == PCILEND_MAIL_BYTES, "mail");
 
 static bool wire_share_pages(__le64 value)
 {
@@ -108,6 +109,9 @@ static const char *wire_share_joined(const struct pcilend_msg_joined *msg)
 	}
 	if (le32_to_cpu(msg->piece) >= PCILEND_WIRE_SHARE_CLIENTS)
 		return "too many clients";
+	if (le32_to_cpu(msg->vector) >
+	    PCILEND_WIRE_SHARE_CLIENTS * PCILEND_WIRE_SHARE_VECTORS)
+		return "too many vectors";
 	return wire_share_slice(msg->slice, msg->alias) ?: wire_share_lease(msg->id, msg->lease);
 }
 
@@ -139,6 +143,34 @@ static const char *wire_share_clear(const struct pcilend_msg_clear *msg)
 	return wire_share_lease(msg->id, msg->lease);
 }
 
+static const char *wire_share_mail(const struct pcilend_msg_mail *msg)
+{
+	u32 bytes = le32_to_cpu(msg->bytes);
+	u32 i;
+
+	if (!msg->number)
+		return "mail without a number";
+	if (!bytes || bytes > PCILEND_WIRE_MAIL_BYTES)
+		return "mail of an impossible size";
+	for (i = bytes; i < PCILEND_WIRE_MAIL_BYTES; i++)
+		if (msg->text[i])
+			return "reserved bytes set";
+	return wire_share_lease(msg->id, msg->lease);
+}
+
+static const char *wire_share_vector(const struct pcilend_msg_vector *msg)
+{
+	u32 offset = le32_to_cpu(msg->offset);
+
+	if (le32_to_cpu(msg->vector) >= PCILEND_WIRE_SHARE_VECTORS)
+		return "too many vectors";
+	if (le32_to_cpu(msg->on) > 1)
+		return "neither on nor off";
+	if (offset >= PCILEND_ALIAS_BYTES || offset & 3)
+		return "an interrupt outside the interrupt range";
+	return wire_share_lease(msg->id, msg->lease);
+}
+
 const char *pcilend_wire_share_fault(__u16 type, bool answer, const void *payload)
 {
 	const struct pcilend_msg_lease *lease = payload;
@@ -146,6 +178,11 @@ const char *pcilend_wire_share_fault(__u16 type, bool answer, const void *payloa
 	if (answer)
 		return type == PCILEND_MSG_JOIN ? wire_share_joined(payload) : NULL;
 	switch (type) {
+	case PCILEND_MSG_MAIL:
+	case PCILEND_MSG_MAILED:
+		return wire_share_mail(payload);
+	case PCILEND_MSG_VECTOR:
+		return wire_share_vector(payload);
 	case PCILEND_MSG_POLICY:
 		return wire_share_policy(payload);
 	case PCILEND_MSG_JOIN:

@@ -235,6 +235,17 @@ class NetlinkClient final : public Client {
                       .put(PCILEND_A_ROUND, round));
   }
 
+  Result<> lease_send_mail(int lease, const Mail& mail) override {
+    Request request = with_lease(PCILEND_CMD_MAIL_SEND, lease);
+    request.put(PCILEND_A_MAIL, std::span<const std::byte>(mail.bytes));
+    if (mail.client != 0) request.put(PCILEND_A_CLIENT_LEASE, mail.client);
+    return change(request);
+  }
+
+  Result<std::optional<Mail>> lease_next_mail(int lease) override {
+    return one(with_lease(PCILEND_CMD_MAIL_NEXT, lease), decode_mail);
+  }
+
   Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
                               uint32_t vectors) override {
     return one(Request(PCILEND_CMD_JOIN)

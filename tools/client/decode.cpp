@@ -607,6 +607,19 @@ Result<std::optional<ClientNotice>> decode_client_notice(std::span<const std::by
   return notice;
 }
 
+Result<std::optional<Mail>> decode_mail(std::span<const std::byte> attributes) {
+  Mail mail;
+  PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {
+    if (a.type == PCILEND_A_CLIENT_LEASE) return a.read(&mail.client);
+    if (a.type == PCILEND_A_MAIL) mail.bytes.assign(a.payload.begin(), a.payload.end());
+    return {};
+  }));
+  if (mail.bytes.size() > kMailMax)
+    return fail(ErrorClass::Failure, "malformed answer: mail of {} bytes", mail.bytes.size());
+  if (mail.bytes.empty()) return std::nullopt;
+  return mail;
+}
+
 Result<UniqueFd> decode_fd(std::span<const std::byte> attributes) {
   UniqueFd fd;
   PCILEND_TRY(for_each_attribute(attributes, [&](const Attribute& a) -> Result<> {

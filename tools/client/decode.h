@@ -26,6 +26,8 @@ Result<JoinedFunction> decode_joined(std::span<const std::byte> attributes);
 Result<UniqueFd> decode_fd(std::span<const std::byte> attributes);
 // Nothing: there is no news.
 Result<std::optional<ClientNotice>> decode_client_notice(std::span<const std::byte> attributes);
+// Nothing: there is none.
+Result<std::optional<Mail>> decode_mail(std::span<const std::byte> attributes);
 Result<uint64_t> decode_address(std::span<const std::byte> attributes);
 Result<Event> decode_event(std::span<const std::byte> attributes);
 // 256 or 4096 bytes.

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/lease.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
 
 #include "pcilend/client.h"
 
 namespace pcilend {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPage = 4096;
 
@@ -95,6 +101,43 @@ Result<std::optional<ClientNotice>> Lease::next_client() const {
 
 Result<> Lease::cleared(const ClientNotice& notice) const {
   return client_->lease_cleared(fd(), notice.lease, notice.round);
+}
+
+Result<> Lease::send_mail(const Mail& mail) const {
+  if (mail.bytes.empty() || mail.bytes.size() > kMailMax)
+    return fail(ErrorClass::Usage, "mail of {} bytes: give 1 to {} of them", mail.bytes.size(),
+                kMailMax);
+  return client_->lease_send_mail(fd(), mail);
+}
+
+Result<std::optional<Mail>> Lease::next_mail() const {
+  return client_->lease_next_mail(fd());
+}
+
+Result<Mail> Lease::ask(std::span<const std::byte> question,
+                        std::chrono::milliseconds patience) const {
+  if (self_.lease == 0)
+    return fail(ErrorClass::Usage, "only a client has a manager to ask: join the function");
+  // The answer to a question that was given up may have come.
+  if (auto late = next_mail(); !late) return tl::unexpected(std::move(late).error());
+  PCILEND_TRY(send_mail(Mail{0, {question.begin(), question.end()}}));
+
+  const auto until = Clock::now() + patience;
+  pollfd look{fd(), POLLIN, 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max(until - Clock::now(), Clock::duration{}));
+    if (::poll(&look, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000))) < 0 &&
+        errno != EINTR)
+      return fail_errno("poll");
+    auto answer = next_mail();  // says so if the lease is over
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    if (*answer) return std::move(**answer);
+    if (left.count() == 0)
+      return fail(ErrorClass::Unreachable,
+                  "the manager of {} has not answered within {} ms: see whether it lives",
+                  to_string(info_.id), patience.count());
+  }
 }
 
 }  // namespace pcilend

@@ -11,6 +11,8 @@ namespace {
 // Opcodes: Base 5, NVM 3.2.
 constexpr uint8_t kDeleteSubmissionQueue = 0x00;
 constexpr uint8_t kCreateSubmissionQueue = 0x01;
+constexpr uint8_t kGetLogPage = 0x02;
+constexpr uint8_t kReserved = 0x7f;
 constexpr uint8_t kDeleteCompletionQueue = 0x04;
 constexpr uint8_t kCreateCompletionQueue = 0x05;
 constexpr uint8_t kIdentify = 0x06;
@@ -22,6 +24,7 @@ constexpr uint8_t kWriteZeroes = 0x08;
 constexpr uint8_t kDatasetManagement = 0x09;
 
 constexpr uint32_t kNumberOfQueues = 0x07;
+constexpr uint32_t kRetainEvent = 1U << 15;
 constexpr uint32_t kContiguous = 1;
 constexpr uint32_t kInterrupts = 2;
 constexpr uint32_t kForceUnitAccess = 1U << 30;
@@ -122,6 +125,16 @@ Command make_identify(Identify what, uint32_t name_space, uint64_t page) {
   Command command = make(kIdentify, name_space, {page, 0});
   command.dword[10] = static_cast<uint32_t>(what);
   return command;
+}
+
+Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data) {
+  Command command = make(kGetLogPage, name_space, {data, 0});
+  command.dword[10] = (bytes / 4 - 1) << 16 | kRetainEvent | log;
+  return command;
+}
+
+Command make_unknown() {
+  return make(kReserved, 0);
 }
 
 Command make_queue_count(uint16_t pairs) {

@@ -135,6 +135,8 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
   for (;;) {
     const auto done = admin_->take();
     if (!done) return tl::unexpected(done.error());
+    // Whoever rings this queue's doorbell has the drive take what is in it once more.
+    if (*done) admin_->scrub();
     if (*done && (*done)->status != 0)
       return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
                   status_text((*done)->status));
@@ -172,6 +174,11 @@ Result<NamespaceInfo> Controller::name_space(uint32_t id) {
   if (const auto descriptors = identify(Identify::Descriptors, id))
     info->command_set = parse_command_set(*descriptors);
   return info;
+}
+
+Result<Health> Controller::health() {
+  PCILEND_TRY(log_to(kHealthLog, kAllNamespaces, kHealthBytes, page_->address()));
+  return parse_health(page_->bytes().first<kHealthBytes>());
 }
 
 // Once, before the first queue is made.
@@ -214,11 +221,35 @@ Result<QueueGrant> Controller::create(const QueueRequest& request) {
 
 void Controller::remove(uint16_t id) {
   if (!running_) return;
-  if (!execute(make_delete_submission_queue(id), "delete a submission queue") ||
-      !execute(make_delete_completion_queue(id), "delete a completion queue"))
-    stop();
+  if (drop(id))
+    release(id);
   else
-    pairs_[id - 1U] = false;
+    stop();
+}
+
+Result<> Controller::drop(uint16_t id) {
+  const auto commands = execute(make_delete_submission_queue(id), "delete a submission queue");
+  if (!commands) return tl::unexpected(commands.error());
+  const auto completions = execute(make_delete_completion_queue(id), "delete a completion queue");
+  if (!completions) return tl::unexpected(completions.error());
+  return {};
+}
+
+Result<IdentifyPage> Controller::controller_page() {
+  return identify(Identify::Controller, 0);
+}
+
+Result<> Controller::identify_to(uint8_t what, uint32_t name_space, uint64_t page) {
+  const auto done =
+      execute(make_identify(static_cast<Identify>(what), name_space, page), "identify itself");
+  if (!done) return tl::unexpected(done.error());
+  return {};
+}
+
+Result<> Controller::log_to(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data) {
+  const auto done = execute(make_log_page(log, name_space, bytes, data), "give a log page");
+  if (!done) return tl::unexpected(done.error());
+  return {};
 }
 
 // Caches are flushed (Base 3.6.1), then it reaches nothing any more. One that somebody has reset

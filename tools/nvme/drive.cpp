@@ -22,6 +22,7 @@ class AloneDrive final : public Drive {
   [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id) override {
     return controller_->name_space(id);
   }
+  [[nodiscard]] Result<Health> health() override { return controller_->health(); }
   [[nodiscard]] std::optional<uint16_t> vector() const override { return kVector; }
   [[nodiscard]] bool lost() const override { return device_->epoch() != epoch_; }
 

@@ -20,8 +20,21 @@ constexpr size_t kTransferSize = 77;  // MDTS
 constexpr size_t kSubmissionEntry = 512;
 constexpr size_t kCompletionEntry = 513;
 constexpr size_t kNamespaces = 516;
-constexpr size_t kOptionalCommands = 520;
 constexpr size_t kWriteCache = 525;
+// Of what clients of a shared drive do not see.
+constexpr size_t kMultiPath = 76;
+constexpr size_t kEvents = 92;          // OAES
+constexpr size_t kAdminCommands = 256;  // OACS
+constexpr size_t kAborts = 258;
+constexpr size_t kEventsAtOnce = 259;
+constexpr size_t kPowerByItself = 265;  // APSTA
+constexpr size_t kHostMemory = 272;     // HMPRE, HMMIN
+constexpr size_t kKeepAlive = 320;
+constexpr size_t kSanitize = 328;
+constexpr size_t kCommands = 520;  // ONCS
+constexpr size_t kFused = 522;
+constexpr std::byte kSeveralControllers{2};
+constexpr std::byte kReservations{0x20};
 // In a namespace's.
 constexpr size_t kSize = 0;
 constexpr size_t kFormats = 25;
@@ -75,7 +88,7 @@ Result<ControllerInfo> parse_controller(IdentifyPage page) {
   info.firmware = text_at(page, kFirmware, kFirmwareBytes);
   info.namespaces = word_at<uint32_t>(page, kNamespaces);
   info.volatile_cache = (word_at<uint8_t>(page, kWriteCache) & 1) != 0;
-  const auto optional = word_at<uint16_t>(page, kOptionalCommands);
+  const auto optional = word_at<uint16_t>(page, kCommands);
   info.deallocates = (optional & kDatasetManagement) != 0;
   info.writes_zeroes = (optional & kWriteZeroes) != 0;
   // In pages, as a power of two; 0: any size.
@@ -131,6 +144,31 @@ uint8_t parse_command_set(IdentifyPage page) {
     at += kDescriptorHeader + length;
   }
   return 0;
+}
+
+void hide_what_is_shared(std::span<std::byte, kPage> controller) {
+  const auto clear = [&](size_t at, size_t bytes) {
+    std::ranges::fill(controller.subspan(at, bytes), std::byte{});
+  };
+  controller[kMultiPath] |= kSeveralControllers;
+  clear(kEvents, 4);
+  clear(kAdminCommands, 2);
+  clear(kAborts, 1);
+  clear(kEventsAtOnce, 1);
+  clear(kPowerByItself, 1);
+  clear(kHostMemory, 8);
+  clear(kKeepAlive, 2);
+  clear(kSanitize, 4);
+  controller[kCommands] &= ~kReservations;
+  clear(kFused, 2);
+}
+
+Health parse_health(std::span<const std::byte, kHealthBytes> log) {
+  Health health;
+  health.warnings = static_cast<uint8_t>(log[0]);
+  std::memcpy(&health.kelvin, log.data() + 1, sizeof health.kelvin);
+  health.percent_used = static_cast<uint8_t>(log[5]);
+  return health;
 }
 
 }  // namespace pcilend::nvme

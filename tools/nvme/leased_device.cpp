@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <algorithm>
+#include "leased_device.h"
 
-#include "pcilend/nvme/device.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -24,42 +23,55 @@ class LeasedMemory final : public Memory {
 
 class LeasedDevice final : public Device {
  public:
-  LeasedDevice(Lease lease, Registers registers)
+  LeasedDevice(std::shared_ptr<Lease> lease, Registers registers)
       : lease_(std::move(lease)), registers_(std::move(registers)) {}
 
-  [[nodiscard]] std::string name() const override { return to_string(lease_.info().id); }
+  [[nodiscard]] std::string name() const override { return to_string(lease_->info().id); }
   [[nodiscard]] uint32_t load(size_t offset) const override {
     return registers_.load<uint32_t>(offset);
   }
   void store(size_t offset, uint32_t value) override { registers_.store(offset, value); }
   [[nodiscard]] size_t register_bytes() const override { return registers_.size(); }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    auto buffer = DeviceBuffer::create(lease_, bytes, {access});
-    if (!buffer) return tl::unexpected(std::move(buffer).error());
-    return std::make_unique<LeasedMemory>(std::move(*buffer));
+    return allocate_leased(*lease_, bytes, access);
   }
-  Result<UniqueFd> interrupt(uint32_t vector) override { return lease_.interrupt(vector); }
-  Result<> end_interrupt(uint32_t vector) override { return lease_.end_interrupt(vector); }
-  [[nodiscard]] uint64_t epoch() const override { return lease_.epoch(); }
-  [[nodiscard]] int fd() const override { return lease_.fd(); }
+  Result<UniqueFd> interrupt(uint32_t vector) override { return lease_->interrupt(vector); }
+  Result<> end_interrupt(uint32_t vector) override { return lease_->end_interrupt(vector); }
+  [[nodiscard]] uint64_t epoch() const override { return lease_->epoch(); }
+  [[nodiscard]] int fd() const override { return lease_->fd(); }
 
  private:
-  Lease lease_;
+  std::shared_ptr<Lease> lease_;
   Registers registers_;
 };
 
 }  // namespace
 
+Result<std::unique_ptr<Memory>> allocate_leased(const Lease& lease, size_t bytes,
+                                                const Access& access) {
+  auto buffer = DeviceBuffer::create(lease, bytes, {access});
+  if (!buffer) return tl::unexpected(std::move(buffer).error());
+  return std::make_unique<LeasedMemory>(std::move(*buffer));
+}
+
+Result<> check_class(const Lease& lease) {
+  if (lease.info().class_revision >> 16 == kClass) return {};
+  return fail(ErrorClass::Unsupported, "{} is no NVMe controller: its class is {:06x}",
+              to_string(lease.info().id), lease.info().class_revision >> 8);
+}
+
+Result<std::unique_ptr<Device>> make_leased(std::shared_ptr<Lease> lease) {
+  PCILEND_TRY(check_class(*lease));
+  auto registers = lease->bar(0, 0, kRegisterBytes);
+  if (!registers) return tl::unexpected(std::move(registers).error());
+  return std::make_unique<LeasedDevice>(std::move(lease), std::move(*registers));
+}
+
 Result<std::unique_ptr<Device>> open_leased(const ThisHost& host, FunctionId id,
                                             std::string_view owner, uint64_t slice) {
   auto lease = Lease::borrow(host, id, owner, slice);
   if (!lease) return tl::unexpected(std::move(lease).error());
-  if (lease->info().class_revision >> 16 != kClass)
-    return fail(ErrorClass::Unsupported, "{} is no NVMe controller: its class is {:06x}",
-                to_string(id), lease->info().class_revision >> 8);
-  auto registers = lease->bar(0, 0, kRegisterBytes);
-  if (!registers) return tl::unexpected(std::move(registers).error());
-  return std::make_unique<LeasedDevice>(std::move(*lease), std::move(*registers));
+  return make_leased(std::make_shared<Lease>(std::move(*lease)));
 }
 
 }  // namespace pcilend::nvme

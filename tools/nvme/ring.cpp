@@ -103,6 +103,12 @@ Result<std::optional<Done>> Ring::take() {
   return std::optional(Done{completion.command, completion.status, completion.result});
 }
 
+void Ring::scrub() {
+  const Command unknown = make_unknown();
+  for (uint32_t entry = 0; entry < entries(); ++entry)
+    std::memcpy(submission_->bytes().data() + entry * sizeof unknown, &unknown, sizeof unknown);
+}
+
 void Ring::release_entry() {
   head_ = (head_ + 1) % entries();
   if (head_ == 0) phase_ = !phase_;

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "cli.h"
+#include "pcilend/stop_signals.h"
 #include "run_program.h"
-#include "stop_signals.h"
 
 namespace {
 

@@ -87,7 +87,39 @@ TEST(WireShare, JoinAnswer) {
   EXPECT_EQ(check([](auto& m) { m.range[1].bar = 6; }), "pages of no BAR");
   EXPECT_EQ(check([](auto& m) { m.range[7].window = 99; }), "") << "no pages";
   EXPECT_EQ(check([](auto& m) { m.piece = 64; }), "too many clients");
+  EXPECT_EQ(check([](auto& m) { m.vector = 2049; }), "too many vectors");
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+}
+
+TEST(WireShare, Mail) {
+  for (const u16 type : {PCILEND_MSG_MAIL, PCILEND_MSG_MAILED}) {
+    const auto check = [type](const std::function<void(pcilend_msg_mail&)>& change) {
+      return Changed<pcilend_msg_mail>(type, false, change);
+    };
+    EXPECT_EQ(check([](auto& m) { m.number = 0; }), "mail without a number");
+    EXPECT_EQ(check([](auto& m) { m.bytes = 0; }), "mail of an impossible size");
+    EXPECT_EQ(check([](auto& m) { m.bytes = 200; }), "");
+    EXPECT_EQ(check([](auto& m) { m.bytes = 201; }), "mail of an impossible size");
+    EXPECT_EQ(check([](auto& m) { m.bytes = ~0u; }), "mail of an impossible size");
+    EXPECT_EQ(check([](auto& m) { m.text[199] = 1; }), "reserved bytes set");
+    EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+    EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
+  }
+}
+
+TEST(WireShare, InterruptsOfAClient) {
+  const auto check = [](const std::function<void(pcilend_msg_vector&)>& change) {
+    return Changed<pcilend_msg_vector>(PCILEND_MSG_VECTOR, false, change);
+  };
+  const char* outside = "an interrupt outside the interrupt range";
+  EXPECT_EQ(check([](auto& m) { m.on = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.on = 2; }), "neither on nor off");
+  EXPECT_EQ(check([](auto& m) { m.vector = 32; }), "too many vectors");
+  EXPECT_EQ(check([](auto& m) { m.offset = 0xffffc; }), "");
+  EXPECT_EQ(check([](auto& m) { m.offset = 0x100000; }), outside);
+  EXPECT_EQ(check([](auto& m) { m.offset = 2; }), outside);
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
 }
 
 TEST(WireShare, NoticesToTheManager) {

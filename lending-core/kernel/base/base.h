@@ -34,7 +34,9 @@
  *				lower id's first
  *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
  *				for
- *	remote_client.lock	a process that shares a function of another host; then clients_lock
+ *	remote_client.vectors_lock	interrupts of a client of another host
+ *	remote_client.lock	what it has mapped
+ *	remote_mail.lock	what it asks the function's manager
  *	device_lock()		of a virtual function
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions
@@ -42,7 +44,7 @@
  *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
  *
  *	trust_lock		one link becomes trusted at a time
- *	choice_lock		links of leases are chosen one by one
+ *	remote_choice_lock	links of leases are chosen one by one; then clients_lock
  *	appear_lock		remote functions appear one by one
  *	remotes_lock, functions_lock, links_lock, frontends_lock, pins_lock	tables
  *	withdrawn_lock		BARs of leases that were not returned; in functions' locks
@@ -59,9 +61,10 @@
  *
  * Lender (first group), segments (second) and borrower (third) never call one another. Of all
  * these, only adapters_lock, remote.frontends, remote.operation, iommu_group.mutex,
- * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking and the lender's first five
- * may be held while waiting for a peer or a device; and only pcilend_function.admin while another
- * driver takes a function or lets go of it, for which no link's handshake waits.
+ * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking, remote_client.vectors_lock
+ * and the lender's first five may be held while waiting for a peer or a device; and only
+ * pcilend_function.admin while another driver takes a function or lets go of it, for which no
+ * link's handshake waits.
  *
  * Work items of a link never wait for one another, but for the handshake, which waits for those
  * that handle messages. It, and a request to expose a function, may also wait for the peer of

@@ -16,7 +16,7 @@
 
 #define RETURN_TRIES 4		/* of PCILEND_REQUEST_MS each */
 
-static DEFINE_MUTEX(choice_lock);	/* each choice of a link sees those before */
+DEFINE_MUTEX(remote_choice_lock);	/* each choice of a link sees those before */
 
 /* A lease that is over, whose lender has not heard that nobody here uses it. */
 struct unconfirmed {
@@ -460,7 +460,7 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 	struct pcilend_link *link, *of_set;
 	int err = 0;
 
-	mutex_lock(&choice_lock);
+	mutex_lock(&remote_choice_lock);
 	of_set = adapter ? NULL : remote_link_of_set(r);
 	mutex_lock(&r->lock);
 	link = remote_path_choose(r, of_set ? pci_name(of_set->pdev) : adapter);
@@ -499,7 +499,7 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 	mutex_unlock(&r->lock);
 	if (!err)
 		remote_choose_interrupts(r);
-	mutex_unlock(&choice_lock);
+	mutex_unlock(&remote_choice_lock);
 	pcilend_link_put(of_set);
 	pcilend_link_put(any);
 	return err;

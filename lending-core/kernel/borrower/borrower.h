@@ -5,8 +5,8 @@
  *
  * Locks (base.h has the order): adapters_lock, remote.frontends, remote.operation,
  * pcilend_domain.lock and remote.reaching, which are held while a lender is waited for, or a
- * frontend is called; choice_lock, appear_lock, remotes_lock, frontends_lock, unconfirmed_lock,
- * remote.lock; in any context reach_lock.
+ * frontend is called; remote_choice_lock, appear_lock, remotes_lock, frontends_lock,
+ * unconfirmed_lock, remote.lock; in any context reach_lock.
  */
 #ifndef PCILEND_BORROWER_H
 #define PCILEND_BORROWER_H
@@ -257,12 +257,17 @@ struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
 
+/* borrow.c: of a link, and of where interrupts go */
+extern struct mutex remote_choice_lock;
+
 /* tenant.c */
 /*
  * The state is BORROWING. May @r reach this host's interrupt controller? With choice_lock, so that
  * each choice sees those before.
  */
 void remote_choose_interrupts(struct remote *r);
+/* The same of clients of shared functions (remote_client.c) over @link, which are no guests'. */
+bool remote_client_may_interrupt(struct pcilend_link *link);
 /* The UUID of the domain or mediated device that an owner's name is. Return: 0 or -EINVAL. */
 int remote_parse_owner(const char *owner, uuid_t *uuid);
 
@@ -295,6 +300,7 @@ void pcilend_client_doubt(struct pcilend_link *link);
 void pcilend_client_link_silent(struct pcilend_link *link);
 void pcilend_client_peer_dead(struct pcilend_link *link);
 void pcilend_client_link_leaving(struct pcilend_link *link);
+bool pcilend_client_interrupts(struct pcilend_link *link);
 
 /* remote_lease.c */
 int pcilend_remote_lease_init(void);

@@ -178,7 +178,8 @@ void pcilend_borrower_notice(struct pcilend_link *link, const struct pcilend_mes
 		return;
 	}
 	if ((type == PCILEND_MSG_LOST || type == PCILEND_MSG_WAS_RESET ||
-	     type == PCILEND_MSG_RECALL || type == PCILEND_MSG_READMITTED) &&
+	     type == PCILEND_MSG_RECALL || type == PCILEND_MSG_READMITTED ||
+	     type == PCILEND_MSG_MAILED) &&
 	    pcilend_client_notice(link, type, payload))
 		return;
 	switch (type) {

@@ -15,37 +15,9 @@
 #include <linux/iommu.h>
 #include <linux/slab.h>
 
-#include "borrower/borrower.h"
-#include "lease/lease.h"
+#include "borrower/remote_client.h"
 
 #define CLIENT_RETRY_MS 1000
-
-struct client_range {
-	struct pcilend_share_range pages;
-	phys_addr_t phys;
-};
-
-struct remote_client {
-	struct kref ref;		/* of its process's file, and of the list */
-	struct list_head node;		/* clients_lock */
-	struct pcilend_link *link;	/* with a reference; counted in its leases */
-	u32 id;
-	u32 lease;			/* clients_lock: 0: not granted, or nobody knows */
-	u32 lost_early;			/* clients_lock: that was over before we knew it */
-	struct pcilend_use *use;	/* with a reference */
-	u64 iova;			/* of its slot */
-	u32 of_plan;
-	u64 slice;			/* device address of that */
-	u64 bytes;
-	u32 ranges;
-	struct client_range range[PCILEND_SHARE_RANGES];
-	struct delayed_work end;
-
-	struct mutex lock;		/* inside of pcilend_use.lock; the rest */
-	bool ending;			/* nothing new is mapped */
-	bool over;			/* nothing is mapped */
-	bool gone;			/* that boot of its lender is over */
-};
 
 static LIST_HEAD(clients);
 static DEFINE_MUTEX(clients_lock);
@@ -54,10 +26,17 @@ static void client_free(struct kref *ref)
 {
 	struct remote_client *client = container_of(ref, struct remote_client, ref);
 
-	pcilend_use_end(client->use);
+	if (client->use)
+		pcilend_use_end(client->use);
 	pcilend_use_put(client->use);
 	pcilend_link_put(client->link);
+	kfree(client->vector);
 	kfree(client);
+}
+
+void remote_client_put(struct remote_client *client)
+{
+	kref_put(&client->ref, client_free);
 }
 
 static int client_check(struct remote_client *client, struct netlink_ext_ack *extack)
@@ -66,6 +45,12 @@ static int client_check(struct remote_client *client, struct netlink_ext_ack *ex
 	if (!client->ending)
 		return 0;
 	return pcilend_refuse(extack, -ESTALE, "the lease is over: close it, and join again");
+}
+
+int remote_client_check(struct remote_client *client, struct netlink_ext_ack *extack)
+{
+	guard(mutex)(&client->lock);
+	return client_check(client, extack);
 }
 
 static int client_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
@@ -118,12 +103,6 @@ static void client_unmap(void *holder, u64 address, u64 size)
 				    client->iova + (address - client->slice), size) != size);
 }
 
-static int client_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
-			    struct netlink_ext_ack *extack)
-{
-	return pcilend_refuse(extack, -EOPNOTSUPP, "clients on other hosts than its lender have no interrupts: poll instead");
-}
-
 /* It is returned in a work item, unless that is done; the list's reference is kept until then. */
 static void client_queue_end(struct remote_client *client)
 {
@@ -137,14 +116,16 @@ static void client_end(void *holder)
 	struct remote_client *client = holder;
 
 	client_queue_end(client);
-	kref_put(&client->ref, client_free);
+	remote_client_put(client);
 }
 
 static const struct pcilend_use_ops client_ops = {
 	.bar = client_bar,
 	.map = client_map,
 	.unmap = client_unmap,
-	.interrupt = client_interrupt,
+	.interrupt = remote_vectors_set,
+	.mail_send = remote_mail_send,
+	.mail_next = remote_mail_next,
 	.end = client_end,
 };
 
@@ -153,6 +134,7 @@ static void client_empty(struct remote_client *client)
 {
 	scoped_guard(mutex, &client->lock)
 		client->ending = true;
+	remote_vectors_end(client);
 	pcilend_use_unmap_all(client->use);
 	scoped_guard(mutex, &client->lock)
 		client->over = true;
@@ -189,10 +171,11 @@ static void client_leave(struct remote_client *client)
 		list_del_init(&client->node);
 		cancel_delayed_work(&client->end);
 	}
+	remote_mail_end(client);
 	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
 	atomic_dec(&client->link->leases);
 	wake_up_all(&client->link->idle);
-	kref_put(&client->ref, client_free);
+	remote_client_put(client);
 }
 
 /* It goes on trying until the lender has answered, or its boot is over. */
@@ -203,6 +186,8 @@ static void client_end_work(struct work_struct *work)
 	scoped_guard(mutex, &client->lock)
 		client->ending = true;
 	pcilend_use_over(client->use);
+	if (READ_ONCE(client->lost))
+		client_empty(client);
 	if (client_return(client) && !READ_ONCE(client->gone)) {
 		queue_delayed_work(pcilend_wq, &client->end, msecs_to_jiffies(CLIENT_RETRY_MS));
 		return;
@@ -245,8 +230,9 @@ bool pcilend_client_notice(struct pcilend_link *link, u16 type,
 		return false;
 	switch (type) {
 	case PCILEND_MSG_LOST:
+		/* Emptied where its process, which may wait for the peer, can be waited for. */
+		WRITE_ONCE(client->lost, true);
 		pcilend_use_over(client->use);
-		client_empty(client);
 		client_queue_end(client);
 		break;
 	case PCILEND_MSG_WAS_RESET:
@@ -255,12 +241,16 @@ bool pcilend_client_notice(struct pcilend_link *link, u16 type,
 	case PCILEND_MSG_READMITTED:
 		pcilend_use_show(client->use);
 		pcilend_use_disturbed(client->use);
+		remote_mail_again(client);
+		break;
+	case PCILEND_MSG_MAILED:
+		remote_mail_answered(client, (const struct pcilend_msg_mail *)msg);
 		break;
 	case PCILEND_MSG_RECALL:
 		pcilend_use_recalled(client->use);
 		break;
 	}
-	kref_put(&client->ref, client_free);
+	remote_client_put(client);
 	return true;
 }
 
@@ -284,7 +274,7 @@ static struct remote_client *client_next(struct pcilend_link *link,
 		}
 	}
 	if (previous)
-		kref_put(&previous->ref, client_free);
+		remote_client_put(previous);
 	return found;
 }
 
@@ -299,13 +289,15 @@ void pcilend_client_link_down(struct pcilend_link *link)
 	}
 }
 
-/* One of the notices may have told of a reset. */
+/* One of the notices may have told of a reset, or was mail. */
 void pcilend_client_doubt(struct pcilend_link *link)
 {
 	struct remote_client *client;
 
-	for (client = client_next(link, NULL); client; client = client_next(link, client))
+	for (client = client_next(link, NULL); client; client = client_next(link, client)) {
 		pcilend_use_disturbed(client->use);
+		remote_mail_again(client);
+	}
 }
 
 /* The lender was silent for as long as a lease lasts: it has taken everything back, or is dead. */
@@ -330,6 +322,18 @@ void pcilend_client_peer_dead(struct pcilend_link *link)
 		client_empty(client);
 		client_queue_end(client);
 	}
+}
+
+/* Does one have interrupts, which come straight into this host's interrupt controller? */
+bool pcilend_client_interrupts(struct pcilend_link *link)
+{
+	struct remote_client *client;
+
+	guard(mutex)(&clients_lock);
+	list_for_each_entry(client, &clients, node)
+		if (client->link == link && client->vector)
+			return true;
+	return false;
 }
 
 static bool client_has_none(struct pcilend_link *link)
@@ -386,6 +390,8 @@ static void client_describe(struct remote_client *client, const struct pcilend_m
 			.node = pcilend_node,
 			.slice = client->slice,
 			.slice_bytes = client->bytes,
+			.vector = le32_to_cpu(in->vector),
+			.vectors = client->vectors,
 			.piece = le32_to_cpu(in->piece),
 		},
 		.ranges = client->ranges,
@@ -404,7 +410,9 @@ static const char *client_why(int error)
 	case -ENODEV:
 		return "it is not shared with this node";
 	case -ERANGE:
-		return "its manager allows no slice of this size: join with a smaller one";
+		return "its manager allows smaller slices, or fewer interrupts: join with less";
+	case -EOPNOTSUPP:
+		return "its interrupts can't go to this host: join without, and poll";
 	case -ENOSPC:
 		return "its lender has no room for another client";
 	case -ETIMEDOUT:
@@ -481,16 +489,22 @@ static struct pcilend_link *client_choose_link(struct pcilend_remote *remote)
 	return pcilend_link_get(link);
 }
 
-static int client_make(struct pcilend_remote *remote, u64 bytes, struct remote_client **made,
-		       struct netlink_ext_ack *extack)
+static int client_make(struct pcilend_remote *remote, const struct pcilend_share_wish *wish,
+		       struct remote_client **made, struct netlink_ext_ack *extack)
 {
 	struct remote_client *client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
+	u64 bytes = wish->slice_bytes;
 	int err;
 
 	if (!client)
 		return -ENOMEM;
+	if (remote_vectors_init(client, wish->vectors)) {
+		kfree(client);
+		return -ENOMEM;
+	}
 	client->link = client_choose_link(remote);
 	if (!client->link) {
+		kfree(client->vector);
 		kfree(client);
 		return pcilend_refuse(extack, -EHOSTUNREACH, "no link to its lender is up: see 'pcilend link'");
 	}
@@ -504,6 +518,7 @@ static int client_make(struct pcilend_remote *remote, u64 bytes, struct remote_c
 	if (err) {
 		atomic_dec(&client->link->leases);
 		pcilend_link_put(client->link);
+		kfree(client->vector);
 		kfree(client);
 		return err == -ENOSPC ? pcilend_refuse_fmt(extack, err, "the memory window has no room for a slice of %llu KiB: join with a smaller one",
 							   bytes >> 10) : err;
@@ -512,9 +527,32 @@ static int client_make(struct pcilend_remote *remote, u64 bytes, struct remote_c
 	client->id = remote->id;
 	kref_init(&client->ref);
 	mutex_init(&client->lock);
+	remote_mail_init(client);
 	INIT_DELAYED_WORK(&client->end, client_end_work);
 	*made = client;
 	return 0;
+}
+
+/* From now on others see it. Its interrupts are a choice as that of functions that are borrowed. */
+static int client_enter(struct remote_client *client, struct netlink_ext_ack *extack)
+{
+	guard(mutex)(&remote_choice_lock);
+	if (client->vectors && !remote_client_may_interrupt(client->link))
+		return pcilend_refuse(extack, -EOPNOTSUPP, "its interrupts can't come straight to this host, over an adapter that guests have functions of, or whose windows don't show them: join without, and poll");
+	/* One reference is the list's, and one of whoever asks, then its file's. */
+	kref_get(&client->ref);
+	guard(mutex)(&clients_lock);
+	list_add_tail(&client->node, &clients);
+	return 0;
+}
+
+/* Nobody else knows of it. */
+static void client_discard(struct remote_client *client)
+{
+	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
+	atomic_dec(&client->link->leases);
+	wake_up_all(&client->link->idle);
+	remote_client_put(client);
 }
 
 /**
@@ -533,26 +571,25 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
 
 	if (!pcilend_slice_size_valid(wish->slice_bytes))
 		return pcilend_refuse(extack, -EINVAL, "a slice is a power of two from 4 KiB to 64 GiB: give such a size");
-	if (wish->vectors)
-		return pcilend_refuse(extack, -EOPNOTSUPP, "clients on other hosts than its lender have no interrupts: join without, and poll");
-	err = client_make(remote, wish->slice_bytes, &client, extack);
+	if (wish->vectors > PCILEND_SHARE_VECTORS)
+		return pcilend_refuse(extack, -ERANGE, "a client has at most 32 interrupts: ask for fewer");
+	err = client_make(remote, wish, &client, extack);
 	if (err)
 		return err;
 	client->use = pcilend_use_create(owner, file);
 	if (IS_ERR(client->use)) {
 		err = PTR_ERR(client->use);
-		pcilend_aperture_slot_put(client->link, client->iova, client->bytes,
-					  client->of_plan);
-		atomic_dec(&client->link->leases);
-		pcilend_link_put(client->link);
-		kfree(client);
+		client->use = NULL;
+		client_discard(client);
 		return err;
 	}
 	pcilend_use_get(client->use);
-	/* One reference is the list's, and one of whoever asks, then its file's. */
-	kref_get(&client->ref);
-	scoped_guard(mutex, &clients_lock)
-		list_add_tail(&client->node, &clients);
+	err = client_enter(client, extack);
+	if (err) {
+		fput(*file);
+		client_discard(client);
+		return err;
+	}
 	err = client_join(client, wish, joined, extack);
 	if (!err)
 		return 0;
@@ -564,6 +601,6 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
 	fput(*file);
 	if (err != -ETIMEDOUT && err != -ENETDOWN)
 		client_leave(client);
-	kref_put(&client->ref, client_free);
+	remote_client_put(client);
 	return err;
 }

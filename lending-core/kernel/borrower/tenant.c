@@ -45,6 +45,24 @@ static bool tenant_is_another(struct remote *r, const struct pcilend_tenant *ten
 	return another;
 }
 
+/* What is asked for by remote_choose_interrupts() is in the table of either by then. */
+bool remote_client_may_interrupt(struct pcilend_link *link)
+{
+	struct remote *other;
+	bool may = true;
+
+	lockdep_assert_held(&remote_choice_lock);
+	if (!link->aperture.layout.interrupts.size)
+		return false;
+	for (other = remote_next(NULL); other; other = remote_next(other)) {
+		guard(mutex)(&other->lock);
+		if (other->state != REMOTE_IDLE && other->link == link && other->reaches &&
+		    other->tenant.guest && !pcilend_unsafe_interrupts)
+			may = false;
+	}
+	return may;
+}
+
 /* BORROWING: nothing that is read here changes. */
 void remote_choose_interrupts(struct remote *r)
 {
@@ -56,7 +74,9 @@ void remote_choose_interrupts(struct remote *r)
 		direct |= r->pub.info.flags & PCILEND_FUNCTION_DIRECT;
 	}
 	reaches = r->link->aperture.layout.interrupts.size &&
-		  (direct || pcilend_unsafe_interrupts || !tenant_is_another(r, &tenant));
+		  (direct || pcilend_unsafe_interrupts ||
+		   (!tenant_is_another(r, &tenant) &&
+		    !(tenant.guest && pcilend_client_interrupts(r->link))));
 	if (!reaches && r->link->aperture.layout.interrupts.size)
 		dev_info(&r->pub.dev,
 			 "its lender relays its interrupts, as another tenant has functions over %s: give each an adapter, or load pcilend with unsafe_interrupts=1 if they may raise each other's\n",

@@ -8,6 +8,7 @@
  *	use_bar.c	a part of a BAR as a dma-buf
  *	use_vectors.c	interrupts as eventfds
  *	use_share.c	what the manager of a shared function is told of its clients
+ *	use_mail.c	mail between a client and its manager
  *
  * It knows neither links nor functions.
  */
@@ -28,6 +29,7 @@
 
 struct eventfd_ctx;
 struct file;
+struct msi_msg;
 struct netlink_ext_ack;
 struct pci_dev;
 
@@ -46,13 +48,17 @@ struct pcilend_use;
  * @interrupt: the function raises @event, which it takes over; NULL: nothing
  * @share: who else may share the function from now on
  * @cleared: the function uses nothing of that client any more, which was asked for with @round
+ * @mail_send: of a client (@client is 0) to its manager, or of the manager to that client
+ * @mail_next: the next one for this process; of the manager's, @client is set to whose it is.
+ *	text->bytes is 0: there is none
  * @end: the process has closed it. When the function reaches nothing of it any more the holder
  *	calls pcilend_use_end(), before the return or later. Of a lease for one: on return the
  *	function can be leased anew, unless it has failed
  *
  * All may sleep and are called with pcilend_use.lock, but @end, which is the last. What is refused
  * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over. @share
- * and @cleared are there where a process can be a manager.
+ * and @cleared are there where a process can be a manager, those of mail where it can be that or a
+ * client.
  */
 struct pcilend_use_ops {
 	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
@@ -65,6 +71,10 @@ struct pcilend_use_ops {
 	int (*share)(void *holder, const struct pcilend_share_policy *policy,
 		     const struct pcilend_access *nodes, struct netlink_ext_ack *extack);
 	int (*cleared)(void *holder, u32 client, u32 round, struct netlink_ext_ack *extack);
+	int (*mail_send)(void *holder, u32 client, const struct pcilend_mail_text *text,
+			 struct netlink_ext_ack *extack);
+	int (*mail_next)(void *holder, u32 *client, struct pcilend_mail_text *text,
+			 struct netlink_ext_ack *extack);
 	void (*end)(void *holder);
 };
 
@@ -118,6 +128,7 @@ struct pcilend_use {
 	struct mutex clients_lock;	/* inside of locks of @holder's side: the next two */
 	struct pcilend_client_notice *clients;	/* PCILEND_USE_CLIENTS; NULL: it is no manager */
 	u32 untold;			/* of @clients; read without the lock, too */
+	bool mail;			/* there is some; @holder's side writes it */
 
 	spinlock_t status_lock;		/* what is written to the page; taken in interrupts */
 	struct page *status;
@@ -166,6 +177,16 @@ int pcilend_use_cleared(int fd, u32 client, u32 round, struct netlink_ext_ack *e
 /* Its holder's side: something for pcilend_use_next_client(). May sleep. */
 void pcilend_use_tell_client(struct pcilend_use *use, const struct pcilend_client_notice *notice);
 
+/* use_mail.c: the same of mail, of a client and of its manager; see pcilend_use_ops. */
+int pcilend_use_send_mail(int fd, u32 client, const struct pcilend_mail_text *text,
+			  struct netlink_ext_ack *extack);
+int pcilend_use_next_mail(int fd, u32 *client, struct pcilend_mail_text *text,
+			  struct netlink_ext_ack *extack);
+/* Why a client's that names one is refused. */
+extern const char pcilend_use_mail_of_client[];
+/* Its holder's side: is there something for pcilend_use_next_mail()? One at a time. */
+void pcilend_use_set_mail(struct pcilend_use *use, bool there);
+
 /* use.c: the lease fd of the calling process, for fput(); ERR_PTR() */
 struct file *pcilend_use_file(int fd, struct netlink_ext_ack *extack);
 
@@ -187,6 +208,15 @@ void pcilend_use_move_bars(struct pcilend_use *use);
  */
 int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u32 vector,
 			struct eventfd_ctx *event, struct netlink_ext_ack *extack);
+/*
+ * The same of a vector that raises nothing here: its message is @message from now on, and it is
+ * masked unless that is there. Also of one whose message is another host's already.
+ * Return: as pcilend_vectors_set(); -EOPNOTSUPP also of MSI, whose vectors have one address.
+ */
+int pcilend_vectors_aim(struct pcilend_vectors *vectors, struct pci_dev *pdev, u32 vector,
+			struct msi_msg *message);
+/* Of such a vector: it is not sent for now, or again. No-op if the function has no vectors. */
+void pcilend_vectors_mask(struct pcilend_vectors *vectors, u32 vector, bool masked);
 /* On return none is raised, and the function has none. */
 void pcilend_vectors_end(struct pcilend_vectors *vectors);
 

@@ -156,7 +156,7 @@ static __poll_t use_poll(struct file *file, poll_table *wait)
 	__poll_t news;
 
 	poll_wait(file, &use->wait, wait);
-	news = READ_ONCE(use->untold) ? EPOLLIN : 0;
+	news = READ_ONCE(use->untold) || READ_ONCE(use->mail) ? EPOLLIN : 0;
 	switch (READ_ONCE(use_status(use)->state)) {
 	case PCILEND_LEASE_OVER:
 		return EPOLLHUP;

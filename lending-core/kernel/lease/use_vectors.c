@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Interrupts of a leased function raise eventfds of its process. */
+/* Interrupts of a leased function raise eventfds of its process; or go to another host. */
 
 #include <linux/eventfd.h>
 #include <linux/interrupt.h>
+#include <linux/irq.h>
+#include <linux/msi.h>
 #include <linux/pci.h>
 
 #include "base/base.h"
@@ -76,6 +78,44 @@ int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u
 		return pcilend_refuse_fmt(extack, err, "the interrupt can't be had (error %d)",
 					  err);
 	}
+	return 0;
+}
+
+void pcilend_vectors_mask(struct pcilend_vectors *vectors, u32 vector, bool masked)
+{
+	struct irq_data *data;
+
+	if (!vectors->pdev || vector >= vectors->count)
+		return;
+	data = irq_get_irq_data(pci_irq_vector(vectors->pdev, vector));
+	if (masked)
+		pci_msi_mask_irq(data);
+	else
+		pci_msi_unmask_irq(data);
+}
+
+/* Nobody here requests it, so the kernel leaves its message alone; after a reset it restores it. */
+int pcilend_vectors_aim(struct pcilend_vectors *vectors, struct pci_dev *pdev, u32 vector,
+			struct msi_msg *message)
+{
+	struct msi_msg none = { };
+	int err;
+
+	if (!vectors->pdev) {
+		err = message ? use_vectors_take(vectors, pdev, NULL) : 0;
+		if (err || !message)
+			return err;
+	}
+	if (!pdev->msix_enabled)
+		return -EOPNOTSUPP;
+	if (vector >= vectors->count)
+		return -ERANGE;
+	if (vectors->event[vector])
+		return -EBUSY;
+	pcilend_vectors_mask(vectors, vector, true);
+	pci_write_msi_msg(pci_irq_vector(pdev, vector), message ?: &none);
+	if (message)
+		pcilend_vectors_mask(vectors, vector, false);
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 struct pcilend_client_notice;
 
 #define PCILEND_MAPS 256		/* ranges mapped for one lease */
+#define PCILEND_CLIENT_MAPS 128		/* of these, for all clients of a shared function */
 #define PCILEND_SMALL_PAGES BIT(18)	/* mapped for one lease outside of 2 MiB pages */
 #define PCILEND_NODE_TABLES BIT(14)	/* pages of page tables for all leases of a node */
 #define PCILEND_RETURNS 8		/* repeated RETURN requests that wait for the same reset */
@@ -318,6 +319,8 @@ void pcilend_local_tell_reset(struct pcilend_function *fn);
 void pcilend_local_report(struct pcilend_function *fn, struct pcilend_report *report);
 void pcilend_local_tell_client(struct pcilend_function *fn,
 			       const struct pcilend_client_notice *notice);
+void pcilend_local_tell_mail(struct pcilend_function *fn, bool there);
+struct pcilend_vectors *pcilend_local_vectors(struct pcilend_function *fn);
 int pcilend_local_map(struct pcilend_function *fn, const struct pcilend_memory *memory,
 		      bool read_only, u64 address, struct netlink_ext_ack *extack);
 int pcilend_local_interrupt(struct pcilend_function *fn, u32 vector, struct eventfd_ctx *event,
@@ -338,6 +341,14 @@ void pcilend_share_over(struct pcilend_function *fn, enum pcilend_lost_reason lo
 void pcilend_share_was_reset(struct pcilend_function *fn);
 void pcilend_share_recall(struct pcilend_function *fn, u64 left);
 void pcilend_share_report(struct pcilend_function *fn, struct pcilend_report *report);
+int pcilend_share_manager_may_map(struct pcilend_function *fn);
+/* lender_share_mail.c: mail of their managers */
+int pcilend_share_answer(struct pcilend_function *fn, u32 client,
+			 const struct pcilend_mail_text *text, const char **why);
+u32 pcilend_share_next_mail(struct pcilend_function *fn, struct pcilend_mail_text *text);
+int pcilend_share_mail(struct pcilend_function *fn, const struct pcilend_message *msg);
+/* lender_share_vectors.c: interrupts of their clients on other hosts */
+int pcilend_share_vector(struct pcilend_function *fn, const struct pcilend_message *msg);
 
 /* lender_share_peer.c: their clients on other hosts */
 int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,

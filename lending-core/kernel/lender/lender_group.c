@@ -393,8 +393,8 @@ static void lender_group_free_domain(struct pcilend_group *group)
 
 static int lender_group_make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 {
-	/* Each maps its interrupts, too. */
-	u32 capacity = (PCILEND_MAPS + 1 + PCILEND_REACHES) * group->members;
+	/* Each maps its interrupts, too, or the aliases of those that share it. */
+	u32 capacity = (PCILEND_MAPS + PCILEND_SLICES + PCILEND_REACHES) * group->members;
 	struct iommu_domain *domain;
 	int err;
 

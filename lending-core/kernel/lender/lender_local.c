@@ -70,9 +70,14 @@ static int lender_local_map(void *holder, const struct pcilend_memory *memory, b
 {
 	struct lender_local *local = holder;
 
+	int err;
+
 	guard(mutex)(&local->fn->lock);
-	return lender_local_check(local, extack) ?:
-	       pcilend_local_map(local->fn, memory, read_only, address, extack);
+	err = lender_local_check(local, extack);
+	if (!err && pcilend_share_manager_may_map(local->fn))
+		err = pcilend_refuse_fmt(extack, -ENOSPC, "the manager of a shared function has at most %d pieces of memory mapped: unmap one, or map larger ones",
+					 PCILEND_MAPS - PCILEND_CLIENT_MAPS);
+	return err ?: pcilend_local_map(local->fn, memory, read_only, address, extack);
 }
 
 static void lender_local_unmap(void *holder, u64 address, u64 size)
@@ -147,6 +152,34 @@ static int lender_local_cleared(void *holder, u32 client, u32 round,
 	return pcilend_refuse(extack, err, why);
 }
 
+static int lender_local_send_mail(void *holder, u32 client, const struct pcilend_mail_text *text,
+				  struct netlink_ext_ack *extack)
+{
+	struct lender_local *local = holder;
+	const char *why = NULL;
+	int err;
+
+	guard(mutex)(&local->fn->lock);
+	err = lender_local_check(local, extack);
+	if (err)
+		return err;
+	err = pcilend_share_answer(local->fn, client, text, &why);
+	return pcilend_refuse(extack, err, why);
+}
+
+static int lender_local_next_mail(void *holder, u32 *client, struct pcilend_mail_text *text,
+				  struct netlink_ext_ack *extack)
+{
+	struct lender_local *local = holder;
+	int err;
+
+	guard(mutex)(&local->fn->lock);
+	err = lender_local_check(local, extack);
+	if (!err)
+		*client = pcilend_share_next_mail(local->fn, text);
+	return err;
+}
+
 /* Waits for the reset, so that whoever closes the lease can have it again. */
 static void lender_local_end(void *holder)
 {
@@ -182,6 +215,8 @@ static const struct pcilend_use_ops lender_local_ops = {
 	.interrupt = lender_local_interrupt,
 	.share = lender_local_share,
 	.cleared = lender_local_cleared,
+	.mail_send = lender_local_send_mail,
+	.mail_next = lender_local_next_mail,
 	.end = lender_local_end,
 };
 
@@ -357,6 +392,20 @@ void pcilend_local_tell_client(struct pcilend_function *fn,
 	lockdep_assert_held(&fn->lock);
 	if (fn->local)
 		pcilend_use_tell_client(fn->local->use, notice);
+}
+
+void pcilend_local_tell_mail(struct pcilend_function *fn, bool there)
+{
+	lockdep_assert_held(&fn->lock);
+	if (fn->local)
+		pcilend_use_set_mail(fn->local->use, there);
+}
+
+/* NULL: its interrupts are its borrower's. */
+struct pcilend_vectors *pcilend_local_vectors(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	return fn->local ? &fn->local->vectors : NULL;
 }
 
 void pcilend_local_report(struct pcilend_function *fn, struct pcilend_report *report)

@@ -152,6 +152,19 @@ static void lender_request_handle_join(const struct exchange *ex, struct pcilend
 	mutex_unlock(&fn->lock);
 }
 
+/* What clients of a shared function ask for with their own leases. */
+static void lender_request_handle_client(const struct exchange *ex, struct pcilend_function *fn,
+					 u16 type)
+{
+	int err;
+
+	mutex_lock(&fn->lock);
+	err = type == PCILEND_MSG_MAIL ? pcilend_share_mail(fn, ex->msg) :
+					 pcilend_share_vector(fn, ex->msg);
+	lender_request_answer(ex, err, NULL);
+	mutex_unlock(&fn->lock);
+}
+
 /* Nobody at the borrower uses BARs of that lease any more, which may have ended long ago. */
 static void lender_request_take_returned(const struct exchange *ex, struct pcilend_function *fn)
 {
@@ -521,6 +534,10 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_JOIN:
 		lender_request_handle_join(&ex, fn);
+		break;
+	case PCILEND_MSG_MAIL:
+	case PCILEND_MSG_VECTOR:
+		lender_request_handle_client(&ex, fn, type);
 		break;
 	case PCILEND_MSG_RESET:
 		lender_request_handle_reset(&ex, fn);

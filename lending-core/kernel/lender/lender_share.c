@@ -52,6 +52,7 @@ void pcilend_share_init_client(struct lender_client *client, struct pcilend_func
 {
 	kref_init(&client->ref);
 	INIT_WORK(&client->free, lender_share_free_work);
+	client->mail = 1;
 	kref_get(&fn->ref);
 	client->fn = fn;
 }
@@ -73,9 +74,9 @@ static bool lender_share_is_on(struct pcilend_function *fn)
 	return fn->shared && fn->shared->share.state == PCILEND_SHARE_SHARED;
 }
 
-/* Of the function's, the first that is the client's; the manager has number 0. */
-static u32 lender_share_vector(const struct pcilend_share *share,
-			       const struct pcilend_share_client *client)
+/* The manager has number 0. */
+u32 pcilend_share_vector_of(const struct pcilend_share *share,
+			    const struct pcilend_share_client *client)
 {
 	return 1 + pcilend_share_piece(share, client) * share->policy.vectors;
 }
@@ -90,7 +91,7 @@ static void lender_share_describe(const struct pcilend_share *share,
 		.news = PCILEND_NEWS_JOINED,
 		.slice = client->slice,
 		.slice_bytes = client->wish.slice_bytes,
-		.vector = lender_share_vector(share, client),
+		.vector = pcilend_share_vector_of(share, client),
 		.vectors = client->wish.vectors,
 		.piece = pcilend_share_piece(share, client),
 	};
@@ -133,18 +134,23 @@ static void lender_share_close(struct pcilend_function *fn, u32 lease)
 
 	if (ours && ours->use)
 		pcilend_use_over(ours->use);
-	if (ours)
+	if (ours) {
 		pcilend_share_peer_close(ours);
+		pcilend_share_vectors_close(ours);
+	}
 	for (i = 0; client && i < client->wish.vectors; i++)
-		pcilend_local_interrupt(fn, lender_share_vector(share, client) + i, NULL, NULL);
+		pcilend_local_interrupt(fn, pcilend_share_vector_of(share, client) + i, NULL, NULL);
 	lender_share_follow(fn->shared, PCILEND_SHARE_CLOSED, lease);
 }
 
-/* The function reaches nothing of its slice from now on. */
-static void lender_share_unmap(struct pcilend_function *fn, u32 lease)
+/* The function reaches nothing of its slice from now on; @last: nor its host's interrupts. */
+static void lender_share_unmap(struct pcilend_function *fn, u32 lease, bool last)
 {
 	const struct pcilend_share_client *client = pcilend_share_find(&fn->shared->share, lease);
 	int i;
+
+	if (client && last)
+		pcilend_share_vectors_unmap(fn, client);
 
 	for (i = 0; client && i < PCILEND_MAPS; i++) {
 		struct pcilend_map_entry *map = &fn->map[i];
@@ -209,6 +215,15 @@ static void lender_share_notify(struct pcilend_function *fn, u32 lease, u16 type
 	pcilend_share_peer_tell(ours, type);
 }
 
+/* Nothing carries its interrupts for now, or they are carried again. */
+static void lender_share_mute(struct pcilend_function *fn, u32 lease, bool muted)
+{
+	struct lender_client *ours = pcilend_share_client(fn, lease);
+
+	if (ours)
+		pcilend_share_vectors_mask(ours, muted);
+}
+
 static void lender_share_ask_back(struct pcilend_function *fn, u32 lease)
 {
 	struct lender_client *ours = pcilend_share_client(fn, lease);
@@ -236,13 +251,14 @@ static void lender_share_act(struct pcilend_function *fn,
 		lender_share_tell(fn, action, PCILEND_NEWS_GONE);
 		break;
 	case PCILEND_SHARE_DO_QUARANTINE:
+		lender_share_mute(fn, action->lease, true);
 		lender_share_tell(fn, action, PCILEND_NEWS_QUARANTINED);
 		break;
 	case PCILEND_SHARE_DO_CLOSE:
 		lender_share_close(fn, action->lease);
 		break;
 	case PCILEND_SHARE_DO_UNMAP:
-		lender_share_unmap(fn, action->lease);
+		lender_share_unmap(fn, action->lease, action->last);
 		break;
 	case PCILEND_SHARE_DO_RELEASE:
 		lender_share_forget(fn, action);
@@ -251,6 +267,7 @@ static void lender_share_act(struct pcilend_function *fn,
 		lender_share_notify(fn, action->lease, PCILEND_MSG_WAS_RESET);
 		break;
 	case PCILEND_SHARE_DO_READMIT:
+		lender_share_mute(fn, action->lease, false);
 		lender_share_notify(fn, action->lease, PCILEND_MSG_READMITTED);
 		break;
 	case PCILEND_SHARE_DO_RECALL:
@@ -337,6 +354,7 @@ int pcilend_share_step(struct pcilend_function *fn, struct pcilend_share_event *
 	if (shared->follow)
 		lender_share_tell_listeners(fn);
 	shared->follow = 0;
+	pcilend_share_mail_settle(fn);
 	lender_share_queue_due(fn);
 	return err;
 }
@@ -563,15 +581,66 @@ static int lender_share_bar(void *holder, u32 bar, u64 offset, u64 size, phys_ad
 	return pcilend_use_place_bar(ours->fn->pdev, bar, offset, size, phys, extack);
 }
 
+/* Ranges that are mapped of clients; and, of them all, that are kept for others than @except. */
+static u32 lender_share_maps(struct pcilend_function *fn, const struct lender_client *except,
+			     u32 *kept)
+{
+	u32 most = fn->shared->share.policy.clients, each = PCILEND_CLIENT_MAPS / most;
+	struct lender_client *client;
+	u32 used = 0, there = 0;
+
+	lockdep_assert_held(&fn->lock);
+	*kept = 0;
+	list_for_each_entry(client, &fn->shared->clients, node) {
+		/* Of a peer's the slice is one. */
+		used += client->link ? 1 : client->maps;
+		there++;
+		if (client != except && !client->link && client->maps < each)
+			*kept += each - client->maps;
+	}
+	*kept += (most - min(there, most)) * each;
+	return used;
+}
+
+/* Each has as many as all can have, and more while others need none. */
+static int lender_share_may_map(struct lender_client *ours, struct netlink_ext_ack *extack)
+{
+	u32 most = ours->fn->shared->share.policy.clients, kept;
+
+	if (lender_share_maps(ours->fn, ours, &kept) + kept < PCILEND_CLIENT_MAPS)
+		return 0;
+	return pcilend_refuse_fmt(extack, -ENOSPC, "%u pieces of its memory are mapped, and the rest is kept for the other clients, %d of each: unmap one, or map larger ones",
+				  ours->maps, PCILEND_CLIENT_MAPS / most);
+}
+
+/* Has the manager as many as leave those of clients alone? */
+int pcilend_share_manager_may_map(struct pcilend_function *fn)
+{
+	u32 mapped = 0, kept;
+	int i;
+
+	if (!lender_share_is_on(fn))
+		return 0;
+	for (i = 0; i < PCILEND_MAPS; i++)
+		mapped += !!fn->map[i].size;
+	return mapped - lender_share_maps(fn, NULL, &kept) < PCILEND_MAPS - PCILEND_CLIENT_MAPS ?
+	       0 : -ENOSPC;
+}
+
 static int lender_share_map(void *holder, const struct pcilend_memory *memory, bool read_only,
 			    u64 address, struct netlink_ext_ack *extack)
 {
 	struct lender_client *ours = holder;
+	int err;
 
 	guard(mutex)(&ours->fn->lock);
 	if (!lender_share_check(ours, extack))
 		return -ESTALE;
-	return pcilend_local_map(ours->fn, memory, read_only, address, extack);
+	err = lender_share_may_map(ours, extack) ?:
+	      pcilend_local_map(ours->fn, memory, read_only, address, extack);
+	if (!err)
+		ours->maps++;
+	return err;
 }
 
 static void lender_share_unmap_one(void *holder, u64 address, u64 size)
@@ -579,8 +648,8 @@ static void lender_share_unmap_one(void *holder, u64 address, u64 size)
 	struct lender_client *ours = holder;
 
 	guard(mutex)(&ours->fn->lock);
-	if (lender_share_check(ours, NULL))
-		pcilend_device_unmap(ours->fn, address, size);
+	if (lender_share_check(ours, NULL) && !pcilend_device_unmap(ours->fn, address, size))
+		ours->maps--;
 }
 
 static int lender_share_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
@@ -596,8 +665,36 @@ static int lender_share_interrupt(void *holder, u32 vector, struct eventfd_ctx *
 	if (vector >= client->wish.vectors)
 		return pcilend_refuse_fmt(extack, -ERANGE, "it has joined with %u interrupts: name one from 0 on",
 					  client->wish.vectors);
-	vector += lender_share_vector(&ours->fn->shared->share, client);
+	vector += pcilend_share_vector_of(&ours->fn->shared->share, client);
 	return pcilend_local_interrupt(ours->fn, vector, event, extack);
+}
+
+static int lender_share_send_mail(void *holder, u32 client, const struct pcilend_mail_text *text,
+				  struct netlink_ext_ack *extack)
+{
+	struct lender_client *ours = holder;
+	const char *why = NULL;
+	int err;
+
+	guard(mutex)(&ours->fn->lock);
+	if (!lender_share_check(ours, extack))
+		return -ESTALE;
+	if (client)
+		return pcilend_refuse(extack, -EINVAL, pcilend_use_mail_of_client);
+	err = pcilend_share_ask(ours, text, &why);
+	return pcilend_refuse(extack, err, why);
+}
+
+static int lender_share_next_mail(void *holder, u32 *client, struct pcilend_mail_text *text,
+				  struct netlink_ext_ack *extack)
+{
+	struct lender_client *ours = holder;
+
+	guard(mutex)(&ours->fn->lock);
+	if (!lender_share_check(ours, extack))
+		return -ESTALE;
+	pcilend_share_take_answer(ours, text);
+	return 0;
 }
 
 /* Its process has closed it; what it had mapped stays until the manager has confirmed. */
@@ -628,6 +725,8 @@ static const struct pcilend_use_ops lender_share_ops = {
 	.map = lender_share_map,
 	.unmap = lender_share_unmap_one,
 	.interrupt = lender_share_interrupt,
+	.mail_send = lender_share_send_mail,
+	.mail_next = lender_share_next_mail,
 	.end = lender_share_end,
 };
 

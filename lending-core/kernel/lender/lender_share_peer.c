@@ -209,6 +209,21 @@ void pcilend_share_peer_tell(struct lender_client *client, u16 type)
 		pcilend_channel_notify(client->link, type, &msg);
 }
 
+/* What it has asked its manager, with the number of the question. */
+void pcilend_share_peer_answer(struct lender_client *client, const struct pcilend_mail_text *text)
+{
+	struct pcilend_msg_mail msg = {
+		.id = cpu_to_le32(client->fn->id),
+		.lease = cpu_to_le32(client->lease),
+		.number = cpu_to_le32(client->mail),
+		.bytes = cpu_to_le32(text->bytes),
+	};
+
+	memcpy(msg.text, text->text, text->bytes);
+	if (client->link)
+		pcilend_channel_notify(client->link, PCILEND_MSG_MAILED, &msg);
+}
+
 void pcilend_share_peer_recall(struct lender_client *client, u64 left)
 {
 	const struct pcilend_msg_recall msg = {
@@ -283,9 +298,9 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
 		return -EAGAIN;
-	/* Its interrupts would have to reach that host. */
-	if (event.wish.vectors)
-		return -EOPNOTSUPP;
+	err = event.wish.vectors ? pcilend_share_vectors_check(fn, client->link) : 0;
+	if (err)
+		return err;
 	atomic_inc(&client->link->leases);
 	err = pcilend_share_step(fn, &event, client, NULL);
 	if (err) {
@@ -300,6 +315,7 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 	out->slice = cpu_to_le64(core->slice);
 	out->alias = cpu_to_le64(core->alias);
 	out->piece = cpu_to_le32(pcilend_share_piece(&fn->shared->share, core));
+	out->vector = cpu_to_le32(pcilend_share_vector_of(&fn->shared->share, core));
 	share_peer_place_ranges(client, core, out);
 	return 0;
 }

@@ -168,6 +168,17 @@ static const struct nla_policy cleared_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_ROUND] = { .type = NLA_U32 },
 };
 
+static const struct nla_policy mail_send_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_CLIENT_LEASE] = { .type = NLA_U32 },
+	/* Its size is looked at where it can be said in words. */
+	[PCILEND_A_MAIL] = { .type = NLA_BINARY },
+};
+
+static const struct nla_policy mail_next_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+};
+
 static struct sk_buff *netlink_reply_begin(struct genl_info *info, u8 cmd, void **header)
 {
 	struct sk_buff *skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
@@ -513,6 +524,8 @@ static const struct genl_split_ops ops[] = {
 	},
 	WITH_LEASE(CLIENT_NEXT, pcilend_client_next_doit, client_next_policy),
 	WITH_LEASE(CLEARED, pcilend_cleared_doit, cleared_policy),
+	WITH_LEASE(MAIL_SEND, pcilend_mail_send_doit, mail_send_policy),
+	WITH_LEASE(MAIL_NEXT, pcilend_mail_next_doit, mail_next_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

@@ -66,6 +66,10 @@ int pcilend_join_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_client_next_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_cleared_doit(struct sk_buff *skb, struct genl_info *info);
 
+/* netlink_mail.c */
+int pcilend_mail_send_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_mail_next_doit(struct sk_buff *skb, struct genl_info *info);
+
 /* report.c */
 int pcilend_put_link(struct sk_buff *skb, struct pcilend_link *link, bool trusted);
 int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *report, bool trusted);

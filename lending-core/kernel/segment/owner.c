@@ -17,8 +17,8 @@
 #include <linux/slab.h>
 
 #include "base/memory.h"
+#include "link/notify.h"
 #include "pcilend/identity.h"
-#include "segment/notify.h"
 #include "segment/segment.h"
 
 #define SEGMENTS 1024			/* of this host */
@@ -52,7 +52,7 @@ struct offer {
 	u32 of_plan;
 	u32 window;			/* where the peer finds it, as offset */
 	u64 offset;
-	struct segment_notify notify;	/* while it is offered */
+	struct pcilend_notify notify;	/* while it is offered */
 	struct pcilend_offer core;
 };
 
@@ -176,7 +176,7 @@ static void owner_withdraw_offer(struct offer *offer)
 	lockdep_assert_held(&segments_lock);
 	if (offer->core.state != PCILEND_OFFER_OFFERED)
 		return;
-	segment_notify_close(&offer->notify, offer->segment->event);
+	pcilend_notify_close(&offer->notify);
 	owner_unmap_offer(offer);
 	pcilend_offer_withdraw(&offer->core);
 	owner_tell(offer->segment, offer);
@@ -400,12 +400,16 @@ static int owner_open_notify(struct offer *offer, struct netlink_ext_ack *extack
 {
 	struct pcilend_link *link = offer->link;
 	struct eventfd_ctx *event = offer->segment->event;
+	char name[32];
 	int err;
 
 	lockdep_assert_held(&segments_lock);
 	if (!event || !link->aperture.layout.interrupts.size)
 		return 0;
-	err = segment_notify_open(&offer->notify, link->pdev, offer->number, event);
+	snprintf(name, sizeof(name), "pcilend-notify-%x", offer->number);
+	err = pcilend_notify_open(&offer->notify, link->pdev, name);
+	if (!err)
+		pcilend_notify_raise(&offer->notify, event);
 	if (!err || err == -EOPNOTSUPP)
 		return 0;
 	return pcilend_refuse_fmt(extack, err, "this host has no interrupt left for its notifications (error %d)",
@@ -453,7 +457,7 @@ static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_on
 	return 0;
 
 err_notify:
-	segment_notify_close(&offer->notify, segment->event);
+	pcilend_notify_close(&offer->notify);
 err_free:
 	kfree(offer);
 	return err;

@@ -8,8 +8,6 @@
  *	connection.c	a process of a peer gets a dma-buf whose mmap is the window, and a control
  *			fd: poll says when it is lost, mmap shows the epoch
  *	offered.c	asks peers for what they offer to this host
- *	notify.c	the peer's process writes to its control fd, and the owner's eventfd is
- *			raised
  *	segment_link.c	what happens to a link, for both
  *
  * It knows links, but neither lender nor borrower. What is named here may be called in process

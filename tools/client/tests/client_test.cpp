@@ -637,6 +637,38 @@ TEST_F(ClientTest, AFunctionIsSharedByItsLease) {
   EXPECT_TRUE(joined->ranges[0].pool);
 }
 
+// A question and an answer, from both ends; no client's number in a client's own.
+TEST_F(ClientTest, MailGoesByTheLease) {
+  const std::string text("hi\0!", 4);
+  const std::string long_one(kMailMax + 1, 'x');
+  auto c = client({acknowledge(2), acknowledge(3),
+                   join({reply(4, PCILEND_CMD_MAIL_NEXT,
+                               Attributes()
+                                   .raw(PCILEND_A_MAIL, text.data(), text.size())
+                                   .u32(PCILEND_A_CLIENT_LEASE, 12)),
+                         acknowledge(4)}),
+                   join({reply(5, PCILEND_CMD_MAIL_NEXT, Attributes()), acknowledge(5)}),
+                   join({reply(6, PCILEND_CMD_MAIL_NEXT,
+                               Attributes().raw(PCILEND_A_MAIL, long_one.data(), long_one.size())),
+                         acknowledge(6)})});
+  const Mail mail{12, {std::byte{1}, std::byte{2}}};
+  EXPECT_TRUE(c->lease_send_mail(3, mail));
+  for (uint16_t type : {PCILEND_A_LEASE_FD, PCILEND_A_CLIENT_LEASE, PCILEND_A_MAIL})
+    EXPECT_NE(text_in_request(1, type), "absent") << type;
+  EXPECT_TRUE(c->lease_send_mail(3, {0, mail.bytes}));
+  EXPECT_EQ(text_in_request(2, PCILEND_A_CLIENT_LEASE), "absent") << "a client's own";
+  const auto next = c->lease_next_mail(3);
+  ASSERT_TRUE(next) << next.error().message;
+  ASSERT_TRUE(*next);
+  EXPECT_EQ((*next)->client, 12U);
+  ASSERT_EQ((*next)->bytes.size(), text.size());
+  EXPECT_EQ((*next)->bytes[3], std::byte{'!'});
+  const auto none = c->lease_next_mail(3);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(*none);
+  EXPECT_FALSE(c->lease_next_mail(3)) << "more than mail can be";
+}
+
 TEST_F(ClientTest, CountersAndConfigAreDecoded) {
   Attributes counters;
   for (uint16_t type = PCILEND_COUNTER_A_GRANTED; type <= PCILEND_COUNTER_A_RELAYED; ++type)

@@ -12,8 +12,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr uint16_t kVector = 1;  // the admin queues' is 0
-
 // POSIX's cksum: CRC-32 of the bytes, then of their number, most significant bit first.
 class Cksum {
  public:
@@ -38,29 +36,32 @@ class Cksum {
 
 class Bench {
  public:
-  Bench(Device& device, Controller& controller, const BenchOptions& options)
-      : device_(device), controller_(controller), options_(options) {}
+  Bench(const BenchTarget& target, const BenchOptions& options)
+      : device_(target.device), target_(target), options_(options) {}
 
   Result<> open() {
-    auto name_space = controller_.name_space(options_.name_space);
-    if (!name_space) return tl::unexpected(std::move(name_space).error());
-    report_.name_space = *name_space;
     PCILEND_TRY(check());
     QueuePairOptions wanted{options_.depth, options_.transfer, {}};
-    if (options_.interrupts) wanted.vector = kVector;
-    auto pair = QueuePair::create(device_, controller_, wanted);
+    if (options_.interrupts) wanted.vector = target_.vector;
+    auto pair = QueuePair::create(device_, target_.queues, wanted);
     if (!pair) return tl::unexpected(std::move(pair).error());
     pair_ = std::move(*pair);
     auto data = device_.allocate(options_.depth * stride(), {});
     if (!data) return tl::unexpected(std::move(data).error());
     data_ = std::move(*data);
+    if (options_.staged) {
+      auto staged = device_.allocate(options_.depth * stride(),
+                                     {.device_writes = false, .host_reads = false});
+      if (!staged) return tl::unexpected(std::move(staged).error());
+      staged_ = std::move(*staged);
+    }
     report_.remark = pair_->remark();
     places_.resize(options_.depth);
     expected_.resize(options_.transfer);
     return {};
   }
 
-  Result<BenchReport> run(const std::function<void(const BenchReport&)>& progress) {
+  Result<BenchReport> run(const std::function<bool(const BenchReport&)>& progress) {
     const auto begin = steady_clock::now();
     for (uint64_t round = 0; round < options_.rounds; ++round) {
       if (options_.write) {
@@ -72,7 +73,7 @@ class Bench {
       report_.doorbells = pair_->doorbells();
       report_.interrupts = pair_->interrupts();
       report_.seconds = steady_clock::now() - begin;
-      if (progress) progress(report_);
+      if (progress && !progress(report_)) break;
     }
     if (compares()) report_.cksum = sum();
     return report_;
@@ -81,13 +82,16 @@ class Bench {
  private:
   [[nodiscard]] bool compares() const { return options_.write || options_.verify; }
   [[nodiscard]] uint32_t blocks() const {
-    return static_cast<uint32_t>(options_.transfer / report_.name_space.block_bytes);
+    return static_cast<uint32_t>(options_.transfer / target_.name_space.block_bytes);
   }
   // Each command's data begins a page.
   [[nodiscard]] size_t stride() const { return (options_.transfer + kPage - 1) / kPage * kPage; }
 
   [[nodiscard]] Result<> check() const {
-    const NamespaceInfo& name_space = report_.name_space;
+    if (options_.interrupts && !target_.vector)
+      return fail(ErrorClass::Unsupported, "no interrupt of {} reaches this process: poll",
+                  device_.name());
+    const NamespaceInfo& name_space = target_.name_space;
     const uint32_t unit = name_space.block_bytes;
     if (options_.transfer == 0 || options_.transfer % unit != 0)
       return fail(ErrorClass::Usage, "{} bytes are no whole blocks of {}: give a multiple",
@@ -104,11 +108,15 @@ class Bench {
   [[nodiscard]] uint64_t block_of(uint64_t command) const {
     return options_.block + command * blocks();
   }
-  [[nodiscard]] std::span<std::byte> data_of(uint32_t place) const {
-    return data_->bytes().subspan(place * stride(), options_.transfer);
+  // Of what is written; of what is read.
+  [[nodiscard]] Memory& memory(bool writing) const {
+    return writing && staged_ ? *staged_ : *data_;
+  }
+  [[nodiscard]] std::span<std::byte> data_of(uint32_t place, bool writing = false) const {
+    return memory(writing).bytes().subspan(place * stride(), options_.transfer);
   }
   void fill(std::span<std::byte> bytes, uint64_t command) const {
-    const uint64_t first = block_of(command) * report_.name_space.block_bytes;
+    const uint64_t first = block_of(command) * target_.name_space.block_bytes;
     for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
       const uint64_t word = content(options_.seed, first + at);
       std::memcpy(bytes.data() + at, &word, sizeof word);
@@ -139,11 +147,11 @@ class Bench {
   Result<> submit(bool writing, uint64_t command, uint32_t place) {
     // What is not written to must not be what is looked for.
     if (writing)
-      fill(data_of(place), command);
+      fill(data_of(place, true), command);
     else if (compares())
       std::ranges::fill(data_of(place), std::byte{0x5a});
-    const uint64_t address = data_->address() + place * stride();
-    const auto& name_space = report_.name_space;
+    const uint64_t address = memory(writing).address() + place * stride();
+    const auto& name_space = target_.name_space;
     const auto slot = writing ? pair_->write(name_space, block_of(command), blocks(), address)
                               : pair_->read(name_space, block_of(command), blocks(), address);
     if (!slot) return tl::unexpected(slot.error());
@@ -152,7 +160,7 @@ class Bench {
   }
 
   Result<> flush() {
-    const auto slot = pair_->flush(report_.name_space);
+    const auto slot = pair_->flush(target_.name_space);
     if (!slot) return tl::unexpected(slot.error());
     const auto done = pair_->wait(options_.patience);
     if (!done) return tl::unexpected(done.error());
@@ -169,9 +177,9 @@ class Bench {
     if (static_cast<size_t>(at) == bytes.size()) return {};
     return fail(ErrorClass::Failure,
                 "block {} of namespace {} of {}, byte {}: it has not what seed {} has written",
-                block_of(command) + static_cast<uint64_t>(at) / report_.name_space.block_bytes,
-                report_.name_space.id, device_.name(),
-                static_cast<uint64_t>(at) % report_.name_space.block_bytes, options_.seed);
+                block_of(command) + static_cast<uint64_t>(at) / target_.name_space.block_bytes,
+                target_.name_space.id, device_.name(),
+                static_cast<uint64_t>(at) % target_.name_space.block_bytes, options_.seed);
   }
 
   [[nodiscard]] Result<> refused(const char* what, uint64_t command, uint16_t status) const {
@@ -194,10 +202,11 @@ class Bench {
   };
 
   Device& device_;
-  Controller& controller_;
+  BenchTarget target_;
   BenchOptions options_;
   BenchReport report_;
-  std::unique_ptr<Memory> data_;  // outlives the queues
+  std::unique_ptr<Memory> data_;  // outlives the queues, as does the next
+  std::unique_ptr<Memory> staged_;
   std::unique_ptr<QueuePair> pair_;
   std::vector<Placed> places_;  // by slot
   std::vector<std::byte> expected_;
@@ -212,9 +221,9 @@ uint64_t content(uint64_t seed, uint64_t at) {
   return word ^ word >> 31;
 }
 
-Result<BenchReport> run_bench(Device& device, Controller& controller, const BenchOptions& options,
-                              const std::function<void(const BenchReport&)>& progress) {
-  Bench bench(device, controller, options);
+Result<BenchReport> run_bench(const BenchTarget& target, const BenchOptions& options,
+                              const std::function<bool(const BenchReport&)>& progress) {
+  Bench bench(target, options);
   PCILEND_TRY(bench.open());
   return bench.run(progress);
 }

@@ -8,13 +8,19 @@
 #include <optional>
 #include <string>
 
-#include "pcilend/nvme/controller.h"
 #include "pcilend/nvme/queue_pair.h"
 
 namespace pcilend::nvme {
 
+// What is read and written.
+struct BenchTarget {
+  Device& device;
+  Queues& queues;
+  NamespaceInfo name_space;
+  std::optional<uint16_t> vector;  // that there may be
+};
+
 struct BenchOptions {
-  uint32_t name_space = 1;
   uint64_t block = 0;      // the first
   size_t transfer = 4096;  // bytes of a command, whole blocks
   uint64_t commands = 64;  // of each kind, one behind the other on the medium
@@ -24,11 +30,11 @@ struct BenchOptions {
   bool write = false;   // all, then a flush, then all is read and compared
   bool verify = false;  // what is read is compared with what that seed has once written
   bool interrupts = false;
+  bool staged = false;  // what is written is beside the drive, if there is room
   std::chrono::milliseconds patience{30000};  // for each command
 };
 
 struct BenchReport {
-  NamespaceInfo name_space;
   uint64_t rounds = 0;
   uint64_t reads = 0;
   uint64_t writes = 0;
@@ -42,9 +48,10 @@ struct BenchReport {
 };
 
 // Usage if the options don't fit the drive. Failure, with the first place, if what was read is not
-// what was written; the drive's errors else. `progress` is told after each round.
-Result<BenchReport> run_bench(Device& device, Controller& controller, const BenchOptions& options,
-                              const std::function<void(const BenchReport&)>& progress = {});
+// what was written; the drive's errors else. `progress` is told after each round;
+// false: that was the last one.
+Result<BenchReport> run_bench(const BenchTarget& target, const BenchOptions& options,
+                              const std::function<bool(const BenchReport&)>& progress = {});
 
 // The word of that content at byte `at` of the namespace, a multiple of 8.
 uint64_t content(uint64_t seed, uint64_t at);

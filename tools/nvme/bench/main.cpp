@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // pcilend-nvme-bench: leases a drive, reads and writes it, and checks what it reads (docs/nvme.md).
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
+#include "pcilend/nvme/drive.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -13,20 +15,26 @@ namespace {
 struct Arguments {
   std::string function;
   BenchOptions bench;
+  uint32_t name_space = 1;
+  bool shared = false;
+  uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
   bool json = false;
 };
 
+volatile std::sig_atomic_t stopped = 0;
+
 nlohmann::ordered_json to_json(const std::string& function, const ControllerInfo& drive,
-                               const BenchOptions& options, const BenchReport& report) {
+                               const NamespaceInfo& name_space, const BenchOptions& options,
+                               const BenchReport& report) {
   return {{"schema", 1},
           {"function", function},
           {"model", drive.model},
           {"serial", drive.serial},
           {"firmware", drive.firmware},
-          {"namespace", report.name_space.id},
-          {"blocks", report.name_space.blocks},
-          {"block_bytes", report.name_space.block_bytes},
+          {"namespace", name_space.id},
+          {"blocks", name_space.blocks},
+          {"block_bytes", name_space.block_bytes},
           {"transfer_bytes", options.transfer},
           {"depth", options.depth},
           {"rounds", report.rounds},
@@ -41,15 +49,23 @@ nlohmann::ordered_json to_json(const std::string& function, const ControllerInfo
           {"remark", report.remark}};
 }
 
-void print_round(const BenchReport& report) {
+bool goes_on(const BenchReport&) {
+  return stopped == 0;
+}
+
+bool print_round(const BenchReport& report) {
   fmt::print("round {}: {} reads, {} writes, {} compared, {:.3f} s\n", report.rounds, report.reads,
              report.writes, report.compared, report.seconds.count());
   std::fflush(stdout);
+  return goes_on(report);
 }
 
-void print_text(const ControllerInfo& drive, const BenchReport& report) {
+void print_text(const ControllerInfo& drive, const NamespaceInfo& name_space, const Health& health,
+                const BenchReport& report) {
   fmt::print("{} {}, namespace {}: {} blocks of {} bytes\n", drive.model, drive.serial,
-             report.name_space.id, report.name_space.blocks, report.name_space.block_bytes);
+             name_space.id, name_space.blocks, name_space.block_bytes);
+  fmt::print("health: {} K, {} % used{}\n", health.kelvin, health.percent_used,
+             health.warnings ? ", it warns" : "");
   fmt::print(
       "{} reads, {} writes, {} flushes, {} compared; {} doorbells, {} interrupts; {:.3f} s\n",
       report.reads, report.writes, report.flushes, report.compared, report.doorbells,
@@ -63,18 +79,27 @@ Result<> run(const Arguments& arguments) {
   if (!id) return tl::unexpected(id.error());
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
-  const auto device = open_leased(*host, *id, "pcilend-nvme-bench");
-  if (!device) return tl::unexpected(device.error());
-  const auto controller = Controller::start(**device);
-  if (!controller) return tl::unexpected(controller.error());
-  const auto report =
-      run_bench(**device, **controller, arguments.bench, arguments.json ? nullptr : print_round);
+  const std::string_view owner = "pcilend-nvme-bench";
+  auto opened =
+      arguments.shared
+          ? Drive::join(*host, *id, owner,
+                        {.slice = arguments.slice, .interrupt = arguments.bench.interrupts})
+          : Drive::open_alone(*host, *id, owner, arguments.slice);
+  if (!opened) return tl::unexpected(std::move(opened).error());
+  Drive& drive = **opened;
+  const auto name_space = drive.name_space(arguments.name_space);
+  if (!name_space) return tl::unexpected(name_space.error());
+  const auto health = drive.health();
+  if (!health) return tl::unexpected(health.error());
+  const auto report = run_bench({drive.device(), drive.queues(), *name_space, drive.vector()},
+                                arguments.bench, arguments.json ? goes_on : print_round);
   if (!report) return tl::unexpected(report.error());
-  const ControllerInfo& drive = (*controller)->info();
   if (arguments.json)
-    std::cout << to_json(to_string(*id), drive, arguments.bench, *report).dump(2) << std::endl;
+    std::cout
+        << to_json(to_string(*id), drive.info(), *name_space, arguments.bench, *report).dump(2)
+        << std::endl;
   else
-    print_text(drive, *report);
+    print_text(drive.info(), *name_space, *health, *report);
   return {};
 }
 
@@ -82,15 +107,22 @@ int main(int argc, char** argv) {
   Arguments arguments;
   BenchOptions& bench = arguments.bench;
   CLI::App app(
-      "Leases an NVMe drive for this process, reads a range of its blocks, and checks what "
-      "it reads.");
+      "Leases an NVMe drive for this process, or shares it, reads a range of its blocks, and "
+      "checks what it reads.");
   app.add_option("FUNCTION", arguments.function, "id of the function, as `pcilend list` has it")
       ->required();
+  app.add_flag("--shared", arguments.shared,
+               "beside other processes, by its manager (pcilend-nvme-manager)");
+  app.add_flag("--staged", bench.staged,
+               "what is written is first put beside the drive, where there is memory for it");
+  app.add_option("--slice", arguments.slice, "memory that can be mapped for the drive: 1M")
+      ->capture_default_str()
+      ->transform(CLI::AsSizeValue(false));
   app.add_flag("--write", bench.write,
                "write the range first: what is on it is lost. Without, nothing is written");
   app.add_flag("--verify", bench.verify, "compare with what --write has once put there");
   app.add_option("--seed", bench.seed, "of what is written")->capture_default_str();
-  app.add_option("--namespace", bench.name_space, "")->capture_default_str();
+  app.add_option("--namespace", arguments.name_space, "")->capture_default_str();
   app.add_option("--block", bench.block, "the range's first")->capture_default_str();
   app.add_option("--size", bench.transfer, "of a command: 4096, 128K")
       ->capture_default_str()
@@ -108,6 +140,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(ErrorClass::Usage);
   }
+  // The round that is under way is the last one.
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { stopped = 1; });
   bench.interrupts = arguments.wait == "interrupt";
   const auto done = run(arguments);
   if (done) return 0;

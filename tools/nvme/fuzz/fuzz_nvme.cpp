@@ -4,6 +4,7 @@
 // answer) with its bytes behind.
 #include "../tests/fake_controller.h"
 #include "bench/bench.h"
+#include "pcilend/nvme/controller.h"
 
 namespace {
 
@@ -54,6 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)(*controller)->namespaces();
   BenchOptions options{.transfer = 12 * 1024, .commands = 8, .depth = 3, .write = true};
   options.patience = std::chrono::milliseconds(0);
-  (void)run_bench(drive, **controller, options);
+  const auto name_space = (*controller)->name_space(1);
+  if (name_space) (void)run_bench({drive, **controller, *name_space, {}}, options);
   return 0;
 }

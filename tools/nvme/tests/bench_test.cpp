@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_controller.h"
+#include "pcilend/nvme/controller.h"
 
 namespace pcilend::nvme {
 namespace {
@@ -21,7 +22,7 @@ class Benches : public testing::Test {
   void TearDown() override { EXPECT_FALSE(drive_.fatal); }
 
   Result<BenchReport> run(const BenchOptions& options) {
-    return run_bench(drive_, *controller_, options);
+    return run_bench({drive_, *controller_, controller_->name_space(1).value(), 1}, options);
   }
 
   FakeController drive_;
@@ -83,7 +84,29 @@ TEST_F(Benches, RefuseWhatDoesNotFit) {
     EXPECT_EQ(report.error().kind, ErrorClass::Usage) << report.error().message;
   }
   EXPECT_TRUE(run({.commands = 256}));
-  EXPECT_EQ(run({.name_space = 2}).error().kind, ErrorClass::NotFound);
+}
+
+// Data that the drive only reads is in other memory than what it writes.
+TEST_F(Benches, StageWhatTheyWrite) {
+  const auto report = run({.commands = 16, .depth = 4, .write = true, .staged = true});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->compared, 16U);
+  EXPECT_EQ(drive_.data_writes, 16U);
+}
+
+TEST_F(Benches, EndWithTheRoundWhenTheyAreTold) {
+  const auto report =
+      run_bench({drive_, *controller_, controller_->name_space(1).value(), {}}, {.rounds = 100},
+                [](const BenchReport& so_far) { return so_far.rounds < 3; });
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->rounds, 3U);
+}
+
+TEST_F(Benches, PollWhereNoInterruptReachesThem) {
+  const auto report = run_bench({drive_, *controller_, controller_->name_space(1).value(), {}},
+                                {.interrupts = true});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorClass::Unsupported);
 }
 
 // What cksum(1) says of the first two blocks.

@@ -37,6 +37,8 @@ class FakeController : public Device {
   bool fatal = false;  // it was given an address where nothing is, or that is not to be written
   bool held = false;   // commands wait for release()
   bool enabled = false;
+  std::vector<uint32_t> opcodes;                        // of all commands
+  uint64_t rings = 0;                                   // of doorbells
   uint64_t data_writes = 0;                             // to the medium
   std::function<void(std::array<uint32_t, 4>&)> alter;  // a completion of an I/O queue
 
@@ -62,6 +64,7 @@ class FakeController : public Device {
   void store(size_t offset, uint32_t value) override {
     if (gone) return;
     if (offset >= 0x1000) {
+      ++rings;
       ring((offset - 0x1000) / 4, value);
       return;
     }
@@ -69,10 +72,15 @@ class FakeController : public Device {
     if (offset == 0x14) configure(value);
   }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
+    auto memory = place(next_address_, bytes, access.device_writes);
+    next_address_ += memory->bytes().size() + kPage;  // nothing behind it
+    return memory;
+  }
+  // Memory that it reaches there.
+  std::unique_ptr<Memory> place(uint64_t address, size_t bytes, bool writable) {
     const size_t size = (bytes + kPage - 1) / kPage * kPage;
-    auto block = std::make_unique<Block>(*this, next_address_, size, access.device_writes);
-    next_address_ += size + kPage;  // nothing behind it
-    memory_[block->address()] = block.get();
+    auto block = std::make_unique<Block>(*this, address, size, writable);
+    memory_[address] = block.get();
     return block;
   }
   Result<UniqueFd> interrupt(uint32_t vector) override {
@@ -225,6 +233,7 @@ class FakeController : public Device {
 
   void run(uint16_t queue, const Sqe& command) {
     uint32_t result = 0;
+    opcodes.push_back(command[0] & 0xff);
     const uint16_t status = execute(queue, command, result);
     post(queue, command, status, result);
   }
@@ -236,6 +245,8 @@ class FakeController : public Device {
   uint16_t admin(const Sqe& c, uint32_t& result) {
     const auto id = static_cast<uint16_t>(c[10]);
     switch (c[0] & 0xff) {
+      case 0x02:
+        return log_page(c);
       case 0x06:
         return identify(c);
       case 0x09:
@@ -257,6 +268,15 @@ class FakeController : public Device {
       default:
         return 0x001;
     }
+  }
+
+  // All of it, and whichever: bytes that count up.
+  uint16_t log_page(const Sqe& c) {
+    const size_t bytes = ((c[10] >> 16) + 1) * 4;
+    std::byte* to = reach(wide(c, 6), bytes, true);
+    if (!to) return 0x004;
+    for (size_t i = 0; i < bytes; ++i) to[i] = std::byte(i);
+    return 0;
   }
 
   uint16_t identify(const Sqe& c) {

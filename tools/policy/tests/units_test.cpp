@@ -47,7 +47,8 @@ TEST_F(Units, AreAcceptedBySystemd) {
   if (shell("systemd-analyze --version").status != 0) GTEST_SKIP() << "no systemd-analyze here";
   for (const std::string unit :
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
-        "pcilend-borrow.service", "pcilend-mdevs.service", "pcilend-nvme-disk@.service"}) {
+        "pcilend-borrow.service", "pcilend-mdevs.service", "pcilend-nvme-disk@.service",
+        "pcilend-nvme-manager@.service"}) {
     const Output verified = shell("systemd-analyze verify --man=no " + runnable(unit));
     EXPECT_EQ(verified.status, 0) << verified.text;
     EXPECT_EQ(verified.text, "");
@@ -61,7 +62,8 @@ TEST_F(Units, AreHardened) {
   // Not pcilend-mdevs.service: mdevctl runs what an admin has put into /etc/mdevctl.d/scripts.d.
   for (const std::string unit :
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
-        "pcilend-borrow.service", "pcilend-nvme-disk@.service"}) {
+        "pcilend-borrow.service", "pcilend-nvme-disk@.service",
+        "pcilend-nvme-manager@.service"}) {
     // Exposure times ten.
     const Output security = shell(
         "systemd-analyze security --no-pager --offline=true --threshold=30 " + runnable(unit));

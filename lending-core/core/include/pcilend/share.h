@@ -56,6 +56,7 @@
 
 #include "pcilend/access.h"
 #include "pcilend/lease.h"
+#include "pcilend/mail.h"
 #include "pcilend/platform.h"
 #include "pcilend/slice.h"
 
@@ -136,6 +137,7 @@ struct pcilend_share_client {
 	bool carries;			/* its link */
 	bool known;			/* to the manager */
 	bool over;			/* it is to end as soon as it is mapped */
+	struct pcilend_mail mail;	/* to the manager and back; only while it is ACTIVE */
 };
 
 struct pcilend_share {
@@ -150,6 +152,7 @@ struct pcilend_share {
 	u32 lease;
 	u64 slice_bytes;		/* the manager's own slice, PCILEND_SLICE_START; 0: none */
 	u32 rounds;
+	u64 asked;			/* questions of all clients, for their order */
 	u64 manager_due;		/* ms: when its link must carry again */
 	u64 recall_at;			/* ms: then it is taken */
 	bool manager_carries;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 12.
+ * The wire protocol between the pcilend.ko of two hosts, version 13.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 12
+#define PCILEND_WIRE_VERSION 13
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -97,6 +97,7 @@ enum pcilend_msg_type {
 					/* and is masked until the borrower opens it again */
 	PCILEND_MSG_UNREACHED = 8,	/* struct pcilend_msg_unreached */
 	/* Of shared functions: wire_share.h. */
+	PCILEND_MSG_MAILED = 11,	/* struct pcilend_msg_mail: the answer to a MAIL */
 	PCILEND_MSG_CLIENT = 12,	/* struct pcilend_msg_client */
 	PCILEND_MSG_CLIENT_GONE = 13,	/* struct pcilend_msg_clear */
 	PCILEND_MSG_QUARANTINE = 14,	/* struct pcilend_msg_clear */
@@ -136,6 +137,8 @@ enum pcilend_msg_type {
 	PCILEND_MSG_POLICY = 48,	/* struct pcilend_msg_policy */
 	PCILEND_MSG_JOIN = 49,		/* struct pcilend_msg_join -> ..._joined */
 	PCILEND_MSG_CLEARED = 50,	/* struct pcilend_msg_clear */
+	PCILEND_MSG_MAIL = 51,		/* struct pcilend_msg_mail: may be repeated */
+	PCILEND_MSG_VECTOR = 52,	/* struct pcilend_msg_vector */
 };
 
 #define PCILEND_MSG_FLAG_ANSWER 0x0001

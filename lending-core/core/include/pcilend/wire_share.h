@@ -14,6 +14,10 @@
  *	   | CLEARED -------------------> |  unmaps                     |
  *	   |                              | ------- answer to RETURN -> |
  *
+ *	   |  a process of the lender     | <------------------ MAIL    |
+ *	   |  answers it                  | ---------------- MAILED  -> |
+ *	   |                              |                             |
+ *
  * When the client's link is lost QUARANTINE takes the place of CLIENT_GONE, nothing is closed or
  * unmapped, and READMITTED tells the client that it may have queues again. A manager is who has
  * borrowed the function (BORROW); clients return, lose, and hear of resets by the messages that
@@ -81,7 +85,7 @@ struct pcilend_msg_joined {
 	__le64 alias;		/* device-side address of the client's interrupts, 1 MiB aligned */
 	struct pcilend_msg_share_place range[PCILEND_WIRE_SHARE_RANGES];
 	__le32 piece;		/* of each pool */
-	__le32 reserved;
+	__le32 vector;		/* the function's number of its interrupt 0 */
 } __packed;
 
 /* To the manager: a client is there. */
@@ -108,6 +112,34 @@ struct pcilend_msg_clear {
 	__le32 round;		/* not 0 */
 } __packed;
 
+#define PCILEND_WIRE_MAIL_BYTES 200
+
+/*
+ * MAIL: a client's question to the manager (mail.h); its answer says only that the lender has it.
+ * MAILED: the manager's answer, with the same number.
+ */
+struct pcilend_msg_mail {
+	__le32 id;
+	__le32 lease;		/* the client's */
+	__le32 number;		/* not 0; the same when it is asked again */
+	__le32 bytes;		/* 1 to PCILEND_WIRE_MAIL_BYTES; the rest of text is zero */
+	__u8 text[PCILEND_WIRE_MAIL_BYTES];
+} __packed;
+
+/*
+ * A client's interrupt goes to its own host: by a write of @data at @offset of that host's
+ * interrupt range, which the function reaches at the client's alias. Off: it is masked when this is
+ * answered.
+ */
+struct pcilend_msg_vector {
+	__le32 id;
+	__le32 lease;		/* the client's */
+	__le32 vector;		/* of the client, from 0 on */
+	__le32 on;		/* 0 or 1 */
+	__le32 offset;		/* a multiple of 4 */
+	__le32 data;
+} __packed;
+
 static_assert(sizeof(struct pcilend_msg_share_range) == 12, "a range of BAR pages");
 static_assert(sizeof(struct pcilend_msg_policy) == 128, "policy");
 static_assert(sizeof(struct pcilend_msg_join) == 40, "join");
@@ -115,6 +147,8 @@ static_assert(sizeof(struct pcilend_msg_share_place) == 24, "place of BAR pages"
 static_assert(sizeof(struct pcilend_msg_joined) == 224, "join answer");
 static_assert(sizeof(struct pcilend_msg_client) == 48, "client notice");
 static_assert(sizeof(struct pcilend_msg_clear) == 16, "a client's queues");
+static_assert(sizeof(struct pcilend_msg_mail) == 216, "mail");
+static_assert(sizeof(struct pcilend_msg_vector) == 24, "a client's interrupt");
 
 /*
  * The part of pcilend_wire_check() about these: NULL, or what is wrong with the payload of a type

@@ -128,6 +128,8 @@ enum pcilend_cmd {
 	PCILEND_CMD_JOIN = 33,	/* admin: ID, OWNER, SIZE, VECTORS -> FUNCTION, CLIENT, FD */
 	PCILEND_CMD_CLIENT_NEXT = 34,	/* LEASE_FD, the manager's -> CLIENT (absent: no news) */
 	PCILEND_CMD_CLEARED = 35,	/* LEASE_FD, the manager's, CLIENT_LEASE, ROUND */
+	PCILEND_CMD_MAIL_SEND = 36,	/* LEASE_FD, MAIL; the manager's: CLIENT_LEASE */
+	PCILEND_CMD_MAIL_NEXT = 37,	/* LEASE_FD -> MAIL, CLIENT_LEASE (absent: no mail) */
 	__PCILEND_CMD_MAX,
 };
 
@@ -184,6 +186,8 @@ enum pcilend_attr {
 	PCILEND_A_CLIENT = 44,		/* nest of pcilend_client_attr */
 	PCILEND_A_CLIENT_LEASE = 45,	/* u32: lease number of a client */
 	PCILEND_A_ROUND = 46,		/* u32: of a question, not 0 */
+	PCILEND_A_MAIL = 47,		/* binary, 1 to 200 bytes: between a client and its */
+					/* manager */
 	__PCILEND_A_MAX,
 };
 

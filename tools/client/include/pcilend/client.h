@@ -126,6 +126,10 @@ class Client {
   virtual Result<std::optional<ClientNotice>> lease_next_client(int lease) = 0;
   // that the function uses nothing of a client any more, as it was asked with that round.
   virtual Result<> lease_cleared(int lease, uint32_t client, uint32_t round) = 0;
+  // Mail between a client and its manager: sent, with its client for 0 if it is a client's;
+  virtual Result<> lease_send_mail(int lease, const Mail& mail) = 0;
+  // the next one, if there is any.
+  virtual Result<std::optional<Mail>> lease_next_mail(int lease) = 0;
   // Becomes a client of a shared function.
   virtual Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
                                       uint32_t vectors) = 0;

@@ -9,10 +9,12 @@
 #include <linux/pcilend.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -133,6 +135,21 @@ class PCILEND_API Lease {
   // next_client() could have told it. Else the function is stopped and reset, and lost for all.
   [[nodiscard]] Result<> cleared(const ClientNotice& notice) const;
 
+  // Between a client and its manager, on whatever hosts they are; the lender carries it, and says
+  // which client it is. One question of a client is under way at a time. A client's: the question.
+  // State while one is under way, or its answer was not taken. A manager's: the answer to what
+  // next_mail() gave it of that client. State if that client waits for none (any more), NotFound if
+  // it is none.
+  [[nodiscard]] Result<> send_mail(const Mail& mail) const;
+  // The manager: the next question, that which was asked first; a client: its answer. fd() polls
+  // EPOLLIN while there is one. A client that ends takes its question with it; one whose link was
+  // lost asks again by itself, once it is readmitted: its manager gets the question anew.
+  [[nodiscard]] Result<std::optional<Mail>> next_mail() const;
+  // A client's: sends, waits, takes. Unreachable when there is no answer in time: the question is
+  // still under way, and its late answer is dropped by the next ask(). State if the lease is over.
+  [[nodiscard]] Result<Mail> ask(std::span<const std::byte> question,
+                                 std::chrono::milliseconds patience) const;
+
   // Changes when somebody else has reset the function, so that nothing of what it was programmed
   // with is left, or when DMA of it may have been lost, and when the lease is over. One load.
   [[nodiscard]] uint64_t epoch() const {
@@ -141,7 +158,8 @@ class PCILEND_API Lease {
   // Its lender takes it soon: let go of it.
   [[nodiscard]] bool recalled() const { return state() == PCILEND_LEASE_RECALLED; }
   [[nodiscard]] bool over() const { return state() == PCILEND_LEASE_OVER; }
-  // Polls EPOLLHUP when it is over, EPOLLPRI when it is recalled.
+  // Polls EPOLLHUP when it is over, EPOLLPRI when it is recalled, EPOLLIN while there are notices
+  // or mail.
   [[nodiscard]] int fd() const { return fd_->get(); }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <linux/pcilend.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -38,6 +39,14 @@ struct ClientNotice {
   uint32_t vector = 0;  // the function's number of its interrupt 0
   uint32_t vectors = 0;
   uint32_t piece = 0;  // which part of each pool is its own
+};
+
+// What a client asks its manager, or that answers. Both ends check what they get: it is bytes of
+// somebody else.
+inline constexpr size_t kMailMax = 200;
+struct Mail {
+  uint32_t client = 0;           // its ClientNotice::lease; in a client's own hands 0
+  std::vector<std::byte> bytes;  // 1 to kMailMax
 };
 
 }  // namespace pcilend

@@ -56,6 +56,9 @@ inline constexpr size_t kTransferMax = kPrpEntries * kPage;
 // piece. Writes to the list what does not fit into the command. Usage if it can't be said so.
 Result<DataPointer> make_prps(uint64_t address, size_t bytes, const PrpList& list);
 
+// What no drive knows, in either command set: it fails.
+Command make_unknown();
+
 // Admin commands (Base 5).
 enum class Identify : uint8_t {
   Namespace = 0,
@@ -64,6 +67,10 @@ enum class Identify : uint8_t {
   Descriptors = 3
 };
 Command make_identify(Identify what, uint32_t name_space, uint64_t page);
+// The first `bytes` of a log page, a multiple of 4 up to kPage; reading it clears no event.
+Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data);
+inline constexpr uint8_t kHealthLog = 0x02;
+inline constexpr uint32_t kAllNamespaces = 0xffffffff;
 // Wishes for as many I/O queues of each kind; completions' dword 0 has what was given
 // (Base 5.27.1.5).
 Command make_queue_count(uint16_t pairs);

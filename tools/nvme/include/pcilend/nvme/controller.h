@@ -32,11 +32,25 @@ class Controller final : public Queues {
   // The first 1,024 of them.
   [[nodiscard]] Result<std::vector<uint32_t>> namespaces();
   [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id);
+  [[nodiscard]] Result<Health> health();
 
   [[nodiscard]] QueueLimits limits() const override;
   [[nodiscard]] uint32_t queues() const { return static_cast<uint32_t>(pairs_.size()); }
   Result<QueueGrant> create(const QueueRequest& request) override;
   void remove(uint16_t id) override;
+
+  // For the manager of a shared drive, which answers for others.
+  // The page of Identify, until the next call.
+  [[nodiscard]] Result<IdentifyPage> controller_page();
+  // To a device address of somebody's.
+  [[nodiscard]] Result<> identify_to(uint8_t what, uint32_t name_space, uint64_t page);
+  [[nodiscard]] Result<> log_to(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data);
+  // Deletes a pair of queues, and keeps its id from being given again until release(). On failure
+  // the drive may use the pair's memory still.
+  [[nodiscard]] Result<> drop(uint16_t id);
+  void release(uint16_t id) { pairs_[id - 1U] = false; }
+  // It was reset by others, taken away, or stopped as it did not answer.
+  [[nodiscard]] bool failed() const { return !running_ || device_.epoch() != epoch_; }
 
  private:
   // Of the capabilities (Base 3.1.3.1).

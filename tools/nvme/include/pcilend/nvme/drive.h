@@ -14,6 +14,15 @@
 
 namespace pcilend::nvme {
 
+// How a drive is shared.
+struct JoinOptions {
+  uint64_t slice = Lease::kSlice;  // memory that can be mapped for it at once
+  bool interrupt = false;          // one, for vector(); on another host than the drive's it may be
+                                   // refused
+  uint32_t former = 0;             // lease() of a drive that this process, or a former one, had: it
+                                   // has ended, with all that was under way, or join() fails
+};
+
 // I/O goes by queue pairs of device() and queues() (queue_pair.h), which this must outlive, as it
 // must all memory that was allocated. For one thread at a time.
 class Drive {
@@ -23,6 +32,13 @@ class Drive {
   static Result<std::unique_ptr<Drive>> open_alone(const ThisHost& host, FunctionId id,
                                                    std::string_view owner,
                                                    uint64_t slice = Lease::kSlice);
+  // A part of it, that its manager gives (pcilend-nvme-manager(8)), beside those of others. The
+  // errors are those of Lease::join(); Unreachable if the manager does not answer, State if it does
+  // not let this in (now). Memory that the drive only reads, and this process only writes, is
+  // beside the drive while there is room (Access), so that neither waits for the NTB.
+  static Result<std::unique_ptr<Drive>> join(const ThisHost& host, FunctionId id,
+                                             std::string_view owner,
+                                             const JoinOptions& options = {});
   virtual ~Drive() = default;
 
   [[nodiscard]] virtual Device& device() = 0;
@@ -31,12 +47,15 @@ class Drive {
   // The first 1,024 of them.
   [[nodiscard]] virtual Result<std::vector<uint32_t>> namespaces() = 0;
   [[nodiscard]] virtual Result<NamespaceInfo> name_space(uint32_t id) = 0;
+  [[nodiscard]] virtual Result<Health> health() = 0;
   // An interrupt that a queue pair may have; nothing if none reach this process.
   [[nodiscard]] virtual std::optional<uint16_t> vector() const = 0;
   // It was reset by others, taken back, or its link was lost: nothing can be submitted any more,
-  // and what was under way may be done or not. Once this has been destroyed, and the drive opened
-  // again, nothing of it is under way any more: only then a write may be repeated.
+  // and what was under way may be done or not. Destroy it and open it again, with its lease() as
+  // JoinOptions::former: only then a write may be repeated.
   [[nodiscard]] virtual bool lost() const = 0;
+  // As what its manager knows this one; 0 if it is not shared.
+  [[nodiscard]] virtual uint32_t lease() const { return 0; }
 };
 
 }  // namespace pcilend::nvme

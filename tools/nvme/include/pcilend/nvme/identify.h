@@ -49,4 +49,18 @@ Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page);
 // are none, if they don't say.
 uint8_t parse_command_set(IdentifyPage page);
 
+// As clients of a shared drive see it: nothing that is one for all of them (host memory,
+// reservations, what changes the drive), nothing that its manager keeps to itself (events), and
+// others may have it, too.
+void hide_what_is_shared(std::span<std::byte, kPage> controller);
+
+// Of the log page of that name (Base 5.16.1.3).
+struct Health {
+  uint8_t warnings = 0;      // bits
+  uint16_t kelvin = 0;       // 0: it does not say
+  uint8_t percent_used = 0;  // 255: or more
+};
+inline constexpr size_t kHealthBytes = 512;
+Health parse_health(std::span<const std::byte, kHealthBytes> log);
+
 }  // namespace pcilend::nvme

@@ -48,6 +48,8 @@ class Ring {
   // to be done or not, and nothing more can be submitted: State, if the controller was reset by
   // others or DMA was lost; Failure, if it answers what was not asked.
   Result<std::optional<Done>> take();
+  // With nothing under way: no command is left that a ring of the doorbell would repeat.
+  void scrub();
   [[nodiscard]] bool failed() const { return failed_.has_value(); }
 
   [[nodiscard]] uint64_t doorbells() const { return doorbells_; }  // stores

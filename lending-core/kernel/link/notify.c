@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Notifications: a process that has a segment connected raises an eventfd of its owner, by one
- * posted write into the interrupt range of the owner's adapter. Each offer has a vector, in a
- * domain of its own below the adapter's MSI parent, so the interrupt looks as if the adapter had
- * raised it, which is whose requester ID the write arrives with. The peer is told where to write
- * what.
+ * Notifications: what is behind an adapter raises an eventfd of this host, by one posted write into
+ * the interrupt range of the adapter: a process there that has a segment connected, or a function
+ * there of which this host has a client. Each has a vector, in a domain of its own below the
+ * adapter's MSI parent, so the interrupt looks as if the adapter had raised it, which is whose
+ * requester ID the write arrives with. The peer is told where to write what.
  */
 
 #include <linux/eventfd.h>
@@ -13,11 +13,16 @@
 #include <linux/irqdomain.h>
 #include <linux/msi.h>
 
-#include "segment/notify.h"
+#include "link/link.h"
+#include "link/notify.h"
 
 static irqreturn_t notify_handler(int irq, void *data)
 {
-	eventfd_signal(data);
+	struct pcilend_notify *notify = data;
+	struct eventfd_ctx *event = READ_ONCE(notify->event);
+
+	if (event)
+		eventfd_signal(event);
 	return IRQ_HANDLED;
 }
 
@@ -52,16 +57,14 @@ static const struct irq_domain_ops notify_domain_ops = {
 	.free = irq_domain_free_irqs_common,
 };
 
-static int notify_open_domain(struct segment_notify *notify, struct pci_dev *adapter, u32 number)
+static int notify_open_domain(struct pcilend_notify *notify, struct pci_dev *adapter)
 {
 	struct irq_domain *parent = dev_get_msi_domain(&adapter->dev);
 	struct fwnode_handle *fwnode;
-	char name[32];
 
 	if (!parent || !irq_domain_is_msi_parent(parent))
 		return -EOPNOTSUPP;
-	snprintf(name, sizeof(name), "pcilend-notify-%x", number);
-	fwnode = irq_domain_alloc_named_fwnode(name);
+	fwnode = irq_domain_alloc_named_fwnode(notify->name);
 	if (!fwnode)
 		return -ENOMEM;
 	notify->domain = irq_domain_create_hierarchy(parent, 0, 0, fwnode, &notify_domain_ops,
@@ -73,7 +76,7 @@ static int notify_open_domain(struct segment_notify *notify, struct pci_dev *ada
 	return -ENOMEM;
 }
 
-static void notify_close_domain(struct segment_notify *notify)
+static void notify_close_domain(struct pcilend_notify *notify)
 {
 	struct fwnode_handle *fwnode = notify->domain->fwnode;
 
@@ -83,7 +86,7 @@ static void notify_close_domain(struct segment_notify *notify)
 }
 
 /* What the peer has to write, and where. */
-static int notify_compose(struct segment_notify *notify)
+static int notify_compose(struct pcilend_notify *notify)
 {
 	struct irq_data *parent = irq_get_irq_data(notify->irq)->parent_data;
 	struct msi_msg msg = { };
@@ -99,8 +102,7 @@ static int notify_compose(struct segment_notify *notify)
 	return 0;
 }
 
-int segment_notify_open(struct segment_notify *notify, struct pci_dev *adapter, u32 number,
-			struct eventfd_ctx *event)
+int pcilend_notify_open(struct pcilend_notify *notify, struct pci_dev *adapter, const char *name)
 {
 	struct msi_desc desc = {
 		.dev = &adapter->dev,
@@ -109,7 +111,9 @@ int segment_notify_open(struct segment_notify *notify, struct pci_dev *adapter, 
 	msi_alloc_info_t info = { .desc = &desc };
 	int err;
 
-	err = notify_open_domain(notify, adapter, number);
+	strscpy(notify->name, name, sizeof(notify->name));
+	notify->event = NULL;
+	err = notify_open_domain(notify, adapter);
 	if (err)
 		return err;
 #ifdef CONFIG_X86
@@ -119,14 +123,14 @@ int segment_notify_open(struct segment_notify *notify, struct pci_dev *adapter, 
 	err = notify->irq < 0 ? -ENOSPC : 0;
 	if (err)
 		goto err_domain;
-	err = request_irq(notify->irq, notify_handler, IRQF_NO_THREAD, "pcilend-notify", event);
+	err = request_irq(notify->irq, notify_handler, IRQF_NO_THREAD, notify->name, notify);
 	if (err)
 		goto err_irq;
 	err = notify_compose(notify);
 	if (!err)
 		return 0;
 
-	free_irq(notify->irq, event);
+	free_irq(notify->irq, notify);
 err_irq:
 	irq_dispose_mapping(notify->irq);
 err_domain:
@@ -134,11 +138,22 @@ err_domain:
 	return err;
 }
 
-void segment_notify_close(struct segment_notify *notify, struct eventfd_ctx *event)
+struct eventfd_ctx *pcilend_notify_raise(struct pcilend_notify *notify, struct eventfd_ctx *event)
+{
+	struct eventfd_ctx *former = notify->event;
+
+	WRITE_ONCE(notify->event, event);
+	if (former)
+		synchronize_irq(notify->irq);
+	return former;
+}
+
+struct eventfd_ctx *pcilend_notify_close(struct pcilend_notify *notify)
 {
 	if (!notify->domain)
-		return;
-	free_irq(notify->irq, event);
+		return NULL;
+	free_irq(notify->irq, notify);
 	irq_dispose_mapping(notify->irq);
 	notify_close_domain(notify);
+	return notify->event;
 }

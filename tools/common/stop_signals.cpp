@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "stop_signals.h"
+#include "pcilend/stop_signals.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One drive in the hands of processes of three hosts (docs/nvme.md).
+#include <gmock/gmock.h>
+
+#include "main_job/admin_steps.h"
+#include "testing/asserts.h"
+#include "testing/suite_lab.h"
+#include "testing/two_hosts.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using namespace std::chrono_literals;
+using json = nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
+constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
+constexpr const char* kLost = "was reset by others, taken back, or its link was lost";
+
+// A manager or a client, in the background, and what it says.
+class Process {
+ public:
+  static Result<Process> start(const lab::Host& host, const std::string& command) {
+    // Its own errors, too: a manager speaks on stderr.
+    auto running = host.start(fmt::format("echo pid $$; exec {} 2>&1", command), {{}, 10min});
+    if (!running) return tl::unexpected(std::move(running).error());
+    return Process(host, std::move(*running));
+  }
+
+  [[nodiscard]] std::string said() const { return running_.output_so_far(); }
+  [[nodiscard]] bool ended() const { return running_.ended(); }
+  // Until it has said that, so many times.
+  Result<> await(const std::string& words, size_t count = 1) const {
+    const auto times = [&] {
+      const std::string text = said();
+      size_t found = 0;
+      for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++found;
+      return found;
+    };
+    const auto come = lab::eventually("it says: " + words, lab::kPatience,
+                                      [&] { return ended() || times() >= count; });
+    if (!come) return tl::unexpected(come.error());
+    if (times() >= count) return {};
+    return fail(ErrorClass::Failure, "it has ended without '{}': {}", words, said());
+  }
+  Result<> signal(const char* name) const {
+    int pid = 0;
+    if (std::sscanf(said().c_str(), "pid %d", &pid) != 1)
+      return fail(ErrorClass::Failure, "it has not begun: {}", said());
+    const auto sent = host_->run(fmt::format("kill -{} {}", name, pid));
+    if (!sent) return tl::unexpected(sent.error());
+    return {};
+  }
+  // Its exit code.
+  Result<int> wait() {
+    const auto ended = running_.wait();
+    if (!ended) return tl::unexpected(ended.error());
+    return ended->code;
+  }
+  // After that signal.
+  Result<int> end(const char* name) {
+    if (const auto sent = signal(name); !sent) return tl::unexpected(sent.error());
+    return wait();
+  }
+
+ private:
+  Process(const lab::Host& host, lab::Running running)
+      : host_(&host), running_(std::move(running)) {}
+
+  const lab::Host* host_;
+  lab::Running running_;
+};
+
+/*
+ *   host1 (lender, node 4)                              host2 (node 8), host3 (node 12)
+ *   pcilend-nvme-manager ── admin queue ──┐
+ *   client ── queues, data ── nvme ── IOMMU ── NTB ═══ NTB ── client: completions, data
+ *   commands of clients of other hosts ───┘
+ */
+class SharedNvme : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.name = "shared-nvme";
+    options.hosts = 3;
+    ASSERT_OK(options.add_device(
+        "host1:nvme,serial=shared,drive-size=64M,max_ioqpairs=31,msix_qsize=32"));
+    ASSERT_OK(start_lab(options, lab_));
+    for (int host : {2, 3})
+      ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(host).node())));
+    const auto address = lender().address(0);
+    ASSERT_OK(address);
+    address_ = *address;
+  }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+
+  void SetUp() override {
+    ASSERT_TRUE(lab_) << "the lab did not start";
+    for (int host : {1, 2, 3}) ASSERT_OK(lab_->host(host).mark_log());
+    const auto offered = offer(lender(), address_);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    before_ = left();
+  }
+
+  void TearDown() override {
+    if (!lab_) return;
+    manager_.reset();
+    EXPECT_OK(await_state(lender(), id_, taken_ ? "added" : "available"));
+    EXPECT_EQ(left(), before_);
+    if (!taken_) EXPECT_OK(lender().run("pcilend unavailable " + id_));
+    EXPECT_OK(lender().run("pcilend remove " + id_));
+    for (int host : {1, 2, 3}) {
+      expect_nothing_mapped(lab_->host(host));
+      EXPECT_OK(lab_->host(host).check_log(expected_));
+    }
+  }
+
+  static const lab::Host& lender() { return lab_->host(1); }
+
+  // What processes that are gone could have left behind.
+  static std::string left() {
+    std::string all;
+    for (int number : {1, 2, 3}) {
+      const auto said = lab_->host(number).run(
+          "awk '$1 == \"pcilend\" { print $3 }' /proc/modules; "
+          "grep -c pcilend-lease /proc/interrupts; pcilend segment list --json");
+      EXPECT_OK(said);
+      all += said.value_or("");
+    }
+    return all;
+  }
+
+  // Until they know that the drive is gone clients of other hosts ring its doorbells. The lender's
+  // IOMMU stops what comes through the NTB then.
+  void expect_stopped_doorbells() {
+    expected_.emplace_back("DMAR: DRHD: handling fault status reg");
+    expected_.emplace_back(
+        R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:0[0-9a-f]\.0\] fault addr 0x100[0-9a-f]{8} )");
+  }
+
+  void manage(const std::string& options = {}) {
+    auto manager =
+        Process::start(lender(), fmt::format("pcilend-nvme-manager {} {}", options, address_));
+    ASSERT_OK(manager);
+    manager_.emplace(std::move(*manager));
+    ASSERT_OK(manager_->await("is shared: up to"));
+    for (int host : {1, 2, 3}) ASSERT_OK(await_state(lab_->host(host), id_, "borrowed"));
+  }
+  // Clients end, and the drive is returned.
+  void end_manager() {
+    const auto code = manager_->end("TERM");
+    ASSERT_OK(code);
+    EXPECT_EQ(*code, 0) << manager_->said();
+    manager_.reset();
+  }
+
+  [[nodiscard]] static std::string command(const std::string& id, const std::string& options) {
+    return fmt::format("{} {} --shared --slice 1M {}", kBench, id, options);
+  }
+  // A run that must succeed.
+  [[nodiscard]] json bench(int host, const std::string& options) const {
+    const auto report = lab_->host(host).json(command(id_, "--json " + options));
+    EXPECT_OK(report);
+    return report.value_or(json::object());
+  }
+  // A client that writes and compares until something ends it; it has come to its second round.
+  [[nodiscard]] Result<Process> user(int host, const std::string& options) const {
+    auto process = Process::start(
+        lab_->host(host),
+        command(id_, fmt::format("--write --commands 16 --rounds {} {}", kMany, options)));
+    if (!process) return process;
+    if (const auto going = process->await("round 1:"); !going) return tl::unexpected(going.error());
+    return process;
+  }
+  // It ends when it is told to, and all was right.
+  static void expect_well(Process& process) {
+    const auto code = process.end("TERM");
+    ASSERT_OK(code);
+    EXPECT_EQ(*code, 0) << process.said();
+    EXPECT_THAT(process.said(), HasSubstr("\ncksum "));
+  }
+  static void expect_lost(Process& process) {
+    const auto code = process.wait();
+    ASSERT_OK(code);
+    EXPECT_EQ(*code, static_cast<int>(ErrorClass::State)) << process.said();
+    EXPECT_THAT(process.said(), HasSubstr(kLost));
+  }
+
+  // Of clients, as the lender lists them.
+  static Result<> await_clients(const std::string& id, size_t count) {
+    const auto listed = lender().until("pcilend list --json", [&](const lab::Output&) {
+      const auto function = function_on(lender(), id);
+      return function && function->at("clients").size() == count;
+    });
+    if (!listed) return tl::unexpected(listed.error());
+    return {};
+  }
+
+  static std::optional<lab::Lab> lab_;
+  static std::string address_;
+  std::string id_;
+  std::optional<Process> manager_;
+  bool taken_ = false;  // by its own driver, in the course of the scenario
+  lab::Expected expected_;
+
+ private:
+  std::string before_;
+};
+
+std::optional<lab::Lab> SharedNvme::lab_;
+std::string SharedNvme::address_;
+
+/*
+ *   client of each host: writes a range of its own, all three at once ── each then reads what the
+ *   others have written ── in one range they follow one another ── the lender's driver reads all
+ */
+TEST_F(SharedNvme, ThreeHostsUseOneDriveAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  std::vector<Process> users;
+  for (int host : {1, 2, 3}) {
+    auto process = user(host, fmt::format("--block {} --seed {} --depth 4", host * 2048, host));
+    ASSERT_OK(process);
+    users.push_back(std::move(*process));
+  }
+  EXPECT_OK(await_clients(id_, 3));
+  for (Process& process : users) ASSERT_OK(process.await("round 3:"));
+  for (Process& process : users) ASSERT_NO_FATAL_FAILURE(expect_well(process));
+  EXPECT_OK(await_clients(id_, 0));
+
+  for (int host : {1, 2, 3}) {
+    const int other = host % 3 + 1;
+    const json read = bench(
+        host, fmt::format("--verify --block {} --seed {} --commands 16", other * 2048, other));
+    EXPECT_EQ(read.value("compared", 0), 16) << host;
+    EXPECT_EQ(read.value("serial", ""), "shared");
+    // It is nobody's alone.
+    const json common =
+        bench(host, fmt::format("--write --block 8192 --size 32K --commands 4 --seed {}", host));
+    EXPECT_EQ(common.value("compared", 0), 4) << host;
+    EXPECT_EQ(common.value("remark", "none"), "") << host;
+    const json seen =
+        bench(other, fmt::format("--verify --block 8192 --size 4K --commands 32 --seed {}", host));
+    EXPECT_EQ(seen.value("compared", 0), 32) << host;
+    EXPECT_EQ(seen.value("cksum", 0U), common.value("cksum", 1U));
+  }
+  const json last = bench(2, "--verify --block 8192 --commands 32 --seed 3");
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  ASSERT_OK(lender().run("pcilend unavailable " + id_));
+  taken_ = true;
+  const auto disk = await_disk(lender(), address_);
+  ASSERT_OK(disk);
+  const auto sum = lender().run(
+      fmt::format("dd if={} bs=4k skip=1024 count=32 iflag=direct 2>/dev/null | cksum", *disk));
+  ASSERT_OK(sum);
+  EXPECT_EQ(sum->substr(0, sum->find(' ')), std::to_string(last.value("cksum", 0U)));
+}
+
+/*
+ *   10 clients on each host: each writes, reads and compares ── the 31st is refused
+ */
+TEST_F(SharedNvme, ThirtyClientsUseItAndNoMore) {
+  ASSERT_NO_FATAL_FAILURE(manage("--clients 30 --near 64K"));
+  EXPECT_THAT(manager_->said(), HasSubstr("up to 30 clients with 1 pairs of queues each"));
+  // Each its own blocks, in a round 2 commands of each kind.
+  const auto ten = [&](int host) {
+    return fmt::format(
+        "sh -c 'for i in 0 1 2 3 4 5 6 7 8 9; do {0} --json --write --commands 2 --rounds {1} "
+        "--seed $(({2} + i)) --block $((({2} + i) * 16)) >/run/client-$i & pids=\"$pids $!\"; "
+        "done; trap \"kill $pids\" TERM; failed=0; "
+        "for pid in $pids; do wait $pid; status=$?; "
+        "while [ $status -gt 128 ] && kill -0 $pid 2>/dev/null; do wait $pid; status=$?; done; "
+        "[ $status = 0 ] || failed=$((failed + 1)); done; echo $failed failed'",
+        command(id_, ""), kMany, host * 10);
+  };
+  std::vector<Process> hosts;
+  for (int host : {1, 2, 3}) {
+    auto process = Process::start(lab_->host(host), ten(host));
+    ASSERT_OK(process);
+    hosts.push_back(std::move(*process));
+  }
+  ASSERT_OK(await_clients(id_, 30));
+  for (int host : {1, 2, 3}) {
+    const auto more = lab_->host(host).exec(command(id_, "--commands 1"));
+    ASSERT_OK(more);
+    EXPECT_EQ(more->code, static_cast<int>(ErrorClass::State)) << more->err;
+    EXPECT_THAT(more->err, HasSubstr("as many clients as it may have"));
+  }
+  for (Process& process : hosts) ASSERT_OK(process.signal("TERM"));
+  uint64_t least = ~uint64_t{0};
+  uint64_t most = 0;
+  for (int host : {1, 2, 3}) {
+    Process& process = hosts[static_cast<size_t>(host) - 1];
+    ASSERT_OK(process.wait());
+    EXPECT_THAT(process.said(), HasSubstr("\n0 failed"));
+    for (int i = 0; i < 10; ++i) {
+      const auto report = lab_->host(host).json(fmt::format("cat /run/client-{}", i));
+      ASSERT_OK(report);
+      const uint64_t compared = report->value("compared", uint64_t{0});
+      EXPECT_EQ(compared, report->value("writes", uint64_t{0}));
+      EXPECT_GT(compared, 0U);
+      least = std::min(least, compared);
+      most = std::max(most, compared);
+    }
+  }
+  fmt::print("of 30 clients the slowest has compared {} blocks, the fastest {}\n", least, most);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+/*
+ *   host3: client goes on ── a client of the lender's, and one of host2's, each while the drive
+ *   works for it ── kill -9, again and again: the next has its queue, and finds what was confirmed
+ */
+TEST_F(SharedNvme, ClientsThatAreKilledDisturbNobody) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(manage("--clients 2"));
+  auto b = user(3, "--block 4096 --seed 3");
+  ASSERT_OK(b);
+  size_t ends = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (int host : {1, 2}) {
+      auto a = user(host, "--block 2048 --seed 9 --depth 4");
+      ASSERT_OK(a);
+      ASSERT_OK(a->end("KILL"));
+      ASSERT_OK(manager_->await("has ended: 1 pairs of queues deleted", ++ends));
+      EXPECT_OK(await_clients(id_, 1));
+      EXPECT_FALSE(b->ended()) << b->said();
+    }
+    const json read = bench(2, "--verify --block 2048 --commands 16 --seed 9");
+    EXPECT_EQ(read.value("compared", 0), 16) << round;
+    ASSERT_OK(manager_->await("has ended: 1 pairs of queues deleted", ++ends));
+    EXPECT_OK(await_clients(id_, 1));
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_well(*b));
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+/*
+ *   manager ── kill -9, while a client of each host has a command under way: all have lost the
+ *   drive, and it can be shared anew
+ */
+TEST_F(SharedNvme, WhenItsManagerIsKilledAllLoseIt) {
+  expect_stopped_doorbells();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_NO_FATAL_FAILURE(manage());
+    std::vector<Process> users;
+    for (int host : {1, 2, 3}) {
+      auto process = user(host, fmt::format("--block {} --seed {}", host * 2048, host));
+      ASSERT_OK(process);
+      users.push_back(std::move(*process));
+    }
+    ASSERT_OK(manager_->end("KILL"));
+    manager_.reset();
+    for (Process& process : users) ASSERT_NO_FATAL_FAILURE(expect_lost(process));
+    ASSERT_OK(await_state(lender(), id_, "available"));
+  }
+  ASSERT_NO_FATAL_FAILURE(manage());
+  EXPECT_EQ(bench(2, "--write --commands 4").value("compared", 0), 4);
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+/*
+ *   manager ── stopped ── a client is killed, which nobody confirms: after 5 s all have lost the
+ *   drive. Until then the others go on
+ */
+TEST_F(SharedNvme, AManagerThatStandsStillCostsTheDrive) {
+  expect_stopped_doorbells();
+  expected_.emplace_back("has not confirmed in time");
+  ASSERT_NO_FATAL_FAILURE(manage());
+  auto b = user(3, "--block 4096 --seed 3");
+  ASSERT_OK(b);
+  auto a = user(2, "--block 2048 --seed 2");
+  ASSERT_OK(a);
+  ASSERT_OK(manager_->signal("STOP"));
+  // Without the manager's help.
+  const auto rounds = static_cast<size_t>(std::ranges::count(b->said(), '\n'));
+  ASSERT_OK(b->await("\nround ", rounds + 2));
+  ASSERT_OK(a->end("KILL"));
+  ASSERT_NO_FATAL_FAILURE(expect_lost(*b));
+  ASSERT_OK(manager_->signal("CONT"));
+  const auto code = manager_->wait();
+  ASSERT_OK(code);
+  EXPECT_EQ(*code, static_cast<int>(ErrorClass::State)) << manager_->said();
+  manager_.reset();
+  ASSERT_OK(await_state(lender(), id_, "available"));
+}
+
+/*
+ *   host2 ══╳══ NTB, while its client has a command under way: it ends with one line; host3's, and
+ *   the lender's, go on
+ */
+TEST_F(SharedNvme, ALostLinkCostsItsClientsOnly) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(manage());
+  auto a = user(2, "--block 2048 --seed 2");
+  ASSERT_OK(a);
+  auto b = user(3, "--block 4096 --seed 3");
+  ASSERT_OK(b);
+  auto c = user(1, "--block 6144 --seed 1");
+  ASSERT_OK(c);
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(manager_->await("has lost its link: 1 pairs of queues deleted"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_NO_FATAL_FAILURE(expect_lost(*a));
+  EXPECT_OK(await_clients(id_, 2));
+  const json again = bench(2, "--write --block 2048 --commands 16 --seed 2");
+  EXPECT_EQ(again.value("compared", 0), 16);
+  ASSERT_NO_FATAL_FAILURE(expect_well(*b));
+  ASSERT_NO_FATAL_FAILURE(expect_well(*c));
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+/*
+ *   host1: all CPUs stand still for 10 s, the manager with them; clients of host2 and host3 go on
+ */
+TEST_F(SharedNvme, ItGoesOnWhileTheLendersCpusStandStill) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  std::vector<Process> users;
+  for (int host : {2, 3}) {
+    auto process = user(host, fmt::format("--block {} --seed {}", host * 2048, host));
+    ASSERT_OK(process);
+    users.push_back(std::move(*process));
+  }
+  const auto rounds = [&](size_t i) { return std::ranges::count(users[i].said(), '\n'); };
+  // Only the console can be read while it stands still.
+  const auto mark = lender().machine().console_size();
+  const auto lender_says = [&](const char* text) {
+    return lender().machine().console(mark).find(text) != std::string::npos;
+  };
+  auto stop = lender().start("modprobe pcilend_freeze ms=10000", {{}, 2min});
+  ASSERT_OK(stop);
+  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience,
+                            [&] { return lender_says("pcilend_freeze: all CPUs stop"); }));
+  const std::array at_stop{rounds(0), rounds(1)};
+  std::array last = at_stop;
+  ASSERT_OK(lab::eventually("the lender goes on", lab::kPatience, [&] {
+    const std::array now{rounds(0), rounds(1)};
+    // What is counted after it has gone on does not count.
+    if (lender_says("pcilend_freeze: they go on")) return true;
+    last = now;
+    return false;
+  }));
+  const auto stopped = stop->wait();
+  ASSERT_OK(stopped);
+  ASSERT_EQ(stopped->code, 0) << stopped->err;
+  for (size_t i : {0U, 1U}) {
+    fmt::print("client of host {}: {} rounds while the lender stood still\n", i + 2,
+               last[i] - at_stop[i]);
+    EXPECT_GT(last[i] - at_stop[i], 2);
+  }
+  for (Process& process : users) ASSERT_NO_FATAL_FAILURE(expect_well(process));
+  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+// What crosses the NTB for each command, beside what any run takes; data goes 8 bytes at a time.
+struct Cost {
+  double reads = 0;   // of the client's memory, by the drive
+  double writes = 0;  // to it
+  double interrupts = 0;
+  double stores = 0;  // of the client, to memory beside the drive
+  double doorbells = 0;
+};
+
+/*
+ *   client of host2: as many commands, and three times as many; what is counted more is that of a
+ *   command. Commands and lists are beside the drive, and with --staged what is written is, too
+ *
+ *   read of 4 KiB:  data 512 writes, completion 2; command 8 stores, two doorbells
+ *   write of 4 KiB: data 512 reads, or 512 stores; completion 2 writes; command 8 stores
+ *   flush:          completion 2 writes; command 8 stores (one in a run: it cancels out)
+ *   read of 128 KiB: data 16384 writes, completion 2; command 8 and list 31 stores
+ */
+TEST_F(SharedNvme, ACommandCostsItsTransactions) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  const auto count = [&](const std::string& options, uint64_t commands) {
+    EXPECT_OK(lab_->fabric().counters(true));
+    const json report = bench(2, fmt::format("{} --commands {}", options, commands));
+    EXPECT_EQ(report.value("reads", uint64_t{0}), commands);
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    if (!counters) return Cost{};
+    const auto out = counters->path(1, 2);
+    const auto in = counters->path(2, 1);
+    EXPECT_EQ(out.all_ones_reads, 0U);
+    const auto number = [](uint64_t value) { return static_cast<double>(value); };
+    return Cost{number(out.memory.reads), number(out.memory.writes), number(out.interrupt.writes),
+                number(in.memory.writes), number(in.bar.writes)};
+  };
+  // The control channel writes some in each second, both ways, whether there are commands or not.
+  constexpr double kControlWrites = 10;
+  const auto expect = [&](const std::string& options, uint64_t commands, const Cost& wanted) {
+    const Cost few = count(options, commands);
+    const Cost many = count(options, 3 * commands);
+    const auto each = [&](double Cost::*what) {
+      return (many.*what - few.*what) / static_cast<double>(2 * commands);
+    };
+    fmt::print(
+        "{}: {:.2f} reads, {:.2f} writes, {:.2f} interrupts, {:.2f} stores, {:.2f} doorbells\n",
+        options.empty() ? "read" : options, each(&Cost::reads), each(&Cost::writes),
+        each(&Cost::interrupts), each(&Cost::stores), each(&Cost::doorbells));
+    EXPECT_EQ(each(&Cost::reads), wanted.reads) << options;
+    EXPECT_NEAR(each(&Cost::writes), wanted.writes, kControlWrites) << options;
+    EXPECT_EQ(each(&Cost::interrupts), wanted.interrupts) << options;
+    EXPECT_NEAR(each(&Cost::stores), wanted.stores, kControlWrites) << options;
+    EXPECT_EQ(each(&Cost::doorbells), wanted.doorbells) << options;
+  };
+  expect("", 64, {0, 514, 0, 8, 2});
+  expect("--write", 64, {512, 514 + 2, 0, 8 + 8, 4});
+  expect("--write --staged", 64, {0, 514 + 2, 0, 8 + 8 + 512, 4});
+  expect("--size 128K", 8, {0, 16384 + 2, 0, 8 + 31, 2});
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+TEST_F(SharedNvme, BadInputIsRefused) {
+  const auto manager_says = [&](const std::string& options, const std::string& words,
+                                ErrorClass kind) {
+    const auto refused = lender().exec("pcilend-nvme-manager " + options);
+    ASSERT_OK(refused);
+    EXPECT_EQ(refused->code, static_cast<int>(kind)) << options << refused->err;
+    EXPECT_THAT(refused->err, HasSubstr(words)) << options;
+    EXPECT_EQ(std::ranges::count(refused->err, '\n'), 1) << refused->err;
+  };
+  manager_says("--clients 32 " + address_, "the drive has 31 pairs", ErrorClass::Usage);
+  manager_says("--clients 8 --pairs 4 " + address_, "the drive has 31 pairs", ErrorClass::Usage);
+  manager_says("--slice 12K " + address_, "a power of two", ErrorClass::Usage);
+  manager_says("40fff", "function with that id", ErrorClass::NotFound);
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  const auto alone = lab_->host(2).exec(command(id_, ""));
+  ASSERT_OK(alone);
+  EXPECT_NE(alone->code, 0);
+  EXPECT_THAT(alone->err, HasSubstr("not shared"));
+
+  ASSERT_NO_FATAL_FAILURE(manage("--entries 16 --nodes 8"));
+  const auto client_says = [&](int host, const std::string& options, const std::string& words,
+                               ErrorClass kind) {
+    const auto refused = lab_->host(host).exec(command(id_, options));
+    ASSERT_OK(refused);
+    EXPECT_EQ(refused->code, static_cast<int>(kind)) << options << refused->err;
+    EXPECT_THAT(refused->err, HasSubstr(words)) << options;
+    EXPECT_EQ(std::ranges::count(refused->err, '\n'), 1) << refused->err;
+  };
+  client_says(3, "", "not shared with this node", ErrorClass::NotFound);
+  client_says(2, "--depth 16", "commands under way in a queue: not 16", ErrorClass::Usage);
+  client_says(2, "--namespace 2", "the drive has no namespace 2", ErrorClass::NotFound);
+  client_says(2, "--slice 128M", "no slice of this size", ErrorClass::Usage);
+  EXPECT_EQ(bench(2, "--depth 15").value("reads", 0), 64);
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a client of a shared drive asks its manager, and what that answers: mail of pcilend.ko
+// (Lease::send_mail()), at most kMailMax bytes, little-endian. Each end believes nothing of the
+// other: what is not exactly as it is here is refused.
+//
+// A client says hello first, and looks at the drive's Identify page, in pieces. Then it asks for
+// pairs of queues in its own memory, and for what else needs the admin queue; data of that the
+// drive writes to the client's memory itself.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "pcilend/error.h"
+#include "pcilend/nvme/command.h"
+#include "pcilend/nvme/queues.h"
+
+namespace pcilend::nvme::mail {
+
+inline constexpr uint16_t kVersion = 1;
+inline constexpr size_t kPieceBytes = 160;  // of the Identify page
+
+// Questions.
+struct Hello {
+  uint32_t former = 0;  // lease of a client that must have ended; 0: none
+};
+struct CreatePair {
+  QueueRequest request;  // the vector: of the client's own
+};
+struct DeletePair {
+  uint16_t id = 0;
+};
+struct AskIdentify {
+  uint16_t what = 0;  // CNS (Base 5.17)
+  uint32_t name_space = 0;
+  uint64_t page = 0;  // device address
+};
+struct AskController {
+  uint32_t offset = 0;  // of the Identify page; a piece is less at its end
+};
+struct AskLog {
+  uint16_t log = 0;  // page identifier (Base 5.16)
+  uint32_t name_space = 0;
+  uint32_t bytes = 0;
+  uint64_t data = 0;  // device address
+};
+using Question = std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog>;
+
+// Answers.
+struct Refusal {
+  Error error;  // its message is cut where mail ends
+};
+struct Confirmed {};
+struct Welcome {
+  uint32_t entries = 0;       // of a queue, at most
+  uint32_t pairs = 0;         // that it may have
+  uint32_t near_segment = 0;  // memory beside the drive, for this client; 0: none
+  uint64_t near_address = 0;  // device address
+  uint64_t near_bytes = 0;
+};
+struct Created {
+  QueueGrant grant;
+};
+struct Piece {
+  std::array<std::byte, kPieceBytes> bytes{};
+};
+using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece>;
+
+// `number` is the client's, and comes back with the answer: what is late is not taken for another.
+template <class What>
+struct Letter {
+  uint32_t number = 0;
+  What what;
+};
+
+std::vector<std::byte> encode(uint32_t number, const Question& question);
+std::vector<std::byte> encode(uint32_t number, const Answer& answer);
+// Failure if it is none; Unsupported if it is of another version.
+Result<Letter<Question>> decode_question(std::span<const std::byte> bytes);
+Result<Letter<Answer>> decode_answer(std::span<const std::byte> bytes);
+// That of something that can't be read: 0 if it has none.
+uint32_t number_of(std::span<const std::byte> bytes);
+
+}  // namespace pcilend::nvme::mail

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A drive that others share: this process's queues, doorbells and memory of it. All else its
+// manager is asked for.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "pcilend/nvme/mail.h"
+#include "pcilend/nvme/tenancy.h"
+#include "pcilend/result.h"
+
+namespace pcilend::nvme {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Registers, of which it has none, and the page of doorbells behind them.
+constexpr size_t kDoorbells = 0x1000;
+constexpr size_t kRegisterBytes = 0x2000;
+constexpr auto kStep = 100ms;
+
+// Pages beside the drive, given out and taken back. Stored to, and never loaded from: that would
+// wait for the NTB.
+class NearPages {
+ public:
+  NearPages(std::span<std::byte> bytes, uint64_t address)
+      : bytes_(bytes), address_(address), used_(bytes.size() / kPage) {}
+
+  // The first of so many that are free, in one piece; nothing if there are none.
+  std::optional<size_t> take(size_t pages) {
+    const auto at = std::search_n(used_.begin(), used_.end(), pages, false);
+    if (pages == 0 || at == used_.end()) return std::nullopt;
+    std::fill_n(at, pages, true);
+    return static_cast<size_t>(at - used_.begin());
+  }
+  void give_back(size_t first, size_t pages) {
+    std::fill_n(used_.begin() + static_cast<ptrdiff_t>(first), pages, false);
+  }
+  [[nodiscard]] std::span<std::byte> bytes(size_t first, size_t pages) const {
+    return bytes_.subspan(first * kPage, pages * kPage);
+  }
+  [[nodiscard]] uint64_t address(size_t first) const { return address_ + first * kPage; }
+
+ private:
+  std::span<std::byte> bytes_;
+  uint64_t address_;
+  std::vector<bool> used_;
+};
+
+class NearBlock final : public Memory {
+ public:
+  NearBlock(NearPages& pages, size_t first, size_t count)
+      : pages_(pages), first_(first), count_(count) {
+    std::ranges::fill(NearBlock::bytes(), std::byte{});
+  }
+  NearBlock(const NearBlock&) = delete;
+  NearBlock& operator=(const NearBlock&) = delete;
+  ~NearBlock() override { pages_.give_back(first_, count_); }
+  std::span<std::byte> bytes() override { return pages_.bytes(first_, count_); }
+  [[nodiscard]] uint64_t address() const override { return pages_.address(first_); }
+
+ private:
+  NearPages& pages_;
+  size_t first_;
+  size_t count_;
+};
+
+class JoinedDrive final : public Drive, private Device, private Queues {
+ public:
+  JoinedDrive(std::unique_ptr<Tenancy> tenancy, milliseconds patience)
+      : tenancy_(std::move(tenancy)), patience_(patience), epoch_(tenancy_->epoch()) {}
+
+  Result<> begin(uint32_t former) {
+    const auto welcome = hello(former);
+    if (!welcome) return tl::unexpected(welcome.error());
+    entries_ = welcome->entries;
+    if (welcome->near_segment != 0) PCILEND_TRY(connect(*welcome));
+    auto info = ask_controller();
+    if (!info) return tl::unexpected(std::move(info).error());
+    info_ = std::move(*info);
+    return {};
+  }
+
+  [[nodiscard]] Device& device() override { return *this; }
+  [[nodiscard]] Queues& queues() override { return *this; }
+  [[nodiscard]] const ControllerInfo& info() const override { return info_; }
+  [[nodiscard]] Result<std::vector<uint32_t>> namespaces() override {
+    PCILEND_TRY(identify(nvme::Identify::ActiveNamespaces, 0));
+    return parse_active_namespaces(page());
+  }
+  [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id) override {
+    if (id == 0 || id > info_.namespaces)
+      return fail(ErrorClass::NotFound, "{} has namespaces 1 to {}: name one", name(),
+                  info_.namespaces);
+    PCILEND_TRY(identify(nvme::Identify::Namespace, id));
+    return parse_namespace(id, page());
+  }
+  [[nodiscard]] Result<Health> health() override {
+    PCILEND_TRY(make_page());
+    PCILEND_TRY(confirmed(mail::AskLog{kHealthLog, kAllNamespaces, kHealthBytes, page_->address()},
+                          patience_));
+    return parse_health(page().first<kHealthBytes>());
+  }
+  [[nodiscard]] std::optional<uint16_t> vector() const override {
+    return tenancy_->vectors() ? std::optional<uint16_t>(0) : std::nullopt;
+  }
+  // Its memory beside the drive is lost with the link, and its queues are deleted.
+  [[nodiscard]] bool lost() const override {
+    return tenancy_->over() || tenancy_->epoch() != epoch_;
+  }
+  [[nodiscard]] uint32_t lease() const override { return tenancy_->lease(); }
+
+ private:
+  // As a device.
+  [[nodiscard]] std::string name() const override { return tenancy_->name(); }
+  // Registers are the manager's.
+  [[nodiscard]] uint32_t load(size_t) const override { return ~0U; }
+  void store(size_t offset, uint32_t value) override {
+    if (!lost()) tenancy_->ring(offset, value);
+  }
+  [[nodiscard]] size_t register_bytes() const override { return kRegisterBytes; }
+  Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
+    if (near_ && !access.device_writes && best_place(access) == Place::Function) {
+      const size_t pages = (bytes + kPage - 1) / kPage;
+      if (const auto first = near_->take(pages))
+        return std::make_unique<NearBlock>(*near_, *first, pages);
+    }
+    return tenancy_->allocate(bytes, access);
+  }
+  Result<UniqueFd> interrupt(uint32_t vector) override { return tenancy_->interrupt(vector); }
+  Result<> end_interrupt(uint32_t vector) override { return tenancy_->end_interrupt(vector); }
+  [[nodiscard]] uint64_t epoch() const override { return tenancy_->epoch(); }
+  [[nodiscard]] int fd() const override { return tenancy_->fd(); }
+
+  // As what makes queues.
+  [[nodiscard]] QueueLimits limits() const override { return {entries_, info_.transfer}; }
+  Result<QueueGrant> create(const QueueRequest& request) override {
+    const auto answer = ask<mail::Created>(mail::CreatePair{request}, patience_);
+    if (!answer) return tl::unexpected(answer.error());
+    const QueueGrant& grant = answer->grant;
+    for (const size_t doorbell : {grant.submission_doorbell, grant.completion_doorbell})
+      if (doorbell % sizeof(uint32_t) != 0 || doorbell < kDoorbells ||
+          doorbell > kRegisterBytes - sizeof(uint32_t))
+        return fail(ErrorClass::Failure, "the manager of {} gives a doorbell at {:#x}", name(),
+                    doorbell);
+    if (lost()) return disturbed();
+    return grant;
+  }
+  // What can't be confirmed ends all: then the lender waits for the manager, or stops the drive.
+  void remove(uint16_t id) override {
+    const auto until = steady_clock::now() + patience_;
+    while (!tenancy_->over()) {
+      const auto done = confirmed(mail::DeletePair{id}, patience_);
+      // Not this one's any more: it was deleted when the link was lost.
+      if (done || done.error().kind == ErrorClass::NotFound) return;
+      if (steady_clock::now() > until) break;
+      std::this_thread::sleep_for(kStep);
+    }
+    tenancy_->leave();
+  }
+
+  Result<mail::Welcome> hello(uint32_t former) {
+    const auto until = steady_clock::now() + patience_;
+    for (;;) {
+      auto answer = ask<mail::Welcome>(mail::Hello{former}, patience_);
+      // A former one is still being ended.
+      if (answer || former == 0 || answer.error().kind != ErrorClass::State || lost() ||
+          steady_clock::now() > until)
+        return answer;
+      std::this_thread::sleep_for(kStep);
+    }
+  }
+
+  Result<> connect(const mail::Welcome& welcome) {
+    const auto bytes = tenancy_->connect(FunctionId{welcome.near_segment});
+    if (!bytes) return tl::unexpected(Error(bytes.error()).in("memory beside the drive"));
+    if (welcome.near_bytes != bytes->size() || welcome.near_address % kPage != 0 ||
+        bytes->size() % kPage != 0)
+      return fail(ErrorClass::Failure,
+                  "memory beside {} has {} bytes, and its manager speaks of {} at {:#x}", name(),
+                  bytes->size(), welcome.near_bytes, welcome.near_address);
+    near_.emplace(*bytes, welcome.near_address);
+    return {};
+  }
+
+  // Of the page what is looked at.
+  Result<ControllerInfo> ask_controller() {
+    std::array<std::byte, kPage> all{};
+    for (size_t at = 0; at < kLookedAt; at += mail::kPieceBytes) {
+      const auto piece =
+          ask<mail::Piece>(mail::AskController{static_cast<uint32_t>(at)}, patience_);
+      if (!piece) return tl::unexpected(piece.error());
+      std::ranges::copy(piece->bytes, all.begin() + static_cast<ptrdiff_t>(at));
+    }
+    auto info = parse_controller(all);
+    if (!info) return tl::unexpected(std::move(info).error().in(name()));
+    return info;
+  }
+
+  Result<> identify(nvme::Identify what, uint32_t name_space) {
+    PCILEND_TRY(make_page());
+    return confirmed(mail::AskIdentify{static_cast<uint16_t>(what), name_space, page_->address()},
+                     patience_);
+  }
+  Result<> make_page() {
+    if (page_) return {};
+    auto page = tenancy_->allocate(kPage, {.device_reads = false, .host_writes = false});
+    if (!page) return tl::unexpected(std::move(page).error());
+    page_ = std::move(*page);
+    return {};
+  }
+  [[nodiscard]] IdentifyPage page() const { return page_->bytes().first<kPage>(); }
+
+  [[nodiscard]] tl::unexpected<Error> disturbed() const {
+    return fail(ErrorClass::State,
+                "{} was reset by others, taken back, or its link was lost: open it again", name());
+  }
+
+  Result<> confirmed(const mail::Question& question, milliseconds patience) {
+    const auto answer = ask<mail::Confirmed>(question, patience);
+    if (!answer) return tl::unexpected(answer.error());
+    return {};
+  }
+
+  // The answer to this question, of all that may come late.
+  template <class Wanted>
+  Result<Wanted> ask(const mail::Question& question, milliseconds patience) {
+    const uint32_t number = ++number_;
+    const auto answer = tenancy_->ask(mail::encode(number, question), patience);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto letter = mail::decode_answer(*answer);
+    if (!letter) return tl::unexpected(Error(letter.error()).in("the manager of " + name()));
+    if (const auto* refusal = std::get_if<mail::Refusal>(&letter->what);
+        refusal && letter->number == number)
+      return tl::unexpected(Error(refusal->error).in("the manager of " + name()));
+    const auto* wanted = std::get_if<Wanted>(&letter->what);
+    if (!wanted || letter->number != number)
+      return fail(ErrorClass::Failure, "the manager of {} answers what was not asked", name());
+    return *wanted;
+  }
+
+  static constexpr size_t kLookedAt = 544;  // bytes of Identify's page
+
+  std::unique_ptr<Tenancy> tenancy_;
+  milliseconds patience_;
+  uint64_t epoch_;  // when it was joined
+  uint32_t entries_ = 0;
+  ControllerInfo info_;
+  std::optional<NearPages> near_;
+  std::unique_ptr<Memory> page_;  // that Identify writes to
+  uint32_t number_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<Tenancy> tenancy, uint32_t former,
+                                       milliseconds patience) {
+  auto drive = std::make_unique<JoinedDrive>(std::move(tenancy), patience);
+  PCILEND_TRY(drive->begin(former));
+  return drive;
+}
+
+}  // namespace pcilend::nvme

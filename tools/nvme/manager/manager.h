@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The manager of a shared drive: it has the admin queue, makes queues for clients and deletes them
+// again, and confirms their end.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "manager/office.h"
+#include "pcilend/nvme/book.h"
+#include "pcilend/nvme/controller.h"
+
+namespace pcilend::nvme {
+
+struct ManagerOptions {
+  uint32_t clients = 0;  // at most; 0: as many as there are queues for, up to 16
+  ClientLimits each;
+  uint32_t vectors = 1;                               // interrupts of each
+  uint64_t slice = Lease::kSlice;                     // of each, at most
+  uint64_t near_bytes = uint64_t{2} << 20;            // beside the drive, of each on another host
+  std::optional<std::vector<uint32_t>> nodes;         // whose processes may join; else all
+  std::optional<std::chrono::milliseconds> patience;  // with the drive (Controller::start())
+};
+
+// Of the manager's own slice, with so many clients.
+uint64_t manager_slice(const ManagerOptions& options);
+
+class Manager {
+ public:
+  using Tell = std::function<void(const std::string&)>;
+
+  // The drive is started, and shared. Device and office must outlive this. `tell`: what happens,
+  // for the journal.
+  static Result<std::unique_ptr<Manager>> open(Device& device, Office& office,
+                                               const ManagerOptions& options, Tell tell);
+
+  // All that there is to do now: ends of clients first, as whoever asks may count on them. An error
+  // is the end: nothing is confirmed any more, and when the lease goes all have lost the drive.
+  Result<> serve();
+  // No more clients; those that there are have ended when clients() is 0, with serve().
+  Result<> close();
+  [[nodiscard]] size_t clients() const { return book_.clients(); }
+  [[nodiscard]] const Controller& controller() const { return *controller_; }
+  [[nodiscard]] uint32_t admits() const { return admits_; }
+
+ private:
+  Manager(Office& office, std::unique_ptr<Controller> controller, const ManagerOptions& options,
+          Tell tell)
+      : office_(office),
+        controller_(std::move(controller)),
+        options_(options),
+        tell_(std::move(tell)),
+        book_(options.each) {}
+
+  [[nodiscard]] Result<> begin();
+  [[nodiscard]] SharePolicy policy(uint32_t clients) const;
+  [[nodiscard]] Result<> heed(const ClientNotice& notice);
+  [[nodiscard]] Result<> end(const ClientNotice& notice);
+  [[nodiscard]] mail::Answer reply(uint32_t client, const mail::Question& question);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Hello& hello);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::CreatePair& create);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::DeletePair& remove);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskIdentify& identify);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskController& ask) const;
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskLog& log);
+
+  Office& office_;
+  std::map<uint32_t, std::unique_ptr<NearMemory>> near_;  // by client; outlives the queues there
+  std::unique_ptr<Controller> controller_;
+  ManagerOptions options_;
+  Tell tell_;
+  Book book_;
+  uint32_t admits_ = 0;
+  uint32_t node_ = 0;
+  std::map<uint32_t, uint32_t> nodes_;   // of clients
+  std::array<std::byte, kPage> page_{};  // Identify's, as clients see it
+};
+
+}  // namespace pcilend::nvme
