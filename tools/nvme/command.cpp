@@ -20,11 +20,15 @@ constexpr uint8_t kSetFeatures = 0x09;
 constexpr uint8_t kFlush = 0x00;
 constexpr uint8_t kWrite = 0x01;
 constexpr uint8_t kRead = 0x02;
+constexpr uint8_t kWriteZeroes = 0x08;
+constexpr uint8_t kDatasetManagement = 0x09;
 
 constexpr uint32_t kNumberOfQueues = 0x07;
 constexpr uint32_t kRetainEvent = 1U << 15;
 constexpr uint32_t kContiguous = 1;
 constexpr uint32_t kInterrupts = 2;
+constexpr uint32_t kForceUnitAccess = 1U << 30;
+constexpr uint32_t kDeallocate = 1U << 2;
 
 void put64(Command& command, size_t dword, uint64_t value) {
   command.dword[dword] = static_cast<uint32_t>(value);
@@ -179,6 +183,24 @@ Command make_write(uint32_t name_space, uint64_t block, uint32_t blocks, const D
 
 Command make_flush(uint32_t name_space) {
   return make(kFlush, name_space);
+}
+
+Command make_write_through(uint32_t name_space, uint64_t block, uint32_t blocks,
+                           const DataPointer& data) {
+  Command command = make_transfer(kWrite, name_space, block, blocks, data);
+  command.dword[12] |= kForceUnitAccess;
+  return command;
+}
+
+Command make_write_zeroes(uint32_t name_space, uint64_t block, uint32_t blocks) {
+  return make_transfer(kWriteZeroes, name_space, block, blocks, {});
+}
+
+// Dword 10: ranges, less one.
+Command make_deallocate(uint32_t name_space, uint64_t range) {
+  Command command = make(kDatasetManagement, name_space, {range, 0});
+  command.dword[11] = kDeallocate;
+  return command;
 }
 
 }  // namespace pcilend::nvme

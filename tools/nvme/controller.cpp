@@ -168,7 +168,12 @@ Result<NamespaceInfo> Controller::name_space(uint32_t id) {
                 info_.namespaces);
   const auto page = identify(Identify::Namespace, id);
   if (!page) return tl::unexpected(page.error());
-  return parse_namespace(id, *page);
+  auto info = parse_namespace(id, *page);
+  if (!info) return info;
+  // Drives that are older than namespaces of other kinds don't know this.
+  if (const auto descriptors = identify(Identify::Descriptors, id))
+    info->command_set = parse_command_set(*descriptors);
+  return info;
 }
 
 Result<Health> Controller::health() {

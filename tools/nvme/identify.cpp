@@ -43,6 +43,12 @@ constexpr size_t kProtection = 29;
 constexpr size_t kFormatTable = 128;
 constexpr unsigned kFormatsMax = 64;
 
+constexpr uint16_t kDatasetManagement = 1U << 2;
+constexpr uint16_t kWriteZeroes = 1U << 3;
+// Of a descriptor: its type, its length, two bytes, what it says.
+constexpr size_t kDescriptorHeader = 4;
+constexpr uint8_t kCommandSet = 4;
+
 constexpr unsigned kSubmissionShift = 6;
 constexpr unsigned kCompletionShift = 4;
 constexpr unsigned kBlockShiftMin = 9;
@@ -82,6 +88,9 @@ Result<ControllerInfo> parse_controller(IdentifyPage page) {
   info.firmware = text_at(page, kFirmware, kFirmwareBytes);
   info.namespaces = word_at<uint32_t>(page, kNamespaces);
   info.volatile_cache = (word_at<uint8_t>(page, kWriteCache) & 1) != 0;
+  const auto optional = word_at<uint16_t>(page, kCommands);
+  info.deallocates = (optional & kDatasetManagement) != 0;
+  info.writes_zeroes = (optional & kWriteZeroes) != 0;
   // In pages, as a power of two; 0: any size.
   const unsigned shift = word_at<uint8_t>(page, kTransferSize);
   info.transfer = kTransferMax;
@@ -124,6 +133,17 @@ Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page) {
                 id, shift);
   info.block_bytes = 1U << shift;
   return info;
+}
+
+uint8_t parse_command_set(IdentifyPage page) {
+  for (size_t at = 0; at + kDescriptorHeader < kPage;) {
+    const auto type = word_at<uint8_t>(page, at);
+    const size_t length = word_at<uint8_t>(page, at + 1);
+    if (type == 0 || length == 0) break;
+    if (type == kCommandSet && length == 1) return word_at<uint8_t>(page, at + kDescriptorHeader);
+    at += kDescriptorHeader + length;
+  }
+  return 0;
 }
 
 void hide_what_is_shared(std::span<std::byte, kPage> controller) {

@@ -58,9 +58,7 @@ QueuePair::~QueuePair() {
   if (event_) (void)device_.end_interrupt(*options_.vector);
 }
 
-Result<std::optional<uint32_t>> QueuePair::transfer(Make make, const NamespaceInfo& name_space,
-                                                    uint64_t block, uint32_t blocks,
-                                                    uint64_t address) {
+Result<> QueuePair::check(const NamespaceInfo& name_space, uint64_t block, uint32_t blocks) const {
   const size_t bytes = size_t{blocks} * name_space.block_bytes;
   if (blocks == 0 || blocks > kBlocksMax || bytes > options_.transfer)
     return fail(ErrorClass::Usage, "{} blocks of {} bytes in one command: 1 to {} bytes fit",
@@ -68,6 +66,14 @@ Result<std::optional<uint32_t>> QueuePair::transfer(Make make, const NamespaceIn
   if (block >= name_space.blocks || blocks > name_space.blocks - block)
     return fail(ErrorClass::Usage, "blocks {} to {}: namespace {} of {} has {}", block,
                 block + blocks - 1, name_space.id, device_.name(), name_space.blocks);
+  return {};
+}
+
+Result<std::optional<uint32_t>> QueuePair::transfer(Make make, const NamespaceInfo& name_space,
+                                                    uint64_t block, uint32_t blocks,
+                                                    uint64_t address) {
+  PCILEND_TRY(check(name_space, block, blocks));
+  const size_t bytes = size_t{blocks} * name_space.block_bytes;
   const auto slot = ring_.free_slot();
   if (!slot) return slot;
   PrpList list;
@@ -92,11 +98,32 @@ Result<std::optional<uint32_t>> QueuePair::write(const NamespaceInfo& name_space
   return transfer(make_write, name_space, block, blocks, address);
 }
 
-Result<std::optional<uint32_t>> QueuePair::flush(const NamespaceInfo& name_space) {
+Result<std::optional<uint32_t>> QueuePair::submit(const Command& command) {
   const auto slot = ring_.free_slot();
   if (!slot) return slot;
-  PCILEND_TRY(ring_.submit(*slot, make_flush(name_space.id)));
+  PCILEND_TRY(ring_.submit(*slot, command));
   return slot;
+}
+
+Result<std::optional<uint32_t>> QueuePair::flush(const NamespaceInfo& name_space) {
+  return submit(make_flush(name_space.id));
+}
+
+Result<std::optional<uint32_t>> QueuePair::write_through(const NamespaceInfo& name_space,
+                                                         uint64_t block, uint32_t blocks,
+                                                         uint64_t address) {
+  return transfer(make_write_through, name_space, block, blocks, address);
+}
+
+Result<std::optional<uint32_t>> QueuePair::write_zeroes(const NamespaceInfo& name_space,
+                                                        uint64_t block, uint32_t blocks) {
+  PCILEND_TRY(check(name_space, block, blocks));
+  return submit(make_write_zeroes(name_space.id, block, blocks));
+}
+
+Result<std::optional<uint32_t>> QueuePair::deallocate(const NamespaceInfo& name_space,
+                                                      uint64_t address) {
+  return submit(make_deallocate(name_space.id, address));
 }
 
 // Until the interrupt, or the end of the lease, which take() tells of.

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "disk/record.h"
 #include "made_devices.h"
 #include "pcilend/model.h"
 #include "policy_answer.h"
@@ -52,6 +53,11 @@ struct ConfigAnswer {
 
 struct SegmentsAnswer {
   std::vector<Segment> segments;
+};
+
+// Disks of leased drives.
+struct DisksAnswer {
+  std::vector<nvme::DiskRecord> disks;
 };
 
 struct StatusAnswer {
@@ -130,8 +136,8 @@ struct EmittedAnswer {};
 
 using Answer =
     std::variant<NothingAnswer, EmittedAnswer, FunctionsAnswer, AppearedAnswer, LinksAnswer, Node,
-                 HostdevsAnswer, ConfigAnswer, SegmentsAnswer, StatusAnswer, InUseAnswer,
-                 MetricsAnswer, CheckAnswer, HwtestAnswer, EventAnswer, SnapshotAnswer,
+                 HostdevsAnswer, ConfigAnswer, SegmentsAnswer, DisksAnswer, StatusAnswer,
+                 InUseAnswer, MetricsAnswer, CheckAnswer, HwtestAnswer, EventAnswer, SnapshotAnswer,
                  RestoreAnswer, FiltersAnswer, KindsAnswer, SavedAnswer>;
 
 // Exit status of a command that did what it was asked to, but found something to be seen to.

@@ -113,6 +113,7 @@ using F = const Function&;
 using L = const Link&;
 using K = const policy::PresentKind&;
 using S = const Segment&;
+using D = const nvme::DiskRecord&;
 using N = const PciNames&;
 
 }  // namespace
@@ -230,6 +231,28 @@ const std::vector<Column<Segment>>& segment_columns() {
   return columns;
 }
 
+const std::vector<Column<nvme::DiskRecord>>& disk_columns() {
+  static const std::vector<Column<nvme::DiskRecord>> columns{
+      {"disk", [](D d, N) -> Json { return d.number ? Json("/dev/" + d.disk()) : Json(); }},
+      {"function", [](D d, N) -> Json { return to_string(d.function); }},
+      {"namespace", [](D d, N) -> Json { return d.name_space; }},
+      {"size", [](D d, N) -> Json { return d.blocks * d.block_bytes; }},
+      {"block_bytes", [](D d, N) -> Json { return d.block_bytes; }},
+      {"state", [](D d, N) -> Json { return d.state; }},
+      {"error", [](D d, N) { return or_null(d.error); }},
+      {"model", [](D d, N) { return or_null(d.model); }},
+      {"serial", [](D d, N) { return or_null(d.serial); }},
+      {"alone", [](D d, N) -> Json { return d.alone; }},
+      {"read_only", [](D d, N) -> Json { return d.read_only; }},
+      {"shared_fs", [](D d, N) -> Json { return d.shared_fs; }},
+      {"queues", [](D d, N) -> Json { return d.queues; }},
+      {"depth", [](D d, N) -> Json { return d.depth; }},
+      {"recoveries", [](D d, N) -> Json { return d.recoveries; }},
+      {"pid", [](D d, N) -> Json { return d.pid != 0 ? Json(d.pid) : Json(); }},
+  };
+  return columns;
+}
+
 template <class T>
 Json json_list(const std::vector<T>& things, const std::vector<Column<T>>& columns,
                const PciNames& names) {
@@ -277,6 +300,8 @@ template Json json_list(const std::vector<Link>&, const std::vector<Column<Link>
                         const PciNames&);
 template Json json_list(const std::vector<Segment>&, const std::vector<Column<Segment>>&,
                         const PciNames&);
+template Json json_list(const std::vector<nvme::DiskRecord>&,
+                        const std::vector<Column<nvme::DiskRecord>>&, const PciNames&);
 template Json json_list(const std::vector<policy::PresentKind>&,
                         const std::vector<Column<policy::PresentKind>>&, const PciNames&);
 template Result<std::vector<Column<Function>>> select_columns(const std::vector<Column<Function>>&,
@@ -285,6 +310,8 @@ template Result<std::vector<Column<Link>>> select_columns(const std::vector<Colu
                                                           const std::optional<std::string>&);
 template Result<std::vector<Column<Segment>>> select_columns(const std::vector<Column<Segment>>&,
                                                              const std::optional<std::string>&);
+template Result<std::vector<Column<nvme::DiskRecord>>> select_columns(
+    const std::vector<Column<nvme::DiskRecord>>&, const std::optional<std::string>&);
 template Result<std::vector<Column<policy::PresentKind>>> select_columns(
     const std::vector<Column<policy::PresentKind>>&, const std::optional<std::string>&);
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "disk/record.h"
 #include "pcilend/model.h"
 #include "pcilend/pci_names.h"
 #include "pcilend/policy/kinds.h"
@@ -25,6 +26,7 @@ const std::vector<Column<Function>>& function_columns();
 const std::vector<Column<Link>>& link_columns();
 const std::vector<Column<policy::PresentKind>>& kind_columns();
 const std::vector<Column<Segment>>& segment_columns();
+const std::vector<Column<nvme::DiskRecord>>& disk_columns();
 
 // The columns named in `list` (comma-separated), in that order; all of them without a list.
 // Usage with the names that exist if one is unknown.
@@ -44,6 +46,8 @@ extern template Json json_list(const std::vector<Link>&, const std::vector<Colum
                                const PciNames&);
 extern template Json json_list(const std::vector<Segment>&, const std::vector<Column<Segment>>&,
                                const PciNames&);
+extern template Json json_list(const std::vector<nvme::DiskRecord>&,
+                               const std::vector<Column<nvme::DiskRecord>>&, const PciNames&);
 extern template Json json_list(const std::vector<policy::PresentKind>&,
                                const std::vector<Column<policy::PresentKind>>&, const PciNames&);
 extern template Result<std::vector<Column<Function>>> select_columns(
@@ -52,6 +56,8 @@ extern template Result<std::vector<Column<Link>>> select_columns(const std::vect
                                                                  const std::optional<std::string>&);
 extern template Result<std::vector<Column<Segment>>> select_columns(
     const std::vector<Column<Segment>>&, const std::optional<std::string>&);
+extern template Result<std::vector<Column<nvme::DiskRecord>>> select_columns(
+    const std::vector<Column<nvme::DiskRecord>>&, const std::optional<std::string>&);
 extern template Result<std::vector<Column<policy::PresentKind>>> select_columns(
     const std::vector<Column<policy::PresentKind>>&, const std::optional<std::string>&);
 

@@ -106,6 +106,25 @@ const CommandOption kWriteCombining{"--write-combining", "", "connect: gather st
                                     &Options::write_combining};
 const CommandOption kSegmentAdapter{"--adapter", "BDF", "offer, connect: over this NTB adapter",
                                     &Options::adapter};
+const CommandArgument kNvmeAction{"ACTION", "attach, detach or list"};
+const CommandArgument kNvmeWords{"WORD...", "a function's id, or a disk", &Options::words, false};
+const CommandOption kAlone{"--alone", "", "attach: have all of the drive", &Options::alone};
+const CommandOption kNamespace{"--namespace", "N", "attach: of the drive; default: 1",
+                               &Options::name_space};
+const CommandOption kQueues{"--queues", "N", "attach: with a thread each; default: 1",
+                            &Options::queues};
+const CommandOption kDepth{"--depth", "N", "attach: requests of a queue at once; default: 64",
+                           &Options::depth};
+const CommandOption kReadOnlyDisk{"--read-only", "", "attach: without writing to it",
+                                  &Options::read_only};
+const CommandOption kSharedFs{
+    "--shared-fs", "", "attach: for a file system that several hosts mount", &Options::shared_fs};
+const CommandOption kPatience{"--patience", "SECONDS",
+                              "attach: how long I/O waits for a lost drive; default: 60",
+                              &Options::patience};
+const CommandOption kDiskTimeout{"--timeout", "SECONDS",
+                                 "wait no longer than that; default: 60, of detach 180",
+                                 &Options::timeout};
 const CommandOption kLinkLoss{"--link-loss", "", "last, have somebody cut the link",
                               &Options::link_loss};
 const CommandOption kRounds{"--count", "N", "notifications each way; default: 200",
@@ -264,6 +283,13 @@ const std::vector<Command>& commands() {
        {kAction, kActionWords},
        {kJson, kSize, kSegmentName, kHuge, kReadOnly, kWriteCombining, kSegmentAdapter},
        command_segment},
+      {kBoth,
+       "nvme",
+       "make disks of NVMe drives that this host leases",
+       {kNvmeAction, kNvmeWords},
+       {kJson, kAlone, kNamespace, kQueues, kDepth, kReadOnlyDisk, kSharedFs, kPatience,
+        kDiskTimeout, force("detach: though it is in use")},
+       command_nvme},
       {kBorrower,
        "borrow",
        "borrow functions",

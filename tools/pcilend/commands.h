@@ -48,5 +48,6 @@ Result<Answer> command_monitor(Session& session, const Options& options);
 Result<Answer> command_segment(Session& session, const Options& options);
 Result<Answer> command_hwtest(Session& session, const Options& options);
 Result<Answer> command_check(Host& host, const Options& options);
+Result<Answer> command_nvme(Host& host, const Options& options);
 
 }  // namespace pcilend

@@ -102,6 +102,28 @@ std::vector<std::string> block_reasons(const Environment& environment, const Blo
   return reasons;
 }
 
+// Of disks and partitions.
+Result<std::vector<std::string>> disk_reasons(const Environment& environment,
+                                              const std::vector<std::string>& disks) {
+  const auto mountinfo = environment.read("/proc/self/mountinfo");
+  if (!mountinfo) return tl::unexpected(mountinfo.error());
+  const auto mounts = parse_mounts(*mountinfo);
+  const auto swaps = parse_swaps(environment.read("/proc/swaps").value_or(""));
+  std::vector<std::string> reasons;
+  for (const auto& name : disks) {
+    const BlockDevice block{
+        name, first_line(environment.read(fmt::format("/sys/class/block/{}/dev", name)))};
+    for (auto& reason : block_reasons(environment, block, mounts, swaps))
+      reasons.push_back(std::move(reason));
+  }
+  if (!reasons.empty()) return reasons;
+  // Whatever was found claims its device, and a partition's claim its disk's: ask only otherwise.
+  for (const auto& name : disks)
+    if (claimed(environment, name))
+      reasons.push_back(fmt::format("/dev/{0} is in use: 'lsof /dev/{0}' may say by whom", name));
+  return reasons;
+}
+
 // Does a line of the table have the interface in that column?
 bool names_interface(const std::string& table, const std::string& name, size_t column,
                      const std::string& except_scope = {}) {
@@ -164,25 +186,9 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
   if (!trees) return tl::unexpected(trees.error());
 
   DeviceUse use;
-  const auto mountinfo = environment.read("/proc/self/mountinfo");
-  if (!mountinfo) return tl::unexpected(mountinfo.error());
-  const auto mounts = parse_mounts(*mountinfo);
-  const auto swaps = parse_swaps(environment.read("/proc/swaps").value_or(""));
-  const auto disks = class_members(environment, "block", *trees);
-  for (const auto& name : disks) {
-    const BlockDevice block{
-        name, first_line(environment.read(fmt::format("/sys/class/block/{}/dev", name)))};
-    for (auto& reason : block_reasons(environment, block, mounts, swaps))
-      use.block.push_back(std::move(reason));
-  }
-  // Whatever was found claims its device, and a partition's claim its disk's: ask only otherwise.
-  if (use.block.empty()) {
-    for (const auto& name : disks) {
-      if (claimed(environment, name))
-        use.block.push_back(
-            fmt::format("/dev/{0} is in use: 'lsof /dev/{0}' may say by whom", name));
-    }
-  }
+  auto blocks = disk_reasons(environment, class_members(environment, "block", *trees));
+  if (!blocks) return tl::unexpected(std::move(blocks).error());
+  use.block = std::move(*blocks);
   for (const auto& name : class_members(environment, "net", *trees)) {
     const auto flags = environment.read(fmt::format("/sys/class/net/{}/flags", name));
     if (!flags || !(std::strtoul(flags->c_str(), nullptr, 16) & IFF_UP)) continue;
@@ -192,6 +198,14 @@ Result<DeviceUse> find_device_use(const Environment& environment, const PciAddre
   use.programs = program_reasons(environment, *trees);
   use.vfio = vfio_user(environment, to_string(address));
   return use;
+}
+
+Result<std::vector<std::string>> find_disk_use(const Environment& environment,
+                                               const std::string& name) {
+  std::vector<std::string> disks{name};
+  for (const auto& entry : entries(environment.path("/sys/class/block/" + name)))
+    if (entry.filename().native().starts_with(name)) disks.push_back(entry.filename());
+  return disk_reasons(environment, disks);
 }
 
 Result<DeviceUse> check_unused(const Host& host, const PciAddress& address, bool force) {

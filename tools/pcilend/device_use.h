@@ -29,6 +29,10 @@ struct DeviceUse {
 // device nodes of the function and of whatever hangs below it.
 Result<DeviceUse> find_device_use(const Environment& environment, const PciAddress& address);
 
+// The same of a disk of this host, such as nvme0n1, and of its partitions: reasons not to take it.
+Result<std::vector<std::string>> find_disk_use(const Environment& environment,
+                                               const std::string& name);
+
 struct Host;
 
 // Refuses to take what is in use, unless by force; what a VM has, always. Else how it is in use.

@@ -89,6 +89,9 @@ struct JsonPrinter {
     if (!columns) return tl::unexpected(columns.error());
     return Json{{"segments", json_list(answer.segments, *columns, names)}};
   }
+  Result<Json> operator()(const DisksAnswer& answer) const {
+    return Json{{"disks", json_list(answer.disks, disk_columns(), names)}};
+  }
   Result<Json> operator()(const StatusAnswer& answer) const { return status_json(answer, names); }
   Result<Json> operator()(const CheckAnswer& answer) const { return check_json(answer); }
   Result<Json> operator()(const HwtestAnswer& answer) const { return hwtest_json(answer, names); }

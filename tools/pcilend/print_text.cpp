@@ -54,6 +54,8 @@ constexpr const char* kLinkTable = "index,node,state,connected,peer_connected,ad
 
 const std::optional<std::string> kSegmentTable = "id,name,size,state,adapter,offers";
 
+const std::optional<std::string> kDiskTable = "disk,function,namespace,size,state,model,error";
+
 std::string cell(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
@@ -350,6 +352,9 @@ struct TextPrinter {
   Result<std::string> operator()(const SegmentsAnswer& answer) const {
     return table(answer.segments, segment_columns(), names,
                  options.columns ? options.columns : kSegmentTable, options.no_headings);
+  }
+  Result<std::string> operator()(const DisksAnswer& answer) const {
+    return table(answer.disks, disk_columns(), names, kDiskTable, options.no_headings);
   }
   Result<std::string> operator()(const CheckAnswer& answer) const { return check_text(answer); }
   Result<std::string> operator()(const HwtestAnswer& answer) const {

@@ -59,6 +59,12 @@ struct Options {
   bool write_combining = false;
   bool huge = false;
   bool link_loss = false;
+  bool alone = false;
+  bool shared_fs = false;
+  std::optional<uint32_t> name_space;
+  std::optional<uint32_t> queues;
+  std::optional<uint32_t> depth;
+  std::optional<uint32_t> patience;  // seconds
 };
 
 // The host a command runs on.

@@ -102,5 +102,24 @@ TEST(Completions, AreParsed) {
   EXPECT_EQ(status_text(0x7fe), "status 0x7fe");
 }
 
+TEST(Commands, OfDisks) {
+  const Command through = make_write_through(3, 0x100000002, 8, {kBase, kBase + 4096});
+  const Command write = make_write(3, 0x100000002, 8, {kBase, kBase + 4096});
+  EXPECT_EQ(through.dword[12], write.dword[12] | 1U << 30);
+  EXPECT_EQ(through.dword[0], write.dword[0]);
+  const Command zeroes = make_write_zeroes(3, 0x100000002, 65536);
+  EXPECT_EQ(zeroes.dword[0], 0x08U);
+  EXPECT_EQ(zeroes.dword[1], 3U);
+  EXPECT_EQ(zeroes.dword[10], 2U);
+  EXPECT_EQ(zeroes.dword[11], 1U);
+  EXPECT_EQ(zeroes.dword[12], 0xffffU);
+  const Command deallocate = make_deallocate(3, kBase + 512);
+  EXPECT_EQ(deallocate.dword[0], 0x09U);
+  EXPECT_EQ(deallocate.dword[6], 512U);
+  EXPECT_EQ(deallocate.dword[7], static_cast<uint32_t>(kBase >> 32));
+  EXPECT_EQ(deallocate.dword[10], 0U);  // one range
+  EXPECT_EQ(deallocate.dword[11], 4U);
+}
+
 }  // namespace
 }  // namespace pcilend::nvme

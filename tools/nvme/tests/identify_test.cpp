@@ -102,5 +102,34 @@ TEST_F(Pages, OfNamespacesThatCannotBeUsed) {
   EXPECT_EQ(parse_namespace(1, page_).error().kind, ErrorClass::Unsupported) << "protected";
 }
 
+TEST_F(Pages, SayWhatADriveKnows) {
+  make_controller();
+  EXPECT_FALSE(parse_controller(page_)->deallocates);
+  EXPECT_FALSE(parse_controller(page_)->writes_zeroes);
+  put<uint16_t>(520, 1 << 2);
+  EXPECT_TRUE(parse_controller(page_)->deallocates);
+  EXPECT_FALSE(parse_controller(page_)->writes_zeroes);
+  put<uint16_t>(520, 1 << 3);
+  EXPECT_FALSE(parse_controller(page_)->deallocates);
+  EXPECT_TRUE(parse_controller(page_)->writes_zeroes);
+}
+
+TEST_F(Pages, OfDescriptorsSayTheCommandSet) {
+  EXPECT_EQ(parse_command_set(page_), 0);
+  put<uint8_t>(0, 3);  // a UUID, then the command set
+  put<uint8_t>(1, 16);
+  put<uint8_t>(20, 4);
+  put<uint8_t>(21, 1);
+  put<uint8_t>(24, 2);
+  EXPECT_EQ(parse_command_set(page_), 2);
+  put<uint8_t>(21, 2);  // not a command set's length
+  EXPECT_EQ(parse_command_set(page_), 0);
+  // Lengths that end anywhere, also behind the page.
+  for (unsigned length = 1; length < 256; ++length) {
+    page_.fill(static_cast<std::byte>(length));
+    (void)parse_command_set(page_);
+  }
+}
+
 }  // namespace
 }  // namespace pcilend::nvme

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "answer.h"
+#include "disk/record.h"
 #include "host.h"
 
 namespace pcilend::test {
@@ -118,6 +119,36 @@ class GoldenTest : public HostTest {
     kernel_.links = {up, refused, down};
     kernel_.segments = segments();
     kernel_.offered = {offered_segment()};
+  }
+
+  // One that is used, one whose program has died, one that has lost its drive.
+  void write_disks() {
+    nvme::DiskRecord disk;
+    disk.function.value = 0x40001;
+    disk.state = "ready";
+    disk.number = 0;
+    disk.blocks = 131072;
+    disk.block_bytes = 512;
+    disk.model = "QEMU NVMe Ctrl";
+    disk.serial = "disk";
+    disk.alone = true;
+    disk.queues = 1;
+    disk.depth = 64;
+    disk.pid = 77;
+    write("proc/77/comm", "pcilend-nvme-di\n");
+    ASSERT_TRUE(nvme::write_record(Environment(root_), disk));
+    disk.function.value = 0x40002;
+    disk.number = 1;
+    disk.pid = 78;
+    disk.recoveries = 1;
+    disk.read_only = disk.shared_fs = true;
+    ASSERT_TRUE(nvme::write_record(Environment(root_), disk));
+    disk.function.value = 0x80003;
+    disk.number.reset();
+    disk.pid = 0;
+    disk.state = "failed";
+    disk.error = "function 80003 is not available: its lender is gone";
+    ASSERT_TRUE(nvme::write_record(Environment(root_), disk));
   }
 
   static std::vector<Segment> segments() {
@@ -338,6 +369,14 @@ TEST_F(GoldenTest, MonitorEndsAfterSoMany) {
   const Outcome result = run({"monitor", "--count", "2"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+}
+TEST_F(GoldenTest, Disks) {
+  write_disks();
+  expect_golden("disks.txt", {"nvme", "list"});
+}
+TEST_F(GoldenTest, DisksJson) {
+  write_disks();
+  expect_golden("disks.json", {"nvme", "list", "--json"});
 }
 TEST_F(GoldenTest, Segments) {
   expect_golden("segments.txt", {"segment", "list"});

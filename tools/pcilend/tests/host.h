@@ -65,13 +65,17 @@ class HostTest : public testing::Test {
         loaded([this]() -> Result<std::unique_ptr<EventStream>> {
           return std::make_unique<FakeEvents>(kernel_);
         }),
-        [this](std::chrono::milliseconds time) { slept_ += time; },
+        [this](std::chrono::milliseconds time) {
+          slept_ += time;
+          kernel_.clock += time;
+        },
         [this] { return kernel_.clock; },
         [] { return std::chrono::system_clock::time_point(std::chrono::seconds(1795288500)); },
         [this](const std::vector<std::string>& words) -> Result<> {
           kernel_.log.push_back(fmt::format("{}", fmt::join(words, " ")));
           if (!program_fails_.empty())
             return fail(ErrorClass::State, "{} failed: {}", words.front(), program_fails_);
+          if (program_does_) program_does_(words);
           return {};
         },
         terminal_,
@@ -89,6 +93,7 @@ class HostTest : public testing::Test {
   std::string input_;  // stdin
   std::chrono::milliseconds slept_{0};
   std::string program_fails_;  // what a program says then
+  std::function<void(const std::vector<std::string>& words)> program_does_;
 };
 
 inline Function nvme(uint32_t id, uint32_t state) {

@@ -47,7 +47,8 @@ TEST_F(Units, AreAcceptedBySystemd) {
   if (shell("systemd-analyze --version").status != 0) GTEST_SKIP() << "no systemd-analyze here";
   for (const std::string unit :
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
-        "pcilend-borrow.service", "pcilend-mdevs.service", "pcilend-nvme-manager@.service"}) {
+        "pcilend-borrow.service", "pcilend-mdevs.service", "pcilend-nvme-disk@.service",
+        "pcilend-nvme-manager@.service"}) {
     const Output verified = shell("systemd-analyze verify --man=no " + runnable(unit));
     EXPECT_EQ(verified.status, 0) << verified.text;
     EXPECT_EQ(verified.text, "");
@@ -61,7 +62,8 @@ TEST_F(Units, AreHardened) {
   // Not pcilend-mdevs.service: mdevctl runs what an admin has put into /etc/mdevctl.d/scripts.d.
   for (const std::string unit :
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
-        "pcilend-borrow.service", "pcilend-nvme-manager@.service"}) {
+        "pcilend-borrow.service", "pcilend-nvme-disk@.service",
+        "pcilend-nvme-manager@.service"}) {
     // Exposure times ten.
     const Output security = shell(
         "systemd-analyze security --no-pager --offline=true --threshold=30 " + runnable(unit));
@@ -78,10 +80,9 @@ TEST_F(Units, BothAreTheSameJob) {
   EXPECT_EQ(hardening("pcilend.service"), hardening("pcilend-device@.service"));
 }
 
-TEST_F(Units, TheRuleIsAcceptedByUdev) {
+TEST_F(Units, TheRulesAreAcceptedByUdev) {
   if (shell("udevadm verify --help").status != 0) GTEST_SKIP() << "no 'udevadm verify' here";
-  const Output verified =
-      shell("udevadm verify " PCILEND_SOURCE_DIR "/tools/udev/90-pcilend.rules");
+  const Output verified = shell("udevadm verify " PCILEND_SOURCE_DIR "/tools/udev/*.rules");
   EXPECT_EQ(verified.status, 0) << verified.text;
 }
 

@@ -60,7 +60,12 @@ Result<DataPointer> make_prps(uint64_t address, size_t bytes, const PrpList& lis
 Command make_unknown();
 
 // Admin commands (Base 5).
-enum class Identify : uint8_t { Namespace = 0, Controller = 1, ActiveNamespaces = 2 };
+enum class Identify : uint8_t {
+  Namespace = 0,
+  Controller = 1,
+  ActiveNamespaces = 2,
+  Descriptors = 3
+};
 Command make_identify(Identify what, uint32_t name_space, uint64_t page);
 // The first `bytes` of a log page, a multiple of 4 up to kPage; reading it clears no event.
 Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data);
@@ -86,5 +91,19 @@ Command make_delete_completion_queue(uint16_t id);
 Command make_read(uint32_t name_space, uint64_t block, uint32_t blocks, const DataPointer& data);
 Command make_write(uint32_t name_space, uint64_t block, uint32_t blocks, const DataPointer& data);
 Command make_flush(uint32_t name_space);
+
+// What disks need besides (NVM 3.2.3, 3.2.8). A write that is on the medium once it is done:
+Command make_write_through(uint32_t name_space, uint64_t block, uint32_t blocks,
+                           const DataPointer& data);
+// `blocks` as above; they stay allocated.
+Command make_write_zeroes(uint32_t name_space, uint64_t block, uint32_t blocks);
+// What is there is not needed any more. `range`: the device address of one DeallocateRange.
+struct DeallocateRange {
+  uint32_t attributes = 0;
+  uint32_t blocks = 0;
+  uint64_t block = 0;
+};
+static_assert(sizeof(DeallocateRange) == 16);
+Command make_deallocate(uint32_t name_space, uint64_t range);
 
 }  // namespace pcilend::nvme

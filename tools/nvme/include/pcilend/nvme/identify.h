@@ -22,6 +22,8 @@ struct ControllerInfo {
   size_t transfer = 0;          // bytes of one command, at most; of kTransferMax
   uint32_t namespaces = 0;      // the highest that there may be
   bool volatile_cache = false;  // what was written is safe after a flush only
+  bool deallocates = false;     // knows these commands
+  bool writes_zeroes = false;
 };
 
 // Unsupported if its queues' entries are not those of this library.
@@ -36,11 +38,16 @@ struct NamespaceInfo {
   uint32_t id = 0;
   uint64_t blocks = 0;
   uint32_t block_bytes = 0;  // 512 to 65,536, a power of two
+  uint8_t command_set = 0;   // 0: blocks; 2: zones; see parse_command_set()
 };
 
 // NotFound if there is none; Unsupported if its blocks have metadata, or a size that is not as
 // above.
 Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page);
+
+// Out of a namespace's descriptors (Base 5.17.2.3): by which commands it is used. 0, as where there
+// are none, if they don't say.
+uint8_t parse_command_set(IdentifyPage page);
 
 // As clients of a shared drive see it: nothing that is one for all of them (host memory,
 // reservations, what changes the drive), nothing that its manager keeps to itself (events), and

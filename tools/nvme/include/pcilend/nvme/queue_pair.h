@@ -41,6 +41,18 @@ class QueuePair {
                                         uint32_t blocks, uint64_t address);
   // What was done before is on the medium when it is done.
   Result<std::optional<uint32_t>> flush(const NamespaceInfo& name_space);
+
+  // What disks need besides, if the drive knows it (ControllerInfo). As write(), but it is on the
+  // medium when it is done; zeroes, as many as write() takes; what is not needed any more, one
+  // range, which is at the device address `address` for as long as it is under way.
+  Result<std::optional<uint32_t>> write_through(const NamespaceInfo& name_space, uint64_t block,
+                                                uint32_t blocks, uint64_t address);
+  Result<std::optional<uint32_t>> write_zeroes(const NamespaceInfo& name_space, uint64_t block,
+                                               uint32_t blocks);
+  Result<std::optional<uint32_t>> deallocate(const NamespaceInfo& name_space, uint64_t address);
+  // The eventfd of its interrupt, which interrupts() reads; -1 if it polls.
+  [[nodiscard]] int event() const { return event_.get(); }
+
   void ring() { ring_.ring(); }
 
   // The next one that is done, if one is; errors as Ring::take().
@@ -64,6 +76,9 @@ class QueuePair {
 
   Result<std::optional<uint32_t>> transfer(Make make, const NamespaceInfo& name_space,
                                            uint64_t block, uint32_t blocks, uint64_t address);
+  Result<std::optional<uint32_t>> submit(const Command& command);
+  [[nodiscard]] Result<> check(const NamespaceInfo& name_space, uint64_t block,
+                               uint32_t blocks) const;
   [[nodiscard]] Result<> sleep(std::chrono::milliseconds limit);
 
   Device& device_;

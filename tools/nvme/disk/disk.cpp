@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// How a disk outlives what happens to its program and to its drive: there is one way, that of a
+// crash. The kernel keeps the requests that were under way (UBLK_F_USER_RECOVERY_REISSUE), the end
+// of the lease has the lender stop and reset the function, and the next run has a new lease, which
+// can't be had before that; so nothing of the former queues can be done any more when requests are
+// issued again. When the drive is lost, not the program, this one executes itself, which ends its
+// lease and its queues as its death would. docs/nvme.md, decision 0031.
+#include "disk/disk.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "disk/disk_queue.h"
+#include "pcilend/result.h"
+
+namespace pcilend::nvme {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+constexpr const char* kOwner = "pcilend-nvme-disk";
+// Tells the disks of ours from others', in what ublk keeps for its servers; the function's id
+// below.
+constexpr uint64_t kMark = 0x70636c6eULL << 32;
+constexpr size_t kTransferWanted = size_t{128} << 10;
+constexpr auto kOpenStep = 300ms;
+// The kernel sees that a program is gone when a request times out, if all of a queue were with it.
+constexpr auto kQuiesced = 60s;
+constexpr uint32_t kLossesMax = 3;
+constexpr uint64_t kRest = uint64_t{1} << 20;  // of the slice, for queues and pages of Identify
+
+Result<UniqueFd> open_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr))
+    return fail_errno("pthread_sigmask", error);
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return fail_errno("signalfd");
+  return fd;
+}
+
+// Who writes dirty pages must not wait for dirty pages, nor for its own: memory is in RAM, and is
+// got without writing to disks.
+Result<> stay_in_memory() {
+  const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+  if (::setrlimit(RLIMIT_MEMLOCK, &all) != 0) return fail_errno("RLIMIT_MEMLOCK");
+  if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) return fail_errno("mlockall");
+  if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0) return fail_errno("PR_SET_IO_FLUSHER");
+  return {};
+}
+
+// sd_notify(3), if systemd has started this program.
+void tell_systemd(std::string_view text) {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (!path || std::strlen(path) >= sizeof address.sun_path) return;
+  std::strcpy(address.sun_path, path);
+  const size_t bytes = offsetof(sockaddr_un, sun_path) + std::strlen(path);
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  (void)!::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
+                  reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(bytes));
+}
+
+// Held until the program ends, also by a signal; one that executes itself takes it again.
+Result<UniqueFd> lock(const Environment& environment, FunctionId function) {
+  const auto path = environment.path(lock_path(function));
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file) return fail_errno(path.native());
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) return fail_errno(path.native());
+  return fail(ErrorClass::State, "{} is attached already: see 'pcilend nvme list'",
+              to_string(function));
+}
+
+// Who asks for another function or another namespace will not be helped by waiting.
+bool may_change(const Error& error) {
+  return error.kind == ErrorClass::NotFound || error.kind == ErrorClass::State ||
+         error.kind == ErrorClass::Unreachable || error.kind == ErrorClass::Failure;
+}
+
+class Disk {
+ public:
+  Disk(const Environment& environment, const DiskOptions& options)
+      : environment_(environment), options_(options) {}
+  Result<> run() {
+    auto locked = lock(environment_, options_.function);
+    if (!locked) return tl::unexpected(std::move(locked).error());
+    lock_ = std::move(*locked);
+    auto done = begin();
+    if (done) done = serve();
+    if (done) done = end();
+    if (!done) return give_up(std::move(done).error());
+    return done;
+  }
+
+ private:
+  // What a former run has left, and the record of this one.
+  Result<> read_former() {
+    record_.function = options_.function;
+    record_.name_space = options_.name_space;
+    record_.read_only = options_.read_only;
+    record_.shared_fs = options_.shared_fs;
+    record_.alone = true;
+    record_.pid = static_cast<uint32_t>(::getpid());
+    record_.start =
+        static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    record_.state = "starting";
+    const auto former = read_record(environment_, options_.function);
+    if (!former && former.error().kind == ErrorClass::NotFound)
+      return write_record(environment_, record_);
+    if (!former) return tl::unexpected(former.error());
+    if (!former->number) return write_record(environment_, record_);
+    const auto left = control_->info(*former->number);
+    if (!left) return tl::unexpected(left.error());
+    if (!*left || (*left)->ublksrv_flags != (kMark | options_.function.value))
+      return write_record(environment_, record_);
+    if ((*left)->state == UBLK_S_DEV_DEAD) {
+      PCILEND_TRY(control_->remove(*former->number));
+      return write_record(environment_, record_);
+    }
+    left_ = **left;
+    const bool same = former->name_space == options_.name_space &&
+                      former->read_only == options_.read_only &&
+                      former->shared_fs == options_.shared_fs;
+    former_ = *former;
+    record_.number = former->number;
+    record_.recoveries = former->recoveries + 1;
+    record_.state = "recovering";
+    if (!same) {
+      left_.reset();  // it waits still
+      record_ = *former;
+      return fail(ErrorClass::State,
+                  "/dev/{} is there of {}, namespace {}, with other options, and waits for its "
+                  "program: attach it with these, or 'pcilend nvme detach {}' first",
+                  former->disk(), to_string(options_.function), former->name_space,
+                  to_string(options_.function));
+    }
+    return write_record(environment_, record_);
+  }
+
+  Result<> begin() {
+    auto signals = open_signals();
+    if (!signals) return tl::unexpected(std::move(signals).error());
+    signals_ = std::move(*signals);
+    PCILEND_TRY(stay_in_memory());
+    auto news = QueueNews::make();
+    if (!news) return tl::unexpected(std::move(news).error());
+    news_ = std::move(*news);
+    auto control = UblkControl::open();
+    if (!control) return tl::unexpected(std::move(control).error());
+    control_ = std::move(*control);
+    PCILEND_TRY(read_former());
+    if (options_.losses > kLossesMax)
+      return fail(ErrorClass::Unreachable, "{} was lost {} times and did nothing in between",
+                  to_string(options_.function), options_.losses);
+    PCILEND_TRY(open_drive());
+    PCILEND_TRY(describe());
+    PCILEND_TRY(left_ ? take_over() : add());
+    return start();
+  }
+
+  // Has this program been told to end?
+  [[nodiscard]] bool told_to_end(std::chrono::milliseconds within) const {
+    pollfd wait{signals_.get(), POLLIN, 0};
+    return ::poll(&wait, 1, static_cast<int>(within.count())) > 0;
+  }
+
+  Result<> open_drive() {
+    const auto host = ThisHost::open();
+    if (!host) return tl::unexpected(host.error());
+    const size_t depth = left_ ? left_->queue_depth : options_.depth;
+    const size_t queues = left_ ? left_->nr_hw_queues : options_.queues;
+    // Buffers for each request, and a page with the addresses of one's pages.
+    const uint64_t slice = std::bit_ceil(
+        kRest + queues * depth *
+                    (2 * kTransferWanted + kStaged + kPage + sizeof(Command) + kCompletionBytes));
+    const auto end = steady_clock::now() + (left_ ? options_.patience : options_.wait);
+    for (;;) {
+      auto drive =
+          Drive::open_alone(*host, options_.function, kOwner, std::max(slice, Lease::kSlice));
+      if (drive) {
+        drive_ = std::move(*drive);
+        return {};
+      }
+      if (!may_change(drive.error()) || steady_clock::now() > end)
+        return tl::unexpected(std::move(drive).error());
+      if (told_to_end(kOpenStep))
+        return fail(ErrorClass::State, "{} is not attached: it was told to end",
+                    to_string(options_.function));
+    }
+  }
+
+  Result<> describe() {
+    const auto name_space = drive_->name_space(options_.name_space);
+    if (!name_space) return tl::unexpected(name_space.error());
+    const ControllerInfo& info = drive_->info();
+    DiskTraits traits{
+        *name_space,         std::min(kTransferWanted, drive_->queues().limits().transfer),
+        info.volatile_cache, info.deallocates,
+        info.writes_zeroes,  options_.read_only};
+    auto translator = Translator::make(traits);
+    if (!translator)
+      return tl::unexpected(std::move(translator).error().in(to_string(options_.function)));
+    translator_.emplace(std::move(*translator));
+    if (former_ && left_ &&
+        (former_->serial != info.serial || former_->model != info.model ||
+         former_->blocks != name_space->blocks || former_->block_bytes != name_space->block_bytes ||
+         left_->max_io_buf_bytes > traits.transfer))
+      return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
+                  to_string(options_.function));
+    record_.model = info.model;
+    record_.serial = info.serial;
+    record_.blocks = name_space->blocks;
+    record_.block_bytes = name_space->block_bytes;
+    return {};
+  }
+
+  Result<> add() {
+    ublksrv_ctrl_dev_info wanted{};
+    wanted.nr_hw_queues = options_.queues;
+    wanted.queue_depth = static_cast<__u16>(options_.depth);
+    wanted.max_io_buf_bytes = static_cast<__u32>(translator_->traits().transfer);
+    wanted.flags = kUblkUserCopy | UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE;
+    wanted.ublksrv_flags = kMark | options_.function.value;
+    const auto made = control_->add(wanted);
+    if (!made) return tl::unexpected(made.error());
+    record_.number = made->dev_id;
+    record_.queues = made->nr_hw_queues;
+    record_.depth = made->queue_depth;
+    transfer_ = translator_->traits().transfer;
+    PCILEND_TRY(write_record(environment_, record_));
+    PCILEND_TRY(environment_.replace_file(properties_path(record_), properties()));
+    return control_->set_parameters(made->dev_id, translator_->parameters());
+  }
+
+  Result<> take_over() {
+    record_.queues = left_->nr_hw_queues;
+    record_.depth = left_->queue_depth;
+    transfer_ = left_->max_io_buf_bytes;
+    return control_->start_recovery(*record_.number, steady_clock::now() + kQuiesced);
+  }
+
+  // For udev (tools/udev/91-pcilend-nvme-disk.rules).
+  [[nodiscard]] std::string properties() const {
+    std::string text = fmt::format("PCILEND_FUNCTION={}\nPCILEND_NAMESPACE={}\n",
+                                   to_string(options_.function), options_.name_space);
+    if (options_.shared_fs) text += "PCILEND_SHARED_FS=1\n";
+    return text;
+  }
+
+  // Of a drive of its own there is one for each queue behind that of the first.
+  [[nodiscard]] std::optional<uint16_t> vector_of(uint16_t queue) const {
+    const auto first = drive_->vector();
+    if (!first) return {};
+    return static_cast<uint16_t>(*first + queue);
+  }
+
+  Result<> start() {
+    const std::string path = fmt::format("/dev/ublkc{}", *record_.number);
+    file_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!file_) return fail_errno(path);
+    for (uint32_t number = 0; number < record_.queues; ++number) {
+      const auto queue = static_cast<uint16_t>(number);
+      DiskQueueOptions options{queue, record_.depth, transfer_, vector_of(queue)};
+      auto made = DiskQueue::make(*drive_, *translator_, file_.get(), options, *news_);
+      if (!made && options.vector) {
+        options.vector.reset();  // it has less interrupts than queues: this one is polled
+        made = DiskQueue::make(*drive_, *translator_, file_.get(), options, *news_);
+      }
+      if (!made) return tl::unexpected(std::move(made).error());
+      queues_.push_back(std::move(*made));
+    }
+    // Never the first thread: that one lives on when the program executes itself.
+    for (const auto& queue : queues_) threads_.emplace_back([&queue] { queue->run(); });
+    PCILEND_TRY(left_ ? control_->end_recovery(*record_.number) : control_->start(*record_.number));
+    if (const auto loss = news_->loss(); loss && !left_)
+      return fail(ErrorClass::Unreachable, "{}: {}", to_string(options_.function), *loss);
+    news_->leave_requests(true);
+    record_.state = "ready";
+    PCILEND_TRY(write_record(environment_, record_));
+    tell_systemd(fmt::format("READY=1\nSTATUS={} is /dev/{}\n", to_string(options_.function),
+                             record_.disk()));
+    return {};
+  }
+
+  // Until it is told to end.
+  Result<> serve() {
+    pollfd wait[] = {{signals_.get(), POLLIN, 0}, {news_->fd(), POLLIN, 0}};
+    while (wait[0].revents == 0 && wait[1].revents == 0)
+      if (::poll(wait, 2, -1) < 0 && errno != EINTR) return fail_errno("poll");
+    if (wait[0].revents != 0) return {};
+    return execute_anew(news_->loss().value_or(""));
+  }
+
+  // All that this program has of the drive and of the disk ends with it, in the kernel.
+  Result<> execute_anew(const std::string& reason) {
+    std::cerr << to_string(options_.function) << ": " << reason << ": it is opened again\n";
+    record_.state = "recovering";
+    PCILEND_TRY(write_record(environment_, record_));
+    tell_systemd(fmt::format("STATUS={} is lost: {}\n", to_string(options_.function), reason));
+    DiskOptions next = options_;
+    next.losses = news_->answers() != 0 ? 1 : options_.losses + 1;
+    std::vector<std::string> words = to_words(next);
+    words.insert(words.begin(), kOwner);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());
+    return fail_errno("/proc/self/exe");
+  }
+
+  // In order: what is in caches is written, the disk goes, its queues are deleted, the drive is
+  // shut down, the lease ends.
+  Result<> end() {
+    record_.state = "ending";
+    PCILEND_TRY(write_record(environment_, record_));
+    if (const UniqueFd disk(::open(("/dev/" + record_.disk()).c_str(), O_RDONLY | O_CLOEXEC)); disk)
+      (void)::fsync(disk.get());
+    news_->leave_requests(false);
+    PCILEND_TRY(control_->stop(*record_.number));
+    join();
+    PCILEND_TRY(control_->remove(*record_.number));
+    drive_.reset();
+    return remove_record(environment_, record_);
+  }
+
+  void join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    queues_.clear();
+    file_.reset();
+  }
+
+  // The disk goes, too, as nobody will serve it: who waits for it gets errors. Not one that waits
+  // for a run with other options.
+  Result<> give_up(Error error) {
+    if (record_.start == 0) {  // that far it did not come
+      const auto former = read_record(environment_, options_.function);
+      if (former) former_ = record_ = *former;
+    }
+    const bool ours = record_.number && (left_ || !former_);
+    if (ours) {
+      news_->leave_requests(false);
+      const auto stopped = control_->stop(*record_.number);
+      // Its threads can't be waited for; the end of this program ends them.
+      if (!stopped) {
+        std::cerr << error.message << "; and " << stopped.error().message << "\n";
+        std::_Exit(static_cast<int>(error.kind));
+      }
+      join();
+      if (const auto removed = control_->remove(*record_.number); !removed)
+        std::cerr << removed.error().message << "\n";
+      (void)environment_.remove_file(properties_path(record_));
+      record_.number.reset();
+    }
+    record_.function = options_.function;
+    record_.start =
+        static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+    record_.pid = 0;
+    record_.state = ours || !record_.number ? "failed" : "waiting";
+    record_.error = error.message;
+    record_.error_kind = static_cast<int>(error.kind);
+    (void)write_record(environment_, record_);
+    tell_systemd(fmt::format("STATUS={}\n", error.message));
+    return tl::unexpected(std::move(error));
+  }
+
+  const Environment& environment_;
+  const DiskOptions& options_;
+  UniqueFd lock_;
+  UniqueFd signals_;
+  DiskRecord record_;
+  std::optional<DiskRecord> former_;
+  std::optional<ublksrv_ctrl_dev_info> left_;  // a disk of a former run, to be taken over
+  std::unique_ptr<QueueNews> news_;
+  std::unique_ptr<UblkControl> control_;
+  std::unique_ptr<Drive> drive_;  // outlives the queues
+  std::optional<Translator> translator_;
+  size_t transfer_ = 0;
+  UniqueFd file_;  // /dev/ublkcN
+  std::vector<std::unique_ptr<DiskQueue>> queues_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::vector<std::string> to_words(const DiskOptions& options) {
+  std::vector<std::string> words{to_string(options.function),
+                                 "--namespace",
+                                 std::to_string(options.name_space),
+                                 "--queues",
+                                 std::to_string(options.queues),
+                                 "--depth",
+                                 std::to_string(options.depth),
+                                 "--wait",
+                                 std::to_string(options.wait.count()),
+                                 "--patience",
+                                 std::to_string(options.patience.count()),
+                                 "--losses",
+                                 std::to_string(options.losses)};
+  if (options.read_only) words.emplace_back("--read-only");
+  if (options.shared_fs) words.emplace_back("--shared-fs");
+  return words;
+}
+
+Result<> run_disk(const Environment& environment, const DiskOptions& options) {
+  // By which it is known (record.h); one that has executed itself is called "exe".
+  ::prctl(PR_SET_NAME, kOwner, 0, 0, 0);
+  Disk disk(environment, options);
+  return disk.run();
+}
+
+Result<> remove_disk(const Environment& environment, FunctionId function) {
+  const auto locked = lock(environment, function);
+  if (!locked) return tl::unexpected(locked.error());
+  const auto record = read_record(environment, function);
+  if (!record) return tl::unexpected(record.error());
+  if (record->number) {
+    auto control = UblkControl::open();
+    if (!control) return tl::unexpected(std::move(control).error());
+    const auto left = (*control)->info(*record->number);
+    if (!left) return tl::unexpected(left.error());
+    if (*left && (*left)->ublksrv_flags == (kMark | function.value)) {
+      PCILEND_TRY((*control)->stop(*record->number));
+      PCILEND_TRY((*control)->remove(*record->number));
+    }
+  }
+  return remove_record(environment, *record);
+}
+
+}  // namespace pcilend::nvme
