@@ -6,11 +6,15 @@
 //	join ID[,VECTORS] STEP...	becomes a client of it
 //
 // Steps of a manager: share CLIENTS[,NODE...]: a policy: page 0 of BAR 0 is common, 4 pages from 16
-// on are one each; serve: confirms the end of clients until the lease is over; mute: is told of
-// them, and confirms nothing; refused.
+// on are one each; serve: confirms the end of clients, and answers them, until the lease is over;
+// hold FILE: answers no mail before the file is there; mute: is told of them, and confirms nothing;
+// refused.
 // Steps of both: map BYTES: two segments; copy: each page of the first to the second, by the
 // device; run FILE: copies until the file is there; wait FILE; over: waits for the end; ones: what
-// is left then; denied: what a client can't have; state.
+// is left then; denied: what a client can't have; fill: maps as many pieces as it may; state.
+// Steps of a client: ask TEXT: its manager, which answers with the same and the client's number;
+// misuse: mail that is refused; turns FILE: as run, but side by side with others on any host: who
+// may use edu's registers is asked of the manager.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -19,7 +23,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <deque>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -115,12 +121,19 @@ class User {
   }
 
   static bool takes_argument(std::string_view step) {
-    return step == "share" || step == "map" || step == "run" || step == "wait";
+    for (const char* one : {"share", "map", "run", "wait", "hold", "ask", "turns"})
+      if (step == one) return true;
+    return false;
   }
 
   Result<Json> step(std::string_view name, const std::string& argument) {
     if (name == "share") return share(argument);
     if (name == "serve" || name == "mute") return serve(name == "serve");
+    if (name == "hold") return serve(true, argument);
+    if (name == "ask") return ask(argument);
+    if (name == "misuse") return misuse();
+    if (name == "turns") return turns(argument);
+    if (name == "fill") return fill_slice();
     if (name == "refused") return refused();
     if (name == "map") return map(argument);
     if (name == "copy") return copy();
@@ -152,25 +165,157 @@ class User {
     return Json{{"clients", values->front()}};
   }
 
-  // All that the manager is told; with `confirm` it does its part.
-  Result<Json> serve(bool confirm) {
+  // All that the manager is told; with `confirm` it does its part. Mail waits for `file`.
+  Result<Json> serve(bool confirm, const std::string& file = {}) {
     say({{"step", "serving"}});
     for (;;) {
+      const bool answers = file.empty() || is_there(file);
+      if (answers) answer_mail();
       pollfd poll{lease_.fd(), POLLIN, 0};
-      if (::poll(&poll, 1, kPatienceMs) < 0) return fail_errno("poll");
+      if (::poll(&poll, 1, answers ? kPatienceMs : 10) < 0) return fail_errno("poll");
       if (poll.revents & POLLHUP) return Json{{"over", true}};
-      if (!(poll.revents & POLLIN)) continue;
-      const auto notice = lease_.next_client();
-      if (!notice) return tl::unexpected(notice.error());
-      if (!*notice) continue;
-      const ClientNotice& client = **notice;
-      static constexpr const char* kNews[] = {"joined", "gone", "quarantined"};
-      say({{"step", kNews[client.news]},
-           {"lease", client.lease},
-           {"node", client.node},
-           {"slice", client.slice},
-           {"piece", client.piece}});
-      if (client.news != PCILEND_NEWS_JOINED && confirm) PCILEND_TRY(confirm_end(client));
+      if (poll.revents & POLLIN) PCILEND_TRY(hear_of_client(confirm));
+      if (confirm && poll.revents & POLLIN) PCILEND_TRY(take_mail());
+    }
+  }
+
+  Result<> hear_of_client(bool confirm) {
+    const auto notice = lease_.next_client();
+    if (!notice) return lease_.over() ? Result<>{} : tl::unexpected(notice.error());
+    if (!*notice) return {};
+    const ClientNotice& client = **notice;
+    static constexpr const char* kNews[] = {"joined", "gone", "quarantined"};
+    say({{"step", kNews[client.news]},
+         {"lease", client.lease},
+         {"node", client.node},
+         {"slice", client.slice},
+         {"piece", client.piece}});
+    if (client.news == PCILEND_NEWS_JOINED || !confirm) return {};
+    PCILEND_TRY(confirm_end(client));
+    std::erase(waiting_, client.lease);
+    if (has_turn_ == client.lease) pass_turn();
+    return {};
+  }
+
+  Result<> take_mail() {
+    const auto mail = lease_.next_mail();
+    if (!mail) return lease_.over() ? Result<>{} : tl::unexpected(mail.error());
+    if (!*mail) return {};
+    const std::string text = content(**mail);
+    if (text == "turn") {
+      waiting_.push_back((*mail)->client);
+      if (has_turn_ == 0) pass_turn();
+    } else if (text == "done") {
+      (void)send((*mail)->client, "done");
+      if (has_turn_ == (*mail)->client) pass_turn();
+    } else {
+      say({{"step", "asked"}, {"lease", (*mail)->client}, {"text", text}});
+      held_[(*mail)->client] = text;
+    }
+    return {};
+  }
+
+  // One after the other; a client that is gone meanwhile is passed over.
+  void pass_turn() {
+    for (has_turn_ = 0; has_turn_ == 0 && !waiting_.empty(); waiting_.pop_front())
+      if (send(waiting_.front(), "yours")) has_turn_ = waiting_.front();
+  }
+
+  void answer_mail() {
+    for (const auto& [client, text] : held_) {
+      const auto sent = send(client, fmt::format("{} to {}", text.substr(0, 100), client));
+      say({{"step", "answered"},
+           {"lease", client},
+           {"answer", text_of(sent)},
+           {"twice", text_of(send(client, "once more"))},
+           {"a stranger", text_of(send(99999, "hello"))},
+           {"nobody", text_of(send(0, "hello"))}});
+    }
+    held_.clear();
+  }
+
+  static Mail mail(uint32_t client, std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    return {client, {bytes.begin(), bytes.end()}};
+  }
+  static std::string content(const Mail& mail) {
+    return {reinterpret_cast<const char*>(mail.bytes.data()), mail.bytes.size()};
+  }
+  [[nodiscard]] Result<> send(uint32_t client, std::string_view text) const {
+    return lease_.send_mail(mail(client, text));
+  }
+
+  [[nodiscard]] Result<std::string> asked(std::string_view text) const {
+    const auto answer =
+        lease_.ask(std::as_bytes(std::span(text)), std::chrono::milliseconds(kPatienceMs));
+    if (!answer) return tl::unexpected(answer.error());
+    return content(*answer);
+  }
+
+  Result<Json> ask(const std::string& text) {
+    say({{"step", "asking"}});
+    const auto answer = asked(text);
+    return Json{{"answer", answer.value_or("")}, {"refused", text_of(answer)}};
+  }
+
+  Result<Json> misuse() {
+    const std::string most(kMailMax, 'm');
+    Json said = {{"too much", text_of(client_->lease_send_mail(lease_.fd(), mail(0, most + "m")))},
+                 {"nothing", text_of(client_->lease_send_mail(lease_.fd(), mail(0, "")))},
+                 {"to another client", text_of(send(lease_.client().lease, "x"))}};
+    PCILEND_TRY(send(0, most));
+    said["a second one"] = text_of(send(0, "y"));
+    pollfd poll{lease_.fd(), POLLIN, 0};
+    if (::poll(&poll, 1, kPatienceMs) < 0) return fail_errno("poll");
+    said["before the answer is taken"] = text_of(send(0, "z"));
+    const auto answer = lease_.next_mail();
+    if (!answer) return tl::unexpected(answer.error());
+    said["polled"] = (poll.revents & POLLIN) != 0;
+    said["answer"] = *answer ? content(**answer) : "";
+    poll.revents = 0;
+    if (::poll(&poll, 1, 0) < 0) return fail_errno("poll");
+    said["polled then"] = (poll.revents & POLLIN) != 0;
+    return said;
+  }
+
+  // With leave of the manager, which takes it back with the link: what was begun then counts for
+  // nothing.
+  Result<Json> turns(const std::string& file) {
+    uint64_t copies = 0;
+    uint64_t wrong = 0;
+    uint64_t disturbed = 0;
+    say({{"step", "running"}});
+    while (!is_there(file)) {
+      const uint64_t epoch = lease_.epoch();
+      const auto turn = asked("turn");
+      if (!turn) return tl::unexpected(turn.error());
+      turn_ = epoch;
+      const auto same = copy_all();
+      const bool undisturbed = lease_.epoch() == epoch;
+      turn_.reset();
+      if (!same && undisturbed) return tl::unexpected(same.error());
+      if (!undisturbed) {
+        ++disturbed;
+      } else {
+        ++copies;
+        wrong += !*same;
+      }
+      if (const auto done = asked("done"); !done) return tl::unexpected(done.error());
+      say({{"step", "copied"}, {"copies", copies}, {"wrong", wrong}, {"disturbed", disturbed}});
+    }
+    return Json{{"copies", copies}, {"wrong", wrong}, {"disturbed", disturbed}};
+  }
+
+  Result<Json> fill_slice() {
+    std::vector<OwnedSegment> segments;
+    std::vector<DeviceMemory> pieces;
+    for (;;) {
+      auto segment = OwnedSegment::create(ThisHost(*client_), kPage, {.name = "piece"});
+      if (!segment) return tl::unexpected(std::move(segment).error());
+      auto piece = lease_.map(segment->buffer());
+      if (!piece) return Json{{"pieces", pieces.size()}, {"refused", piece.error().message}};
+      segments.push_back(std::move(*segment));
+      pieces.push_back(std::move(*piece));
     }
   }
 
@@ -244,6 +389,8 @@ class User {
   Result<> await_idle() const {
     for (int ms = 0; ms < kPatienceMs; ++ms) {
       if (lease_.over()) return fail(ErrorClass::State, "the lease is over");
+      if (turn_ && lease_.epoch() != *turn_)
+        return fail(ErrorClass::State, "the turn went with the link");
       if (!(registers_.load<uint64_t>(kCommand) & kRun)) return {};
       ::poll(nullptr, 0, 1);
     }
@@ -270,7 +417,8 @@ class User {
     fill(*from_, ++seed_);
     fill(*to_, 0);
     for (size_t at = 0; at < from_->bytes().size(); at += kPage) {
-      const Turn turn;
+      std::optional<Turn> turn;
+      if (!turn_) turn.emplace();
       PCILEND_TRY(move(source_->address() + at, kOwn, 0));
       PCILEND_TRY(move(kOwn, target_->address() + at, kFromOwn));
     }
@@ -331,6 +479,10 @@ class User {
   std::optional<DeviceMemory> source_;
   std::optional<DeviceMemory> target_;
   uint64_t seed_ = 0;
+  std::optional<uint64_t> turn_;  // a client's, that the manager gave it: the epoch then
+  uint32_t has_turn_ = 0;         // as its manager sees it; 0: nobody
+  std::deque<uint32_t> waiting_;
+  std::map<uint32_t, std::string> held_;  // what they have asked
 };
 
 Result<> use(std::string_view role, std::string_view what, std::span<char*> steps) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <map>
 
@@ -32,7 +33,7 @@ class Fuzz : public share_world::World {
 
   void Step() {
     const u32 node = 1 + Pick(kNodes);
-    switch (Pick(18)) {
+    switch (Pick(20)) {
       case 0:
         Do(Event(PCILEND_SHARE_MANAGE, node, ++leases_ + 1000));
         break;
@@ -110,6 +111,12 @@ class Fuzz : public share_world::World {
       case 16:
         Pass(Pick(8) * 1000);
         break;
+      case 17:
+        AskMail(node);
+        break;
+      case 18:
+        Pick(2) != 0 ? TakeMail() : AnswerMail();
+        break;
       default: {
         pcilend_share_event event = {};
         event.type = static_cast<pcilend_share_event_type>(PCILEND_SHARE_RECALL + Pick(3));
@@ -160,6 +167,75 @@ class Fuzz : public share_world::World {
     bool cleared = false;  // that was CLIENT_GONE, and the manager has confirmed it
     bool gone = false;
   };
+  struct Letter {
+    u32 number;
+    u32 text;  // of the question, then of the answer
+    u64 order;
+    bool taken = false;
+    bool answered = false;
+  };
+
+  static pcilend_mail_text Text(u32 value) {
+    pcilend_mail_text text = {};
+    text.bytes = sizeof value;
+    std::memcpy(text.text, &value, sizeof value);
+    return text;
+  }
+  static bool Says(const pcilend_mail_text& text, u32 value) {
+    return text.bytes == sizeof value && std::memcmp(text.text, &value, sizeof value) == 0;
+  }
+
+  void AskMail(u32 node) {
+    const u32 lease = SomeClient();
+    const u32 number = 1 + Pick(3);
+    pcilend_mail_text question = Text(++texts_);
+    if (Pick(16) == 0) question.bytes = Pick(2) * (PCILEND_MAIL_BYTES + 1);
+    const auto known = letters_.find(lease);
+    const int error =
+        pcilend_mail_ask(&share(), node, boot_[node], lease, number, &question, nullptr);
+    if (error == -EALREADY) {
+      Demand(known != letters_.end() && known->second.number == number, "asked before");
+      return;
+    }
+    if (error != 0) return;
+    Demand(question.bytes == sizeof texts_, "mail has a size");
+    Demand(Find(lease)->node == node && Find(lease)->state == PCILEND_CLIENT_ACTIVE,
+           "a client asks for itself");
+    Demand(known == letters_.end() || (known->second.answered && known->second.number != number),
+           "one question is under way");
+    letters_[lease] = {number, texts_, ++orders_};
+  }
+
+  void TakeMail() {
+    pcilend_mail_text question = {};
+    const bool waits = pcilend_mail_waits(&share());
+    const u32 lease = pcilend_mail_next(&share(), &question);
+    Demand(waits == (lease != 0), "the manager is told when there is something");
+    if (lease == 0) return;
+    const auto it = letters_.find(lease);
+    Demand(it != letters_.end() && !it->second.taken, "each question is told once");
+    Demand(Says(question, it->second.text), "as it was asked");
+    for (const auto& [other, letter] : letters_)
+      Demand(letter.taken || letter.order >= it->second.order, "who asked first is heard first");
+    it->second.taken = true;
+  }
+
+  void AnswerMail() {
+    const u32 lease = SomeClient();
+    const pcilend_mail_text answer = Text(++texts_);
+    const auto it = letters_.find(lease);
+    if (pcilend_mail_answer(&share(), lease, &answer, nullptr) == 0) {
+      Demand(it != letters_.end() && it->second.taken && !it->second.answered,
+             "what is answered was taken, and is answered once");
+      it->second.answered = true;
+      it->second.text = texts_;
+    }
+    if (it == letters_.end()) return;
+    const pcilend_mail_text* heard = pcilend_mail_answered(&share(), lease, it->second.number);
+    Demand((heard != nullptr) == it->second.answered, "an answer is there when it was given");
+    Demand(heard == nullptr || Says(*heard, it->second.text), "as it was given");
+    Demand(!pcilend_mail_answered(&share(), lease, it->second.number + 1), "of this question");
+  }
 
   u32 Pick(u32 end) { return static_cast<u32>(bytes_.Below(end)); }
 
@@ -344,12 +420,17 @@ class Fuzz : public share_world::World {
       ++clients;
       const auto it = truth_.find(client.lease);
       Demand(it != truth_.end(), "the machine knows who is there");
+      if (client.state != PCILEND_CLIENT_ACTIVE && share().state != PCILEND_SHARE_FENCING) {
+        Demand(client.mail.state == PCILEND_MAIL_NONE, "its mail goes with its link, or with it");
+        letters_.erase(client.lease);
+      }
       if (share().state == PCILEND_SHARE_FENCING) continue;
       if (client.state == PCILEND_CLIENT_ACTIVE) Demand(it->second.pages, "open while active");
       Demand(client.state != PCILEND_CLIENT_REQUESTED || share().resetting, "waits for a reset");
       Demand(client.alias <= PCILEND_ALIAS_FIRST && client.alias >= 0x80000000, "an alias");
     }
     Demand(clients == truth_.size(), "no more and no fewer");
+    std::erase_if(letters_, [this](const auto& letter) { return !truth_.contains(letter.first); });
     Demand(share().state != PCILEND_SHARE_OFF || clients == 0, "no client without a manager");
     Demand(share().slices.range.count == clients, "a slice for each");
   }
@@ -359,6 +440,9 @@ class Fuzz : public share_world::World {
   u32 leases_ = 0;
   pcilend_share_policy policy_ = {};
   std::map<u32, Truth> truth_;
+  std::map<u32, Letter> letters_;  // by lease of the client, as long as they hold
+  u32 texts_ = 0;
+  u64 orders_ = 0;
   std::deque<pcilend_share_action> work_;
 };
 

@@ -1,192 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A function that several processes have at once: one manages it (docs/device-api.md).
-#include <gmock/gmock.h>
-
-#include "main_job/admin_steps.h"
-#include "testing/asserts.h"
-#include "testing/suite_lab.h"
-#include "testing/two_hosts.h"
+#include "scenarios/lending/shared_lease.h"
 
 namespace pcilend::scenarios {
 namespace {
 
-using namespace std::chrono_literals;
 using json = nlohmann::json;
 using testing::HasSubstr;
-
-constexpr const char* kUser = "/usr/lib/pcilend-lab/share-user";
-
-std::vector<json> lines(const std::string& text) {
-  std::vector<json> found;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    if (auto said = json::parse(line, nullptr, false); said.is_object())
-      found.push_back(std::move(said));
-  return found;
-}
-
-// A process that manages the function, or shares it, and what it says.
-class User {
- public:
-  static Result<User> start(const lab::Host& host, const std::string& role, const std::string& id,
-                            const std::string& steps) {
-    // Hosts boot meanwhile.
-    auto running = host.start(fmt::format("exec {} {} {} {}", kUser, role, id, steps), {{}, 10min});
-    if (!running) return tl::unexpected(std::move(running).error());
-    return User(host, std::move(*running));
-  }
-
-  // What it has said of its steps until now; of one of them, the last.
-  [[nodiscard]] std::vector<json> said() const { return lines(running_.output_so_far()); }
-  [[nodiscard]] std::optional<json> said(const std::string& step) const {
-    std::optional<json> last;
-    for (auto& line : said())
-      if (line.at("step") == step) last = std::move(line);
-    return last;
-  }
-  [[nodiscard]] size_t times(const std::string& step) const {
-    return static_cast<size_t>(
-        std::ranges::count_if(said(), [&](const json& line) { return line.at("step") == step; }));
-  }
-  // Until it has said that, so many times.
-  Result<> await(const std::string& step, size_t count = 1) const {
-    const auto come = host_->until(
-        "true", [&](const lab::Output&) { return running_.ended() || times(step) >= count; });
-    if (!come) return tl::unexpected(come.error());
-    if (times(step) >= count) return {};
-    return fail(ErrorClass::Failure, "it has ended without '{}': {}", step,
-                running_.output_so_far());
-  }
-  // To its end, which is as it should be.
-  Result<> end() {
-    const auto ended = running_.wait();
-    if (!ended) return tl::unexpected(ended.error());
-    if (ended->code != 0)
-      return fail(ErrorClass::Failure, "exit code {}: {}{}", ended->code, ended->err, ended->out);
-    return {};
-  }
-  Result<> kill() {
-    const auto begun = said("begun");
-    if (!begun) return fail(ErrorClass::Failure, "it has not begun");
-    const auto killed = host_->run(fmt::format("kill -9 {}", begun->at("pid").get<int>()));
-    if (!killed) return tl::unexpected(killed.error());
-    const auto ended = running_.wait();
-    if (!ended) return tl::unexpected(ended.error());
-    return {};
-  }
-
- private:
-  User(const lab::Host& host, lab::Running running) : host_(&host), running_(std::move(running)) {}
-
-  const lab::Host* host_;
-  lab::Running running_;
-};
-
-/*
- *   host1 (lender, node 4)                                      host2 (node 8), host3 (node 12)
- *   manager ──┐
- *   client  ──┼── lease fds ── edu ── root port ── IOMMU ── NTB ═══ NTB ── lease fd ── client
- *   client  ──┘                                     │                │
- *                                      each client's slice: memory of its own
- */
-class SharedLease : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    lab::Options options;
-    options.name = "shared-lease";
-    options.hosts = 3;
-    ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
-    ASSERT_OK(start_lab(options, lab_));
-    for (int host : {2, 3})
-      ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(host).node())));
-    const auto address = lender().address("edu");
-    ASSERT_OK(address);
-    address_ = *address;
-  }
-  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
-
-  void SetUp() override {
-    ASSERT_TRUE(lab_) << "the lab did not start";
-    for (int host : {1, 2, 3}) {
-      ASSERT_OK(lab_->host(host).mark_log());
-      ASSERT_OK(lab_->host(host).run("rm -f /run/end-* /run/again"));
-    }
-    const auto offered = offer(lender(), address_);
-    ASSERT_OK(offered);
-    id_ = offered->at("id");
-    before_ = left();
-  }
-
-  void TearDown() override {
-    if (!lab_) return;
-    EXPECT_OK(await_state(lender(), id_, "available"));
-    EXPECT_EQ(left(), before_);
-    EXPECT_OK(lender().run("pcilend unavailable " + id_));
-    EXPECT_OK(lender().run("pcilend remove " + id_));
-    for (int host : {1, 2, 3}) {
-      expect_nothing_mapped(lab_->host(host));
-      EXPECT_OK(lab_->host(host).check_log(expected_));
-    }
-  }
-
-  static const lab::Host& lender() { return lab_->host(1); }
-
-  // What processes that are gone could have left behind.
-  static std::string left() {
-    std::string all;
-    for (int number : {1, 2, 3}) {
-      const auto said = lab_->host(number).run(
-          "awk '$1 == \"pcilend\" { print $3 }' /proc/modules; "
-          "grep -c pcilend-lease /proc/interrupts; pcilend segment list --json");
-      EXPECT_OK(said);
-      all += said.value_or("");
-    }
-    return all;
-  }
-
-  // As the lender lists them, once there are so many.
-  static Result<json> await_clients(const std::string& id, size_t count) {
-    json clients;
-    const auto listed = lender().until("pcilend list --json", [&](const lab::Output&) {
-      const auto function = function_on(lender(), id);
-      if (!function) return false;
-      clients = function->at("clients");
-      return clients.size() == count;
-    });
-    if (!listed) return tl::unexpected(listed.error());
-    return clients;
-  }
-
-  // The manager of up to so many clients, which serves them or is mute.
-  [[nodiscard]] Result<User> manager(const std::string& policy,
-                                     const std::string& then = "serve") const {
-    auto user = User::start(lender(), "manage", id_, fmt::format("share {} {}", policy, then));
-    if (!user) return user;
-    if (const auto serving = user->await("serving"); !serving)
-      return tl::unexpected(serving.error());
-    return user;
-  }
-  // A client that copies until /run/end-NAME is there.
-  [[nodiscard]] Result<User> running(const lab::Host& host, const std::string& name,
-                                     const std::string& then = {}) const {
-    auto user =
-        User::start(host, "join", id_, fmt::format("map 4096 copy run /run/end-{} {}", name, then));
-    if (!user) return user;
-    if (const auto going = user->await("running"); !going) return tl::unexpected(going.error());
-    return user;
-  }
-
-  static std::optional<lab::Lab> lab_;
-  static std::string address_;
-  std::string id_;
-  lab::Expected expected_;
-
- private:
-  std::string before_;
-};
-
-std::optional<lab::Lab> SharedLease::lab_;
-std::string SharedLease::address_;
 
 /*
  *   manager serves; two clients copy at the same time, each between segments of its own
@@ -247,7 +67,7 @@ TEST_F(SharedLease, AClientThatIsKilledDisturbsNobody) {
     ASSERT_OK(keeper->await("gone", gone));
     EXPECT_EQ(keeper->said("gone")->at("lease"), had.at("lease"));
     EXPECT_OK(await_clients(id_, 1));
-    auto next = User::start(lender(), "join", id_, "map 4096 copy");
+    auto next = ShareUser::start(lender(), "join", id_, "map 4096 copy");
     ASSERT_OK(next);
     ASSERT_OK(next->end());
     EXPECT_EQ(next->said("joined")->at("slice"), had.at("slice"));
@@ -271,10 +91,10 @@ TEST_F(SharedLease, AManagerThatIsSilentCostsTheFunction) {
   expected_.emplace_back("has not confirmed in time");
   auto keeper = manager("2", "mute");
   ASSERT_OK(keeper);
-  auto b = User::start(lender(), "join", id_, "map 4096 copy over ones");
+  auto b = ShareUser::start(lender(), "join", id_, "map 4096 copy over ones");
   ASSERT_OK(b);
   ASSERT_OK(b->await("waiting"));
-  auto a = User::start(lender(), "join", id_, "map 4096 copy wait /run/end-a");
+  auto a = ShareUser::start(lender(), "join", id_, "map 4096 copy wait /run/end-a");
   ASSERT_OK(a);
   ASSERT_OK(a->await("waiting"));
   ASSERT_OK(a->kill());
@@ -298,7 +118,7 @@ TEST_F(SharedLease, AManagerThatIsSilentCostsTheFunction) {
 TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
   auto keeper = manager("2");
   ASSERT_OK(keeper);
-  auto a = User::start(lender(), "join", id_, "map 4096 copy over ones");
+  auto a = ShareUser::start(lender(), "join", id_, "map 4096 copy over ones");
   ASSERT_OK(a);
   ASSERT_OK(a->await("waiting"));
   ASSERT_OK(keeper->kill());
@@ -309,7 +129,7 @@ TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
   // And it can be managed anew.
   auto next = manager("1");
   ASSERT_OK(next);
-  auto b = User::start(lender(), "join", id_, "map 4096 copy");
+  auto b = ShareUser::start(lender(), "join", id_, "map 4096 copy");
   ASSERT_OK(b);
   ASSERT_OK(b->end());
   EXPECT_EQ(b->said("copy")->at("same"), true);
@@ -326,11 +146,11 @@ TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
 TEST_F(SharedLease, ThreeHostsHaveItAtOnce) {
   auto keeper = manager("3");
   ASSERT_OK(keeper);
-  std::vector<User> clients;
+  std::vector<ShareUser> clients;
   for (int number : {1, 2, 3}) {
     ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
-    auto client = User::start(lab_->host(number), "join", id_,
-                              "map 8192 copy wait /run/again map 4096 copy denied");
+    auto client = ShareUser::start(lab_->host(number), "join", id_,
+                                   "map 8192 copy wait /run/again map 4096 copy denied");
     ASSERT_OK(client);
     ASSERT_OK(client->await("waiting"));
     clients.push_back(std::move(*client));
@@ -370,7 +190,7 @@ TEST_F(SharedLease, AClientOfAnotherHostThatIsKilledDisturbsNobody) {
   auto b = running(lab_->host(3), "b", "state");
   ASSERT_OK(b);
   for (size_t gone = 1; gone <= 3; ++gone) {
-    auto a = User::start(lab_->host(2), "join", id_, "map 4096 wait /run/end-a");
+    auto a = ShareUser::start(lab_->host(2), "join", id_, "map 4096 wait /run/end-a");
     ASSERT_OK(a);
     ASSERT_OK(a->await("waiting"));
     EXPECT_OK(await_clients(id_, 2));
@@ -395,7 +215,7 @@ TEST_F(SharedLease, AFlapCostsOneClientAnEpochAndTheOthersNothing) {
   auto keeper = manager("2");
   ASSERT_OK(keeper);
   ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
-  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a state copy");
+  auto a = ShareUser::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a state copy");
   ASSERT_OK(a);
   ASSERT_OK(a->await("waiting"));
   auto b = running(lab_->host(3), "b", "state");
@@ -430,10 +250,10 @@ TEST_F(SharedLease, AFlapCostsOneClientAnEpochAndTheOthersNothing) {
 TEST_F(SharedLease, WhenItsManagerDiesOtherHostsLoseItToo) {
   auto keeper = manager("2");
   ASSERT_OK(keeper);
-  std::vector<User> clients;
+  std::vector<ShareUser> clients;
   for (int number : {2, 3}) {
     ASSERT_OK(await_state(lab_->host(number), id_, "borrowed"));
-    auto client = User::start(lab_->host(number), "join", id_, "map 4096 copy over ones");
+    auto client = ShareUser::start(lab_->host(number), "join", id_, "map 4096 copy over ones");
     ASSERT_OK(client);
     ASSERT_OK(client->await("waiting"));
     clients.push_back(std::move(*client));
@@ -455,7 +275,7 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   auto keeper = manager("2");
   ASSERT_OK(keeper);
   ASSERT_OK(await_state(lab_->host(3), id_, "borrowed"));
-  auto a = User::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a");
+  auto a = ShareUser::start(lab_->host(2), "join", id_, "map 4096 copy wait /run/end-a");
   ASSERT_OK(a);
   ASSERT_OK(a->await("waiting"));
   auto b = running(lab_->host(3), "b", "state");
@@ -471,7 +291,7 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   EXPECT_GT(b->said("run")->at("copies"), 0);
   EXPECT_EQ(b->said("run")->at("wrong"), 0);
   EXPECT_EQ(b->said("state")->at("epoch"), 0);
-  auto again = User::start(lab_->host(2), "join", id_, "map 4096 copy");
+  auto again = ShareUser::start(lab_->host(2), "join", id_, "map 4096 copy");
   ASSERT_OK(again);
   ASSERT_OK(again->end());
   EXPECT_EQ(again->said("copy")->at("same"), true);
@@ -480,7 +300,7 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
 }
 
 TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
-  auto refused = User::start(lender(), "manage", id_, "refused");
+  auto refused = ShareUser::start(lender(), "manage", id_, "refused");
   ASSERT_OK(refused);
   ASSERT_OK(refused->end());
   const std::pair<const char*, const char*> of_managers[] = {
@@ -502,7 +322,7 @@ TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
   ASSERT_OK(await_state(lender(), id_, "available"));
   auto keeper = manager("1");
   ASSERT_OK(keeper);
-  auto client = User::start(lender(), "join", id_, "denied");
+  auto client = ShareUser::start(lender(), "join", id_, "denied");
   ASSERT_OK(client);
   ASSERT_OK(client->end());
   const json denied = *client->said("denied");
@@ -529,7 +349,7 @@ TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
   ASSERT_OK(await_state(lender(), id_, "available"));
   auto other = manager("2,8");
   ASSERT_OK(other);
-  const auto stranger = lender().exec(fmt::format("{} join {} state", kUser, id_));
+  const auto stranger = lender().exec(fmt::format("{} join {} state", kShareUser, id_));
   ASSERT_OK(stranger);
   EXPECT_NE(stranger->code, 0);
   EXPECT_THAT(stranger->err, HasSubstr("not shared with this node"));

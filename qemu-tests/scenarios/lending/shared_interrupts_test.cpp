@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Interrupts of a shared function's clients, on whatever hosts they are.
+#include "scenarios/lending/shared_lease.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using json = nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kListener = "/usr/lib/pcilend-lab/interrupt-user";
+
+class SharedDrive {
+ public:
+  explicit SharedDrive(lab::Lab& lab) : lab_(lab) {}
+  // Managed, for so many clients with so many interrupts each.
+  void begin(const std::string& policy) {
+    const auto address = lender().address(1);
+    ASSERT_OK(address);
+    const auto offered = offer(lender(), *address);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+    auto user = ShareUser::start(lender(), "manage", id_, policy, kListener);
+    ASSERT_OK(user);
+    ASSERT_OK(user->await("serving"));
+    manager_.emplace(std::move(*user));
+    for (int host : {2, 3}) ASSERT_OK(await_state(lab_.host(host), id_, "borrowed"));
+  }
+  void end() {
+    ASSERT_OK(manager_->kill());
+    ASSERT_OK(await_state(lender(), id_, "available"));
+    ASSERT_OK(lender().run("pcilend unavailable " + id_));
+    ASSERT_OK(lender().run("pcilend remove " + id_));
+    for (int host : {1, 2, 3})
+      EXPECT_OK(lab_.host(host).run(fmt::format("! grep pcilend-{} /proc/interrupts", id_)));
+  }
+  [[nodiscard]] Result<ShareUser> client(int host, const std::string& steps) const {
+    return ShareUser::start(lab_.host(host), "join", id_, steps, kListener);
+  }
+  [[nodiscard]] const ShareUser& manager() const { return *manager_; }
+
+ private:
+  [[nodiscard]] const lab::Host& lender() const { return lab_.host(1); }
+
+  lab::Lab& lab_;
+  std::string id_;
+  std::optional<ShareUser> manager_;
+};
+
+/*
+ *   host1 (lender): nvme ── MSI-X 1, 2 ── eventfds of a client here
+ *                        ── MSI-X 3, 4 ── IOMMU: alias ── NTB ══> host2: eventfds of a client
+ *                        ── MSI-X 5, 6 ── IOMMU: alias ── NTB ══> host3: eventfds of a client
+ */
+TEST_F(SharedLease, InterruptsGoToTheClientsOwnHosts) {
+  SharedDrive drive(*lab_);
+  drive.begin("3,2");
+  if (HasFatalFailure()) return;
+  std::vector<ShareUser> clients;
+  for (int host : {1, 2, 3}) {
+    const auto before = lab_->fabric().counters();
+    ASSERT_OK(before);
+    auto client = drive.client(host,
+                               "2 listen 0 listen 1 raise 0 raise 1 raise 1 counts wait /run/again "
+                               "raise 0 deafen 0 raise 0 raise 1 counts listen 0 raise 0 refused");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    const json counts = {{"step", "counts"}, {"0", 1}, {"1", 2}};
+    EXPECT_EQ(*client->said("counts"), counts);
+    EXPECT_EQ(client->said("joined")->at("vector"), 1 + 2 * (host - 1));
+    const auto after = lab_->fabric().counters();
+    ASSERT_OK(after);
+    if (host != 1)
+      EXPECT_GE(after->path(1, host).interrupt.writes - before->path(1, host).interrupt.writes, 3U);
+    clients.push_back(std::move(*client));
+  }
+  // Side by side with the others, and after these have joined.
+  for (size_t i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_OK(lab_->host(static_cast<int>(i) + 1).run("touch /run/again"));
+    ASSERT_OK(clients[i].end());
+    const json counts = {{"step", "counts"}, {"0", 2}, {"1", 3}};
+    EXPECT_EQ(*clients[i].said("counts"), counts) << "one that nobody wants does not count";
+    EXPECT_EQ(clients[i].said("raise")->at("wanted"), true) << "it is wanted again";
+    const json refused = *clients[i].said("refused");
+    EXPECT_THAT(refused.at("one more").get<std::string>(), HasSubstr("joined with 2 interrupts"));
+    EXPECT_THAT(refused.at("more than allowed").get<std::string>(), HasSubstr("fewer"));
+    EXPECT_THAT(refused.at("more than there may be").get<std::string>(),
+                HasSubstr(i == 0 ? "fewer vectors" : "at most 32 interrupts"));
+    EXPECT_THAT(refused.at("registers").get<std::string>(), HasSubstr("other pages of BARs"));
+  }
+  ASSERT_OK(drive.manager().await("gone", 3));
+  drive.end();
+}
+
+/*
+ *   host2: client ── killed: the next one has its interrupts
+ *          next ══╳══ NTB: nothing is sent meanwhile; then as before. host3 goes on
+ */
+TEST_F(SharedLease, InterruptsOutliveAFlapAndNotTheirClient) {
+  SharedDrive drive(*lab_);
+  drive.begin("2,1");
+  if (HasFatalFailure()) return;
+  auto other = drive.client(3, "1 listen 0 raise 0 wait /run/again raise 0 counts");
+  ASSERT_OK(other);
+  ASSERT_OK(other->await("waiting"));
+  auto killed = drive.client(2, "1 listen 0 raise 0 wait /run/never");
+  ASSERT_OK(killed);
+  ASSERT_OK(killed->await("waiting"));
+  const json had = *killed->said("joined");
+  ASSERT_OK(killed->kill());
+  ASSERT_OK(drive.manager().await("gone"));
+
+  auto next = drive.client(2, "1 listen 0 raise 0 wait /run/again raise 0 raise 0 counts");
+  ASSERT_OK(next);
+  ASSERT_OK(next->await("waiting"));
+  EXPECT_EQ(next->said("joined")->at("vector"), had.at("vector"));
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(drive.manager().await("quarantined"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(lab_->host(2).run("touch /run/again"));
+  ASSERT_OK(next->end());
+  EXPECT_EQ(next->said("counts")->at("0"), 3);
+  ASSERT_OK(lab_->host(3).run("touch /run/again"));
+  ASSERT_OK(other->end());
+  EXPECT_EQ(other->said("counts")->at("0"), 2);
+  ASSERT_OK(drive.manager().await("gone", 3));
+  drive.end();
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
