@@ -135,8 +135,6 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
   for (;;) {
     const auto done = admin_->take();
     if (!done) return tl::unexpected(done.error());
-    // Whoever rings this queue's doorbell has the drive take what is in it once more.
-    if (*done) admin_->scrub();
     if (*done && (*done)->status != 0)
       return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
                   status_text((*done)->status));

@@ -11,6 +11,10 @@ namespace {
 
 constexpr uint32_t kDepthMax = 0xffff;
 
+// Dword 0 of an entry that has no command, and what the drive completes if it takes it for one.
+constexpr uint16_t kNoCommand = 0xffff;
+constexpr size_t kHead = 8;  // bytes of an entry that are stored last, at once
+
 }  // namespace
 
 Result<Ring> Ring::make(Device& device, uint32_t depth) {
@@ -27,6 +31,7 @@ Result<Ring> Ring::make(Device& device, uint32_t depth) {
   if (!completion) return tl::unexpected(std::move(completion).error());
   ring.submission_ = std::move(*submission);
   ring.completion_ = std::move(*completion);
+  for (uint32_t entry = 0; entry < ring.entries(); ++entry) ring.scrub(entry);
   return ring;
 }
 
@@ -40,9 +45,15 @@ std::optional<uint32_t> Ring::free_slot() const {
 Result<> Ring::submit(uint32_t slot, Command command) {
   if (failed_) return tl::unexpected(*failed_);
   command.dword[0] = (command.dword[0] & 0xffff) | slot << 16;
-  std::memcpy(submission_->bytes().data() + tail_ * sizeof command, &command, sizeof command);
+  // Where memory beside the drive is lost on the way, what was stored until then is there, and no
+  // more: without its head the entry has no command still.
+  std::byte* const entry = submission_->bytes().data() + tail_ * sizeof command;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&command);
+  std::memcpy(entry + kHead, bytes + kHead, sizeof command - kHead);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::memcpy(entry, bytes, kHead);
+  slots_[slot] = {true, tail_, device_->epoch()};
   tail_ = (tail_ + 1) % entries();
-  slots_[slot] = {true, device_->epoch()};
   ++under_way_;
   return {};
 }
@@ -86,6 +97,9 @@ Result<std::optional<Done>> Ring::take() {
   for (size_t i = 0; i < 3; ++i)
     dwords[i] = std::atomic_ref(entry[i]).load(std::memory_order_relaxed);
   const Completion completion = Completion::parse(dwords);
+  // Of an entry that has none: the command was lost on its way, or others ring.
+  if (completion.queue == grant_.id && completion.command == kNoCommand && completion.status != 0)
+    return disturbed();
   if (completion.queue != grant_.id || completion.command >= depth() ||
       !slots_[completion.command].used)
     return give_up(
@@ -98,15 +112,16 @@ Result<std::optional<Done>> Ring::take() {
   Slot& slot = slots_[completion.command];
   if (device_->epoch() != slot.epoch) return disturbed();
   slot.used = false;
+  scrub(slot.entry);
   --under_way_;
   release_entry();
   return std::optional(Done{completion.command, completion.status, completion.result});
 }
 
-void Ring::scrub() {
-  const Command unknown = make_unknown();
-  for (uint32_t entry = 0; entry < entries(); ++entry)
-    std::memcpy(submission_->bytes().data() + entry * sizeof unknown, &unknown, sizeof unknown);
+void Ring::scrub(uint32_t entry) {
+  Command unknown = make_unknown();
+  unknown.dword[0] |= uint32_t{kNoCommand} << 16;
+  std::memcpy(submission_->bytes().data() + entry * sizeof unknown, &unknown, kHead);
 }
 
 void Ring::release_entry() {

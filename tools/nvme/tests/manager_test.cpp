@@ -300,6 +300,24 @@ TEST_F(Shares, TheManagersQueueHasNothingToBeRepeated) {
   EXPECT_EQ(drive_.io_queues(), 1U);
 }
 
+// As when the manager's process is killed: its memory beside the drive ends, and the doorbells do a
+// moment later. The drive must not be told to repeat what was there before.
+TEST_F(Shares, ACommandThatIsLostOnItsWayIsNotTakenForAFormerOne) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
+  for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(use(a, 1, std::byte{0xa}));
+  const auto near = share_.segments.begin()->second;
+  const std::vector<std::byte> before(near.begin(), near.end());
+  const auto medium = drive_.medium;
+  ASSERT_TRUE(a.pair->write(a.name_space, 5, 1, a.data->address()).value());
+  std::ranges::copy(before, near.begin());
+  const auto done = a.pair->wait(kShort);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().kind, ErrorClass::State);
+  EXPECT_EQ(drive_.medium, medium);
+}
+
 TEST_F(Shares, NonsenseIsRefusedAndDisturbsNobody) {
   ASSERT_NO_FATAL_FAILURE(manage());
   Client a;

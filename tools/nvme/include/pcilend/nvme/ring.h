@@ -21,6 +21,10 @@ struct Done {
   uint32_t result = 0;
 };
 
+// An entry has a command from submit() until that has ended, and nothing that a drive would carry
+// out before and afterwards: others may ring the doorbell, and stores to memory beside the drive
+// may be lost while the doorbell is not.
+//
 // Not to be moved while the controller knows it. Its Device must outlive it.
 class Ring {
  public:
@@ -48,8 +52,6 @@ class Ring {
   // to be done or not, and nothing more can be submitted: State, if the controller was reset by
   // others or DMA was lost; Failure, if it answers what was not asked.
   Result<std::optional<Done>> take();
-  // With nothing under way: no command is left that a ring of the doorbell would repeat.
-  void scrub();
   [[nodiscard]] bool failed() const { return failed_.has_value(); }
 
   [[nodiscard]] uint64_t doorbells() const { return doorbells_; }  // stores
@@ -57,6 +59,7 @@ class Ring {
  private:
   struct Slot {
     bool used = false;
+    uint32_t entry = 0;  // that its command is in
     uint64_t epoch = 0;  // when it was submitted
   };
 
@@ -65,6 +68,8 @@ class Ring {
   [[nodiscard]] tl::unexpected<Error> give_up(ErrorClass kind, std::string text);
   [[nodiscard]] tl::unexpected<Error> disturbed();
   void release_entry();
+  // No command is there any more, that a ring of the doorbell would have the drive repeat.
+  void scrub(uint32_t entry);
 
   Device* device_;
   std::vector<Slot> slots_;
