@@ -168,6 +168,7 @@ Health parse_health(std::span<const std::byte, kHealthBytes> log) {
   health.warnings = static_cast<uint8_t>(log[0]);
   std::memcpy(&health.kelvin, log.data() + 1, sizeof health.kelvin);
   health.percent_used = static_cast<uint8_t>(log[5]);
+  std::memcpy(&health.power_cycles, log.data() + 112, sizeof health.power_cycles);  // its low half
   return health;
 }
 

@@ -95,7 +95,10 @@ class JoinedDrive final : public Drive, private Device, private Queues {
       return fail(ErrorClass::NotFound, "{} has namespaces 1 to {}: name one", name(),
                   info_.namespaces);
     PCILEND_TRY(identify(nvme::Identify::Namespace, id));
-    return parse_namespace(id, page());
+    auto info = parse_namespace(id, page());
+    if (info && identify(nvme::Identify::Descriptors, id))
+      info->command_set = parse_command_set(page());
+    return info;
   }
   [[nodiscard]] Result<Health> health() override {
     PCILEND_TRY(make_page());

@@ -41,10 +41,12 @@ Result<std::vector<std::string>> program_words(const Options& options) {
   PCILEND_TRY(check_number("--depth", options.depth, 1, kDepthMax));
   PCILEND_TRY(check_number("--patience", options.patience, 0, kSecondsMax));
   PCILEND_TRY(check_number("--timeout", options.timeout, 1, kSecondsMax));
-  if (!options.alone)
-    return fail(ErrorClass::Usage,
-                "say --alone: the disk has all of the drive. Clients of a drive's manager can't "
-                "have disks yet");
+  // Nobody knows what the drive's other clients do.
+  if (!options.alone && !options.read_only && !options.shared_fs)
+    return fail(
+        ErrorClass::Usage,
+        "others may write to the drive, too, and file systems of one host don't survive "
+        "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
   std::vector<std::string> words;
   const auto add = [&](const char* name, const std::optional<uint32_t>& value) {
     if (value) words.insert(words.end(), {name, std::to_string(*value)});
@@ -53,6 +55,7 @@ Result<std::vector<std::string>> program_words(const Options& options) {
   add("--queues", options.queues);
   add("--depth", options.depth);
   add("--patience", options.patience);
+  if (options.alone) words.emplace_back("--alone");
   if (options.read_only) words.emplace_back("--read-only");
   if (options.shared_fs) words.emplace_back("--shared-fs");
   return words;

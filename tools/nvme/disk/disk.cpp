@@ -124,7 +124,7 @@ class Disk {
     record_.name_space = options_.name_space;
     record_.read_only = options_.read_only;
     record_.shared_fs = options_.shared_fs;
-    record_.alone = true;
+    record_.alone = options_.alone;
     record_.pid = static_cast<uint32_t>(::getpid());
     record_.start =
         static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
@@ -144,11 +144,12 @@ class Disk {
     }
     left_ = **left;
     const bool same = former->name_space == options_.name_space &&
-                      former->read_only == options_.read_only &&
+                      former->alone == options_.alone && former->read_only == options_.read_only &&
                       former->shared_fs == options_.shared_fs;
     former_ = *former;
     record_.number = former->number;
     record_.recoveries = former->recoveries + 1;
+    record_.lease = former->lease;
     record_.state = "recovering";
     if (!same) {
       left_.reset();  // it waits still
@@ -189,6 +190,17 @@ class Disk {
     return ::poll(&wait, 1, static_cast<int>(within.count())) > 0;
   }
 
+  // A client gets no queues before those of the former one are deleted.
+  Result<std::unique_ptr<Drive>> open_once(const ThisHost& host, uint64_t slice) {
+    if (options_.alone) return Drive::open_alone(host, options_.function, kOwner, slice);
+    JoinOptions wanted{.slice = slice, .interrupt = true, .former = record_.lease};
+    auto drive = Drive::join(host, options_.function, kOwner, wanted);
+    if (drive) return drive;
+    // On another host than the drive's, interrupts may be refused: it polls then.
+    wanted.interrupt = false;
+    return Drive::join(host, options_.function, kOwner, wanted);
+  }
+
   Result<> open_drive() {
     const auto host = ThisHost::open();
     if (!host) return tl::unexpected(host.error());
@@ -200,11 +212,12 @@ class Disk {
                     (2 * kTransferWanted + kStaged + kPage + sizeof(Command) + kCompletionBytes));
     const auto end = steady_clock::now() + (left_ ? options_.patience : options_.wait);
     for (;;) {
-      auto drive =
-          Drive::open_alone(*host, options_.function, kOwner, std::max(slice, Lease::kSlice));
+      auto drive = open_once(*host, std::max(slice, Lease::kSlice));
       if (drive) {
         drive_ = std::move(*drive);
-        return {};
+        // Before it has queues: whoever comes next must know whose end to wait for.
+        record_.lease = drive_->lease();
+        return write_record(environment_, record_);
       }
       if (!may_change(drive.error()) || steady_clock::now() > end)
         return tl::unexpected(std::move(drive).error());
@@ -232,6 +245,14 @@ class Disk {
          left_->max_io_buf_bytes > traits.transfer))
       return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
                   to_string(options_.function));
+    const auto health = drive_->health();
+    if (!health) return tl::unexpected(health.error());
+    // What was written and not flushed is lost then, and who has written it does not know.
+    if (former_ && left_ && info.volatile_cache && former_->power_cycles != health->power_cycles)
+      return fail(ErrorClass::State,
+                  "{} has lost power, and with it what was in its cache: check the file system",
+                  to_string(options_.function));
+    record_.power_cycles = health->power_cycles;
     record_.model = info.model;
     record_.serial = info.serial;
     record_.blocks = name_space->blocks;
@@ -272,10 +293,10 @@ class Disk {
     return text;
   }
 
-  // Of a drive of its own there is one for each queue behind that of the first.
+  // Of a drive of its own there is one for each queue behind that of the first; a client has one.
   [[nodiscard]] std::optional<uint16_t> vector_of(uint16_t queue) const {
     const auto first = drive_->vector();
-    if (!first) return {};
+    if (!first || (queue != 0 && !options_.alone)) return {};
     return static_cast<uint16_t>(*first + queue);
   }
 
@@ -422,6 +443,7 @@ std::vector<std::string> to_words(const DiskOptions& options) {
                                  std::to_string(options.patience.count()),
                                  "--losses",
                                  std::to_string(options.losses)};
+  if (options.alone) words.emplace_back("--alone");
   if (options.read_only) words.emplace_back("--read-only");
   if (options.shared_fs) words.emplace_back("--shared-fs");
   return words;

@@ -13,6 +13,7 @@ namespace pcilend::nvme {
 struct DiskOptions {
   FunctionId function;
   uint32_t name_space = 1;
+  bool alone = false;
   uint16_t queues = 1;
   uint32_t depth = 64;
   bool read_only = false;

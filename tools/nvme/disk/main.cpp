@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   app.add_option("--depth", options.depth, "requests of a queue that are under way at once")
       ->capture_default_str()
       ->check(CLI::Range(1U, kDiskDepthMax));
+  app.add_flag("--alone", options.alone, "have all of the drive; else as a client of its manager");
   app.add_flag("--read-only", options.read_only);
   app.add_flag("--shared-fs", options.shared_fs, "others use it, too: nothing mounts it by itself");
   app.add_option("--wait", wait, "seconds, for its lender")

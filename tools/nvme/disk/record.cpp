@@ -36,6 +36,7 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     record.shared_fs = json.at("shared_fs");
     record.queues = json.at("queues");
     record.depth = json.at("depth");
+    record.power_cycles = json.at("power_cycles");
     record.lease = json.at("lease");
     record.pid = json.at("pid");
     record.recoveries = json.at("recoveries");
@@ -104,6 +105,7 @@ Result<> write_record(const Environment& environment, const DiskRecord& record) 
                   {"shared_fs", record.shared_fs},
                   {"queues", record.queues},
                   {"depth", record.depth},
+                  {"power_cycles", record.power_cycles},
                   {"lease", record.lease},
                   {"pid", record.pid},
                   {"recoveries", record.recoveries},

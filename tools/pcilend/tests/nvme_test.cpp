@@ -52,13 +52,13 @@ TEST_F(NvmeCommand, AttachStartsTheProgramAndWaitsForItsDisk) {
   EXPECT_THAT(result.out, HasSubstr("/dev/ublkb0"));
   EXPECT_THAT(kernel_.log,
               ElementsAre("/usr/libexec/pcilend/pcilend-nvme-disk 40001 --daemon --namespace 2 "
-                          "--queues 3 --depth 8 --patience 9 --read-only"));
+                          "--queues 3 --depth 8 --patience 9 --alone --read-only"));
 }
 
 TEST_F(NvmeCommand, AttachLeavesTheProgramToSystemd) {
   fs::create_directories(root_ / "run/systemd/system");
   program_does_ = [this](const auto&) { put(); };
-  EXPECT_EQ(run({"nvme", "attach", "--alone", "--shared-fs", "40001"}).status, 0);
+  EXPECT_EQ(run({"nvme", "attach", "--shared-fs", "40001"}).status, 0);
   EXPECT_THAT(kernel_.log,
               ElementsAre("systemctl --no-block start pcilend-nvme-disk@40001.service"));
   EXPECT_EQ(Environment(root_).read("/run/pcilend/nvme/40001.conf").value_or(""),
@@ -119,7 +119,7 @@ TEST_F(NvmeCommand, WhatIsWrongIsSaid) {
   usage({"attach", "--alone"}, "name one function");
   usage({"attach", "--alone", "40001", "40002"}, "name one function");
   usage({"attach", "--alone", "/dev/nvme0"}, "'/dev/nvme0' is no function");
-  usage({"attach", "40001"}, "say --alone");
+  usage({"attach", "40001"}, "others may write to the drive, too");
   usage({"attach", "--alone", "--queues", "65", "40001"}, "--queues 65: give 1 to 64");
   usage({"attach", "--alone", "--depth", "0", "40001"}, "--depth 0: give 1 to 256");
   usage({"attach", "--alone", "--namespace", "0", "40001"}, "--namespace 0: give 1 to");

@@ -62,8 +62,7 @@ TEST_F(Units, AreHardened) {
   // Not pcilend-mdevs.service: mdevctl runs what an admin has put into /etc/mdevctl.d/scripts.d.
   for (const std::string unit :
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
-        "pcilend-borrow.service", "pcilend-nvme-disk@.service",
-        "pcilend-nvme-manager@.service"}) {
+        "pcilend-borrow.service", "pcilend-nvme-disk@.service", "pcilend-nvme-manager@.service"}) {
     // Exposure times ten.
     const Output security = shell(
         "systemd-analyze security --no-pager --offline=true --threshold=30 " + runnable(unit));

@@ -43,6 +43,7 @@ DiskRecord ready() {
   record.shared_fs = true;
   record.queues = 2;
   record.depth = 64;
+  record.power_cycles = 12;
   record.lease = 9;
   record.pid = 77;
   record.recoveries = 4;
@@ -64,6 +65,7 @@ TEST_F(Records, AreReadAsTheyWereWritten) {
   EXPECT_EQ(r.start, 0xfedcba9876543210);
   EXPECT_EQ(r.recoveries, 4U);
   EXPECT_EQ(r.lease, 9U);
+  EXPECT_EQ(r.power_cycles, 12U);
   EXPECT_TRUE(r.shared_fs);
   EXPECT_FALSE(r.read_only);
 }

@@ -59,6 +59,7 @@ struct Health {
   uint8_t warnings = 0;      // bits
   uint16_t kelvin = 0;       // 0: it does not say
   uint8_t percent_used = 0;  // 255: or more
+  uint64_t power_cycles = 0;
 };
 inline constexpr size_t kHealthBytes = 512;
 Health parse_health(std::span<const std::byte, kHealthBytes> log);
