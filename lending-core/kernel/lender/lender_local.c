@@ -75,7 +75,7 @@ static int lender_local_map(void *holder, const struct pcilend_memory *memory, b
 	guard(mutex)(&local->fn->lock);
 	err = lender_local_check(local, extack);
 	if (!err && pcilend_share_manager_may_map(local->fn))
-		err = pcilend_refuse_fmt(extack, -ENOSPC, "the manager of a shared function has at most %d pieces of memory mapped: unmap one, or map larger ones",
+		err = pcilend_refuse_fmt(extack, -ENOSPC, "a manager has at most %d pieces mapped: map fewer, larger ones",
 					 PCILEND_MAPS - PCILEND_CLIENT_MAPS);
 	return err ?: pcilend_local_map(local->fn, memory, read_only, address, extack);
 }

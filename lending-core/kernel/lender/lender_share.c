@@ -609,7 +609,7 @@ static int lender_share_may_map(struct lender_client *ours, struct netlink_ext_a
 
 	if (lender_share_maps(ours->fn, ours, &kept) + kept < PCILEND_CLIENT_MAPS)
 		return 0;
-	return pcilend_refuse_fmt(extack, -ENOSPC, "%u pieces of its memory are mapped, and the rest is kept for the other clients, %d of each: unmap one, or map larger ones",
+	return pcilend_refuse_fmt(extack, -ENOSPC, "%u pieces are mapped, %d are kept for each client: map fewer, larger ones",
 				  ours->maps, PCILEND_CLIENT_MAPS / most);
 }
 
