@@ -53,6 +53,7 @@ Result<> Ring::submit(uint32_t slot, Command command) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::memcpy(entry, bytes, kHead);
   slots_[slot] = {true, tail_, device_->epoch()};
+  owners_[tail_] = slot;
   tail_ = (tail_ + 1) % entries();
   ++under_way_;
   return {};
@@ -112,7 +113,8 @@ Result<std::optional<Done>> Ring::take() {
   Slot& slot = slots_[completion.command];
   if (device_->epoch() != slot.epoch) return disturbed();
   slot.used = false;
-  scrub(slot.entry);
+  // Another one may have that entry by now, as commands end in any order.
+  if (owners_[slot.entry] == completion.command) scrub(slot.entry);
   --under_way_;
   release_entry();
   return std::optional(Done{completion.command, completion.status, completion.result});

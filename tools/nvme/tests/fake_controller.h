@@ -48,6 +48,12 @@ class FakeController : public Device {
     for (auto it = waiting_.rbegin(); it != waiting_.rend(); ++it) run(it->first, it->second);
     waiting_.clear();
   }
+  // One of them; the others wait on.
+  void release_last() {
+    const auto last = waiting_.back();
+    waiting_.pop_back();
+    run(last.first, last.second);
+  }
   [[nodiscard]] size_t io_queues() const { return submissions_.size() - (enabled ? 1 : 0); }
   [[nodiscard]] size_t mapped() const { return memory_.size(); }
 

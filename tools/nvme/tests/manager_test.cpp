@@ -318,6 +318,30 @@ TEST_F(Shares, ACommandThatIsLostOnItsWayIsNotTakenForAFormerOne) {
   EXPECT_EQ(drive_.medium, medium);
 }
 
+// One that is slow, while the others go round the whole queue, ends when another has its entry.
+TEST_F(Shares, ACommandThatIsSlowDoesNotSpoilAnotherOne) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a, kOther, {.depth = 3}));
+  const auto read = [&] {
+    return a.pair->read(a.name_space, 0, 1, a.data->address()).value().value();
+  };
+  drive_.held = true;
+  const uint32_t slow = read();
+  a.pair->ring();
+  // Four entries: the fourth command after it has its entry, and is not rung for yet.
+  for (int i = 0; i < 3; ++i) {
+    read();
+    a.pair->ring();
+    drive_.release_last();
+    ASSERT_NE(a.pair->wait(kShort).value().slot, slow);
+  }
+  read();
+  drive_.release();
+  EXPECT_EQ(a.pair->take().value()->slot, slow);
+  EXPECT_EQ(a.pair->wait(kShort).value().status, 0);
+}
+
 TEST_F(Shares, NonsenseIsRefusedAndDisturbsNobody) {
   ASSERT_NO_FATAL_FAILURE(manage());
   Client a;

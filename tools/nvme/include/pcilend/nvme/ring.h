@@ -63,7 +63,7 @@ class Ring {
     uint64_t epoch = 0;  // when it was submitted
   };
 
-  Ring(Device& device, uint32_t depth) : device_(&device), slots_(depth) {}
+  Ring(Device& device, uint32_t depth) : device_(&device), slots_(depth), owners_(depth + 1) {}
 
   [[nodiscard]] tl::unexpected<Error> give_up(ErrorClass kind, std::string text);
   [[nodiscard]] tl::unexpected<Error> disturbed();
@@ -73,6 +73,7 @@ class Ring {
 
   Device* device_;
   std::vector<Slot> slots_;
+  std::vector<uint32_t> owners_;  // of entries: the slot that had it last
   std::unique_ptr<Memory> submission_;
   std::unique_ptr<Memory> completion_;
   QueueGrant grant_;
