@@ -299,6 +299,32 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   ASSERT_OK(keeper->kill());
 }
 
+/*
+ *   client a maps piece after piece ── what is left is client b's
+ */
+TEST_F(SharedLease, AClientThatMapsAllItMayLeavesTheOthersTheirs) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  auto a = ShareUser::start(lender(), "join", id_, "map 4096 fill wait /run/end-a fill copy");
+  ASSERT_OK(a);
+  ASSERT_OK(a->await("waiting"));
+  // Of 128 pieces half are kept for the second; two are the segments of its copies.
+  EXPECT_EQ(a->said("fill")->at("pieces"), 62);
+  EXPECT_THAT(a->said("fill")->at("refused").get<std::string>(),
+              HasSubstr("64 pieces are mapped, 64 are kept for each client"));
+  auto b = ShareUser::start(lender(), "join", id_, "map 4096 fill copy");
+  ASSERT_OK(b);
+  ASSERT_OK(b->end());
+  EXPECT_EQ(b->said("fill")->at("pieces"), 62);
+  EXPECT_EQ(b->said("copy")->at("same"), true);
+  ASSERT_OK(lender().run("touch /run/end-a"));
+  ASSERT_OK(a->end());
+  EXPECT_EQ(a->said("fill")->at("pieces"), 62) << "those of before are free again";
+  EXPECT_EQ(a->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
 TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
   auto refused = ShareUser::start(lender(), "manage", id_, "refused");
   ASSERT_OK(refused);

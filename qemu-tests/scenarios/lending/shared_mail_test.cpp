@@ -51,6 +51,48 @@ TEST_F(SharedLease, MailGoesBothWays) {
 }
 
 /*
+ *   host2: client asks ══╳══ NTB ══ manager, which has not answered: asked anew when it is back
+ *   host1: client asks, and is killed: its question goes with it
+ */
+TEST_F(SharedLease, AQuestionOutlivesItsLinkAndNotItsClient) {
+  auto keeper = manager("2", "hold /run/again");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
+  auto a = ShareUser::start(lab_->host(2), "join", id_, "ask far map 4096 copy");
+  ASSERT_OK(a);
+  ASSERT_OK(keeper->await("asked"));
+  auto b = ShareUser::start(lender(), "join", id_, "ask near");
+  ASSERT_OK(b);
+  ASSERT_OK(keeper->await("asked", 2));
+  EXPECT_EQ(keeper->said("asked")->at("text"), "near");
+
+  ASSERT_OK(lab_->fabric().link_down(1, 2));
+  ASSERT_OK(keeper->await("quarantined"));
+  ASSERT_OK(lab_->fabric().link_up(1, 2));
+  ASSERT_OK(keeper->await("asked", 3));
+  EXPECT_EQ(keeper->said("asked")->at("text"), "far") << "told anew";
+  ASSERT_OK(b->kill());
+  ASSERT_OK(keeper->await("gone"));
+  EXPECT_OK(await_clients(id_, 1));
+
+  ASSERT_OK(lender().run("touch /run/again"));
+  ASSERT_OK(keeper->await("answered", 2));
+  std::map<std::string, std::string> answers;
+  for (const json& line : keeper->said())
+    if (line.at("step") == "answered")
+      answers[line.at("lease").dump()] = line.at("answer").get<std::string>();
+  ASSERT_OK(a->end());
+  const std::string lease = a->said("joined")->at("lease").dump();
+  EXPECT_EQ(answers[lease], "not refused");
+  EXPECT_THAT(answers[b->said("joined")->at("lease").dump()],
+              HasSubstr("no client has this lease"));
+  EXPECT_EQ(a->said("ask")->at("answer"), "far to " + lease);
+  EXPECT_EQ(a->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
  *   clients on host1 and host2 wait for an answer ── the manager is killed: the lease is over
  */
 TEST_F(SharedLease, AManagerThatDiesLeavesNobodyWaiting) {
