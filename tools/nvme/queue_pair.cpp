@@ -17,6 +17,9 @@ using std::chrono::steady_clock;
 
 // An interrupt that came before it was waited for is not lost, but one may be with the link.
 constexpr milliseconds kLook{100};
+// Who polls spins for so long, and then leaves its CPU to others between two looks.
+constexpr milliseconds kSpin{1};
+constexpr std::chrono::microseconds kNap{50};
 constexpr uint32_t kBlocksMax = 65536;
 
 }  // namespace
@@ -143,7 +146,9 @@ uint64_t QueuePair::interrupts() {
 
 Result<Done> QueuePair::wait(milliseconds patience) {
   ring_.ring();
-  const auto end = steady_clock::now() + patience;
+  const auto start = steady_clock::now();
+  const auto spin = start + kSpin;
+  const auto end = start + patience;
   for (;;) {
     auto done = ring_.take();
     if (!done) return tl::unexpected(std::move(done).error());
@@ -151,11 +156,12 @@ Result<Done> QueuePair::wait(milliseconds patience) {
     if (steady_clock::now() > end)
       return fail(ErrorClass::Unreachable, "{} has not answered {} commands for {} s",
                   device_.name(), under_way(), patience.count() / 1000);
-    if (!event_) {
+    if (event_)
+      PCILEND_TRY(sleep(std::min(kLook, patience)));
+    else if (steady_clock::now() < spin)
       std::this_thread::yield();
-      continue;
-    }
-    PCILEND_TRY(sleep(std::min(kLook, patience)));
+    else
+      std::this_thread::sleep_for(kNap);
   }
 }
 

@@ -44,6 +44,7 @@ std::optional<uint32_t> Ring::free_slot() const {
 // As many commands are under way as there are slots, so that neither queue is ever full.
 Result<> Ring::submit(uint32_t slot, Command command) {
   if (failed_) return tl::unexpected(*failed_);
+  if (device_->epoch() != epoch_) return disturbed();
   command.dword[0] = (command.dword[0] & 0xffff) | slot << 16;
   // Where memory beside the drive is lost on the way, what was stored until then is there, and no
   // more: without its head the entry has no command still.
@@ -52,7 +53,7 @@ Result<> Ring::submit(uint32_t slot, Command command) {
   std::memcpy(entry + kHead, bytes + kHead, sizeof command - kHead);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::memcpy(entry, bytes, kHead);
-  slots_[slot] = {true, tail_, device_->epoch()};
+  slots_[slot] = {true, tail_};
   owners_[tail_] = slot;
   tail_ = (tail_ + 1) % entries();
   ++under_way_;
@@ -90,9 +91,7 @@ Result<std::optional<Done>> Ring::take() {
   dwords[3] = std::atomic_ref(entry[3]).load(std::memory_order_acquire);
   if ((dwords[3] >> 16 & 1) != phase_) {
     // Nothing comes any more of what was under way.
-    const uint64_t epoch = device_->epoch();
-    for (const Slot& slot : slots_)
-      if (slot.used && slot.epoch != epoch) return disturbed();
+    if (device_->epoch() != epoch_) return disturbed();
     return std::optional<Done>();
   }
   for (size_t i = 0; i < 3; ++i)
@@ -110,8 +109,8 @@ Result<std::optional<Done>> Ring::take() {
                     device_->name(), completion.command, completion.queue));
   // Data of before is behind the completion only if nothing was lost in between.
   std::atomic_thread_fence(std::memory_order_acquire);
+  if (device_->epoch() != epoch_) return disturbed();
   Slot& slot = slots_[completion.command];
-  if (device_->epoch() != slot.epoch) return disturbed();
   slot.used = false;
   // Another one may have that entry by now, as commands end in any order.
   if (owners_[slot.entry] == completion.command) scrub(slot.entry);

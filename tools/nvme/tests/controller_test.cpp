@@ -242,6 +242,16 @@ TEST_F(Drives, ACompletionOfBeforeALossDoesNotCount) {
   EXPECT_EQ(pair_->take().error().kind, ErrorClass::State);
 }
 
+// With what is submitted behind the loss nothing would ever happen.
+TEST_F(Drives, NothingIsSubmittedBehindALoss) {
+  ASSERT_NO_FATAL_FAILURE(open({}));
+  const auto data = memory(kPage);
+  ++drive_.now_epoch;
+  const auto submitted = pair_->read(name_space_, 0, 1, data->address());
+  ASSERT_FALSE(submitted);
+  EXPECT_EQ(submitted.error().kind, ErrorClass::State);
+}
+
 // With commands under way, and memory of their data that goes right behind the queues.
 TEST_F(Drives, AreStoppedBeforeMemoryGoes) {
   ASSERT_NO_FATAL_FAILURE(open({.depth = 3}));

@@ -17,7 +17,8 @@ namespace pcilend::nvme {
 struct QueuePairOptions {
   uint32_t depth = 1;              // commands under way at once
   size_t transfer = kPage;         // bytes of one, at most
-  std::optional<uint16_t> vector;  // wait() sleeps until that interrupt; else it polls
+  std::optional<uint16_t> vector;  // wait() sleeps until that interrupt; else it polls: spins for
+                                   // 1 ms, then looks each 50 us
 };
 
 // Deleted when it goes: then the controller touches neither the queues nor the data of what was

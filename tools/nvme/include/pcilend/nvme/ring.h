@@ -60,10 +60,10 @@ class Ring {
   struct Slot {
     bool used = false;
     uint32_t entry = 0;  // that its command is in
-    uint64_t epoch = 0;  // when it was submitted
   };
 
-  Ring(Device& device, uint32_t depth) : device_(&device), slots_(depth), owners_(depth + 1) {}
+  Ring(Device& device, uint32_t depth)
+      : device_(&device), epoch_(device.epoch()), slots_(depth), owners_(depth + 1) {}
 
   [[nodiscard]] tl::unexpected<Error> give_up(ErrorClass kind, std::string text);
   [[nodiscard]] tl::unexpected<Error> disturbed();
@@ -72,6 +72,7 @@ class Ring {
   void scrub(uint32_t entry);
 
   Device* device_;
+  uint64_t epoch_;  // when it was made: with another one the controller does not know it any more
   std::vector<Slot> slots_;
   std::vector<uint32_t> owners_;  // of entries: the slot that had it last
   std::unique_ptr<Memory> submission_;
