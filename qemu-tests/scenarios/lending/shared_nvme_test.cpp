@@ -84,11 +84,11 @@ class SharedNvme : public testing::Test {
     lab::Options options;
     options.name = "shared-nvme";
     options.hosts = 3;
-    // Of its own QEMU has one page for all DMA over the NTB, and hangs when a command that waits for
-    // it is ended.
-    ASSERT_OK(options.add_device(
-        "host1:nvme,serial=shared,drive-size=64M,max_ioqpairs=31,msix_qsize=32,"
-        "x-max-bounce-buffer-size=16M"));
+    // Of its own QEMU has one page for all DMA over the NTB, and hangs when a command that waits
+    // for it is ended.
+    ASSERT_OK(
+        options.add_device("host1:nvme,serial=shared,drive-size=64M,max_ioqpairs=31,msix_qsize=32,"
+                           "x-max-bounce-buffer-size=16M"));
     ASSERT_OK(start_lab(options, lab_));
     for (int host : {2, 3})
       ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(host).node())));
