@@ -69,7 +69,6 @@ static int lender_local_map(void *holder, const struct pcilend_memory *memory, b
 			    u64 address, struct netlink_ext_ack *extack)
 {
 	struct lender_local *local = holder;
-
 	int err;
 
 	guard(mutex)(&local->fn->lock);
