@@ -24,8 +24,14 @@ std::string_view text(Fault fault) {
       return "Panic";
     case Fault::Reset:
       return "Reset";
+    case Fault::QuietReset:
+      return "QuietReset";
+    case Fault::FunctionReset:
+      return "FunctionReset";
     case Fault::Flap:
       return "Flap";
+    case Fault::QuietFlap:
+      return "QuietFlap";
     case Fault::Loss:
       return "Loss";
     case Fault::Unload:
@@ -63,9 +69,11 @@ const std::vector<FaultCase>& all_fault_cases() {
     for (const Moment moment :
          {Moment::Idle, Moment::UnderIo, Moment::Borrowing, Moment::Returning}) {
       for (const Victim victim : {Victim::Lender, Victim::Borrower})
-        for (const Fault fault : {Fault::PowerOff, Fault::Panic, Fault::Reset, Fault::Unload})
+        for (const Fault fault :
+             {Fault::PowerOff, Fault::Panic, Fault::Reset, Fault::QuietReset, Fault::Unload})
           list.push_back({victim, fault, moment});
-      for (const Fault fault : {Fault::Flap, Fault::Loss})
+      list.push_back({Victim::Lender, Fault::FunctionReset, moment});
+      for (const Fault fault : {Fault::Flap, Fault::QuietFlap, Fault::Loss})
         list.push_back({Victim::Link, fault, moment});
     }
     return list;

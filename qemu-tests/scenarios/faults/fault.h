@@ -13,9 +13,12 @@ enum class Fault {
   PowerOff,
   Panic,
   Reset,
-  Flap,    // link down for a second
-  Loss,    // link down until the lease is over on both sides
-  Unload,  // of the modules: refused, and nothing happens
+  QuietReset,     // and no event tells the other host of it
+  FunctionReset,  // by the lender's administrator
+  Flap,           // link down for a second
+  QuietFlap,      // and no event tells either host of it
+  Loss,           // link down until the lease is over on both sides
+  Unload,         // of the modules: refused, and nothing happens
 };
 enum class Moment {
   Idle,       // borrowed, guest up, no I/O
@@ -25,7 +28,7 @@ enum class Moment {
 };
 
 struct FaultCase {
-  Victim victim;  // Link for Flap and Loss, and for nothing else
+  Victim victim;  // Link for Flap, QuietFlap and Loss, and for nothing else
   Fault fault;
   Moment moment;
 

@@ -33,9 +33,17 @@ constexpr int kRun = 512;       // slots of one run of I/O
 constexpr size_t kVerify = 24;  // slots that are read after each case
 constexpr const char* kGuest = "faulty";
 
+bool is_reset(Fault fault) {
+  return fault == Fault::Reset || fault == Fault::QuietReset;
+}
+
 bool is_dead(const FaultCase& one, Victim victim) {
   return one.victim == victim &&
-         (one.fault == Fault::PowerOff || one.fault == Fault::Panic || one.fault == Fault::Reset);
+         (one.fault == Fault::PowerOff || one.fault == Fault::Panic || is_reset(one.fault));
+}
+
+bool is_quiet(Fault fault) {
+  return fault == Fault::QuietReset || fault == Fault::QuietFlap;
 }
 
 bool has_guest(const FaultCase& one) {
@@ -62,7 +70,7 @@ lab::Expected expected_in_log(const Host& host, const FaultCase& one) {
     return dma_faults("\\[(0000:)?00:0[0-9a-f]\\.0\\] fault addr ");
   // A lender is back before the borrower knows that it was gone: its guest still rings doorbells,
   // in what was the export region.
-  if (host.number() == 1 && one.victim == Victim::Lender && one.fault == Fault::Reset)
+  if (host.number() == 1 && one.victim == Victim::Lender && is_reset(one.fault))
     return dma_faults("\\[(0000:)?00:04\\.0\\] fault addr 0x100[0-9a-f]{8} ");
   return {};
 }
@@ -138,6 +146,7 @@ Result<> FaultBench::restart_hosts() {
   in_use_ = false;
   PCILEND_TRY(lab_.fabric().set_delay(1, 2, 0ms));
   PCILEND_TRY(lab_.fabric().link_up(1, 2));
+  PCILEND_TRY(tell_events(true));
   return on_both([left](Host& host) -> Result<> {
     if (!left && host.machine().condition() == Condition::Running) return {};
     PCILEND_TRY(host.power_off());
@@ -274,6 +283,7 @@ Result<> FaultBench::begin_step(const std::string& command, const Trigger& trigg
 
 Result<> FaultBench::inject(const FaultCase& one) {
   Host& host = one.victim == Victim::Borrower ? borrower() : lender();
+  if (is_quiet(one.fault)) PCILEND_TRY(tell_events(false));
   const auto fault = [&]() -> Result<> {
     switch (one.fault) {
       case Fault::PowerOff:
@@ -283,9 +293,14 @@ Result<> FaultBench::inject(const FaultCase& one) {
         PCILEND_TRY(host.check_leaks());
         return host.panic();
       case Fault::Reset:
+      case Fault::QuietReset:
         lab_.transcript().say(host.name(), '*', "reset");
         return host.machine().reset();
+      case Fault::FunctionReset:
+        PCILEND_TRY(host.run(fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", address_)));
+        return {};
       case Fault::Flap:
+      case Fault::QuietFlap:
         lab_.transcript().say("link", '*', "down, for a moment");
         PCILEND_TRY(lab_.fabric().link_down(1, 2));
         std::this_thread::sleep_for(kFlap);
@@ -300,6 +315,11 @@ Result<> FaultBench::inject(const FaultCase& one) {
   };
   PCILEND_TRY(fault());
   return lab_.fabric().set_delay(1, 2, 0ms);
+}
+
+Result<> FaultBench::tell_events(bool told) const {
+  PCILEND_TRY(lab_.fabric().tell_events(1, 2, told));
+  return lab_.fabric().tell_events(2, 1, told);
 }
 
 Result<> FaultBench::try_unload(const FaultCase& one) {
@@ -329,7 +349,8 @@ Result<> FaultBench::observe(const FaultCase& one) {
   }
   for (Host* host : {&lender(), &borrower()}) PCILEND_TRY(answers(*host));
   if (one.fault == Fault::Unload) return see_nothing_happen(one);
-  if (one.fault == Fault::Flap) return see_flap(one);
+  if (one.fault == Fault::Flap || one.fault == Fault::QuietFlap) return see_flap(one);
+  if (one.fault == Fault::FunctionReset) return see_flap(one);
   PCILEND_TRY(see_function_come_back());
   return see_lender_gone(one);
 }
@@ -356,7 +377,8 @@ Result<> FaultBench::see_lender_gone(const FaultCase& one) {
   return answers(*guest_);
 }
 
-// Errors are the fault's, as with a pulled cable; but the lease is the same, and use resumes.
+// A flap, or a reset of the function. Errors are the fault's, as with a pulled cable; but the lease
+// is the same, and use resumes.
 Result<> FaultBench::see_flap(const FaultCase& one) {
   PCILEND_TRY(see_link_up());
   if (!has_guest(one)) {
@@ -497,6 +519,7 @@ Result<> FaultBench::end_io() {
 Result<> FaultBench::restore(const FaultCase& one) {
   if (one.fault == Fault::Loss) PCILEND_TRY(lab_.fabric().link_up(1, 2));
   PCILEND_TRY(bring_back(one));
+  if (is_quiet(one.fault)) PCILEND_TRY(tell_events(true));
   PCILEND_TRY(see_link_up());
   if (in_use_) return guest_is_clean();
   PCILEND_TRY(end_guest());
@@ -513,7 +536,7 @@ Result<> FaultBench::bring_back(const FaultCase& one) {
     // Its last words are its own.
     if (one.fault == Fault::Panic) host.forget_log();
     boot = std::async(std::launch::async, [&host, fault = one.fault]() -> Result<> {
-      if (fault == Fault::Reset) return host.machine().wait_until_up(lab::Deadline(kBoot));
+      if (is_reset(fault)) return host.machine().wait_until_up(lab::Deadline(kBoot));
       // Not by reset: a drive that works through a queue which is gone keeps QEMU from all else.
       if (fault == Fault::Panic) PCILEND_TRY(host.power_off());
       return host.power_on(kBoot);

@@ -49,6 +49,8 @@ class FaultBench {
 
   // The fault, and what is seen of it.
   Result<> inject(const FaultCase& one);
+  // Whether the hosts' drivers hear of what becomes of the link.
+  [[nodiscard]] Result<> tell_events(bool told) const;
   Result<> try_unload(const FaultCase& one);
   Result<> observe(const FaultCase& one);
   Result<> see_lender_gone(const FaultCase& one);
