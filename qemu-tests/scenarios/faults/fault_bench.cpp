@@ -68,9 +68,10 @@ lab::Expected expected_in_log(const Host& host, const FaultCase& one) {
   // A dead host's device goes on and nobody can stop it: what it still sends meets closed pages.
   if (host.number() == 2 && one.victim == Victim::Lender && one.fault == Fault::Panic)
     return dma_faults("\\[(0000:)?00:0[0-9a-f]\\.0\\] fault addr ");
-  // A lender is back before the borrower knows that it was gone: its guest still rings doorbells,
-  // in what was the export region.
-  if (host.number() == 1 && one.victim == Victim::Lender && is_reset(one.fault))
+  // A lender is back before the borrower knows that it was gone, or a function is being reset: the
+  // guest still rings doorbells, in what was the export region, or is shut.
+  if (host.number() == 1 && one.victim == Victim::Lender &&
+      (is_reset(one.fault) || one.fault == Fault::FunctionReset))
     return dma_faults("\\[(0000:)?00:04\\.0\\] fault addr 0x100[0-9a-f]{8} ");
   return {};
 }
