@@ -180,14 +180,17 @@ static int target_map_segment(struct remote_target *target, bool read_only,
 	return 0;
 }
 
-/* Does this host let DMA of the adapter's peer through to that BAR? */
+/* Does this host let DMA of the adapter's peer through to that BAR? NULL: it is memory. */
 static int target_check_route(struct remote_target *target, struct pci_dev *behind,
 			      struct netlink_ext_ack *extack)
 {
-	struct pcilend_link *link = remote_link(to_remote(target->remote));
-	bool known = !pcilend_link_is_adapter(behind) &&
-		     pcilend_route_is_known(link->pdev, behind);
+	struct pcilend_link *link;
+	bool known;
 
+	if (!behind)
+		return 0;
+	link = remote_link(to_remote(target->remote));
+	known = !pcilend_link_is_adapter(behind) && pcilend_route_is_known(link->pdev, behind);
 	pcilend_link_put(link);
 	if (known)
 		return 0;
@@ -195,8 +198,8 @@ static int target_check_route(struct remote_target *target, struct pci_dev *behi
 				  pci_name(behind));
 }
 
-static int target_map_bar(struct remote_target *target, const struct pcilend_memory *memory,
-			  bool read_only, struct netlink_ext_ack *extack)
+static int target_map_here(struct remote_target *target, const struct pcilend_memory *memory,
+			   bool read_only, struct netlink_ext_ack *extack)
 {
 	int err = target_check_route(target, memory->behind, extack);
 
@@ -223,7 +226,7 @@ int remote_target_map(struct list_head *targets, const struct remote_holder *hol
 
 	if (!target)
 		return -ENOMEM;
-	err = target->domain ? target_map_bar(target, memory, read_only, extack) :
+	err = target->domain ? target_map_here(target, memory, read_only, extack) :
 			       target_map_segment(target, read_only, extack);
 	if (err)
 		target_put(target);
