@@ -187,6 +187,7 @@ pcilend_suite(SharedLease REST 300)
 pcilend_suite(SharedNvme REST 900)
 pcilend_suite(Shadow LIMIT 300 REST 540)
 pcilend_suite(StackContracts LIMIT 200)
+pcilend_suite(Targets REST 700 WITH BarTargets FarSegments)
 pcilend_suite(Switchtec LIMIT 180 REST 540)
 pcilend_suite(TwoHosts LIMIT 1000 REST 1500
   WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)

@@ -48,6 +48,7 @@ static const struct msg_kind msg_kinds[] = {
 	{ "msi", PCILEND_MSG_MSI, sizeof(struct pcilend_msg_msi),
 	  sizeof(struct pcilend_msg_msi_message), true },
 	{ "msi-raised", PCILEND_MSG_MSI_RAISED, sizeof(struct pcilend_msg_msi_raised), 0, true },
+	{ "target", PCILEND_MSG_TARGET, sizeof(struct pcilend_msg_target), 0, true },
 	{ "segment-connect", PCILEND_MSG_SEGMENT_CONNECT, sizeof(struct pcilend_msg_connection),
 	  sizeof(struct pcilend_msg_segment), true },
 	{ "segment-release", PCILEND_MSG_SEGMENT_RELEASE, sizeof(struct pcilend_msg_connection), 0,
@@ -395,9 +396,26 @@ static const char *wire_check_unreached(const struct pcilend_msg_unreached *msg)
 	return wire_check_id(msg->target) ?: wire_check_lease(msg->id, msg->lease);
 }
 
-static const char *wire_check_connection(const struct pcilend_msg_connection *msg)
+static const char *wire_check_target(const struct pcilend_msg_target *msg)
 {
-	return msg->connection ? wire_check_id(msg->id) : "connection number 0";
+	u64 size = le64_to_cpu(msg->size);
+
+	if (le32_to_cpu(msg->flags) & ~(PCILEND_TARGET_ON | PCILEND_TARGET_READ_ONLY))
+		return "reserved bytes set";
+	if (!wire_page_range(le64_to_cpu(msg->device_address), size))
+		return "device-side range empty, unaligned or past the end";
+	if (size > PCILEND_SEGMENT_BYTES_MAX)
+		return "segment of an impossible size";
+	return wire_check_id(msg->segment) ?: wire_check_lease(msg->id, msg->lease);
+}
+
+static const char *wire_check_connection(const struct pcilend_msg_connection *msg, bool connect)
+{
+	if (!msg->connection)
+		return "connection number 0";
+	if (connect ? le32_to_cpu(msg->node) > PCILEND_NODE_MAX : msg->node != 0)
+		return "connected for what is not a node id";
+	return wire_check_id(msg->id);
 }
 
 static const char *wire_check_withdraw(const struct pcilend_msg_withdraw *msg)
@@ -528,9 +546,11 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_msi(payload);
 	case PCILEND_MSG_MSI_RAISED:
 		return wire_check_msi_raised(payload);
+	case PCILEND_MSG_TARGET:
+		return wire_check_target(payload);
 	case PCILEND_MSG_SEGMENT_CONNECT:
 	case PCILEND_MSG_SEGMENT_RELEASE:
-		return wire_check_connection(payload);
+		return wire_check_connection(payload, type == PCILEND_MSG_SEGMENT_CONNECT);
 	case PCILEND_MSG_SEGMENT_WITHDRAW:
 		return wire_check_withdraw(payload);
 	case PCILEND_MSG_SEGMENT_NEXT:

@@ -44,7 +44,7 @@ static int __init pcilend_init(void)
 	err = pcilend_virtual_init();
 	if (err)
 		goto err_hotplug;
-	err = pcilend_lender_init();
+	err = pcilend_lender_init(pcilend_segment_open);
 	if (err)
 		goto err_virtual;
 	err = pcilend_borrower_init(pcilend_lender_has_uuid);

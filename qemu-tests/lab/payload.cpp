@@ -72,6 +72,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
       {artefacts.bin / "pcilend-nvme-manager", "/usr/sbin/pcilend-nvme-manager", 0755},
       {artefacts.bin / "pcilend-share-user", "/usr/lib/pcilend-lab/share-user", 0755},
       {artefacts.bin / "pcilend-segment-user", "/usr/lib/pcilend-lab/segment-user", 0755},
+      {artefacts.bin / "pcilend-target-user", "/usr/lib/pcilend-lab/target-user", 0755},
   };
   for (const PayloadFile& program : programs)
     if (fs::exists(program.source)) files.push_back(program);

@@ -137,9 +137,19 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       for (const u8 c : m.name) Demand(c == 0 || (c >= 0x20 && c < 0x7f), "a printable name");
       return;
     }
-    case PCILEND_MSG_SEGMENT_RELEASE:
-      Demand(Body<pcilend_msg_connection>(slot).connection != 0, "a connection");
+    case PCILEND_MSG_SEGMENT_RELEASE: {
+      const auto m = Body<pcilend_msg_connection>(slot);
+      Demand(m.connection != 0 && m.node == 0, "a connection");
       break;
+    }
+    case PCILEND_MSG_TARGET: {
+      const auto m = Body<pcilend_msg_target>(slot);
+      Demand(m.flags <= 3 && m.segment >> 16 != 0, "a segment");
+      Demand(m.device_address % PCILEND_PAGE == 0 && m.size % PCILEND_PAGE == 0, "whole pages");
+      Demand(m.size != 0 && m.size <= u64{1} << 40 && m.device_address + m.size > m.size,
+             "a range");
+      break;
+    }
     case PCILEND_MSG_SEGMENT_WITHDRAW:
       Demand(Body<pcilend_msg_withdraw>(slot).offer != 0, "an offer");
       break;

@@ -77,7 +77,7 @@ TEST(Wire, SamplesPass) {
     EXPECT_EQ(Check(sample.slot), "") << pcilend_msg_name(sample.type) << sample.answer;
     types.insert(sample.type);
   }
-  EXPECT_EQ(types.size(), 40u) << "a sample of each type";
+  EXPECT_EQ(types.size(), 41u) << "a sample of each type";
 }
 
 TEST(Wire, LengthFitsASlot) {
@@ -86,7 +86,7 @@ TEST(Wire, LengthFitsASlot) {
       const int length = pcilend_wire_length(static_cast<u16>(type), answer);
       EXPECT_LE(length, PCILEND_PAYLOAD_BYTES);
       const bool notice = (type >= 1 && type <= 8) || (type >= 11 && type <= 15);
-      const bool known = (notice && answer == 0) || (type >= 16 && type <= 33) ||
+      const bool known = (notice && answer == 0) || (type >= 16 && type <= 34) ||
                          (type >= 40 && type <= 43) || (type >= 48 && type <= 52);
       EXPECT_EQ(length == -EPROTO, !known) << type;
     }
@@ -105,7 +105,7 @@ TEST(Wire, BadHeadersOfEveryMessage) {
   const std::vector<Fault> faults = {
       {"unknown type", [](auto& h) { h.type = 0; }},
       {"unknown type", [](auto& h) { h.type = 9; }},
-      {"unknown type", [](auto& h) { h.type = 34; }},
+      {"unknown type", [](auto& h) { h.type = 35; }},
       {"unknown flags", [](auto& h) { h.flags = h.flags | 2; }},
       {"boot id of somebody else", [](auto& h) { h.boot = h.boot + 1; }},
       {"out of sequence", [](auto& h) { h.sequence = h.sequence + 1; }},
@@ -373,12 +373,36 @@ TEST(Wire, Segments) {
     EXPECT_EQ(check([](auto& m) { m.connection = ~0u; }), "");
     EXPECT_EQ(check([](auto& m) { m.connection = 0; }), "connection number 0");
     EXPECT_EQ(check([](auto& m) { m.id = 0x40000; }), "id without node or index");
+    const char* node = "connected for what is not a node id";
+    EXPECT_EQ(check([](auto& m) { m.node = 0; }), "");
+    EXPECT_EQ(check([](auto& m) { m.node = PCILEND_NODE_MAX; }),
+              type == PCILEND_MSG_SEGMENT_CONNECT ? "" : node);
+    EXPECT_EQ(check([](auto& m) { m.node = PCILEND_NODE_MAX + 1; }), node);
   }
   const auto withdrawn = [](const std::function<void(pcilend_msg_withdraw&)>& change) {
     return CheckChanged<pcilend_msg_withdraw>(PCILEND_MSG_SEGMENT_WITHDRAW, false, change);
   };
   EXPECT_EQ(withdrawn([](auto& m) { m.offer = 0; }), "offer number 0");
   EXPECT_EQ(withdrawn([](auto& m) { m.id = 0; }), "id without node or index");
+}
+
+TEST(Wire, SegmentsForFunctions) {
+  const auto check = [](const std::function<void(pcilend_msg_target&)>& change) {
+    return CheckChanged<pcilend_msg_target>(PCILEND_MSG_TARGET, false, change);
+  };
+  const char* range = "device-side range empty, unaligned or past the end";
+  EXPECT_EQ(check([](auto& m) { m.flags = 0; }), "");
+  EXPECT_EQ(check([](auto& m) { m.flags = 4; }), "reserved bytes set");
+  EXPECT_EQ(check([](auto& m) { m.size = 0; }), range);
+  EXPECT_EQ(check([](auto& m) { m.size = 0x800; }), range);
+  EXPECT_EQ(check([](auto& m) { m.device_address = 0x800; }), range);
+  EXPECT_EQ(check([](auto& m) { m.device_address = ~(PCILEND_PAGE - 1); }), range);
+  EXPECT_EQ(check([](auto& m) { m.size = u64{1} << 40; }), "");
+  EXPECT_EQ(check([](auto& m) { m.size = (u64{1} << 40) + PCILEND_PAGE; }),
+            "segment of an impossible size");
+  EXPECT_EQ(check([](auto& m) { m.segment = 5; }), "id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.id = 5; }), "id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
 TEST(Wire, OfferedSegments) {

@@ -19,12 +19,14 @@
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
+ *	pcilend_source.lock	what can be taken away from functions; also inside of those of
+ *				segments, and outside of pcilend_domain.lock
  *	pcilend_group.lock	the functions of an IOMMU group
  *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_pages.lock
  *	pcilend_use.clients_lock	what the manager of a shared function is told
  *
  *	segments_lock		segments of this host, and what is offered of them
- *	segment_link.lock	segments that are connected over one link
+ *	segment_link.lock	segments that are connected over one link; then pcilend_source.lock
  *	pcilend_pages.lock	what processes see in their place; taken in page faults
  *	pcilend_ones.lock	pages of all-ones
  *
@@ -59,7 +61,8 @@
  *				pcilend_intx.lock, reach_lock, pcilend_virtual_relay.lock,
  *				pcilend_audit_limit.lock
  *
- * Lender (first group), segments (second) and borrower (third) never call one another. Of all
+ * Lender (first group), segments (second) and borrower (third) never call one another, but for
+ * pcilend_open_segment, without locks, and for what pcilend_source_take() takes. Of all
  * these, only adapters_lock, remote.frontends, remote.operation, iommu_group.mutex,
  * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking, remote_client.vectors_lock
  * and the lender's first five may be held while waiting for a peer or a device; and only

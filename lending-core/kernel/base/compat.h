@@ -190,4 +190,14 @@ static void name##_unmap_resource(struct device *dev, dma_addr_t handle, size_t 
 
 #endif
 
+/*
+ * What struct dma_buf_attach_ops calls when the exporter moves the memory, or takes it: its name
+ * has changed after 6.19.
+ */
+#ifdef PCILEND_HAVE_MOVE_NOTIFY
+#define PCILEND_DMA_BUF_MOVES(function) .move_notify = (function)
+#else
+#define PCILEND_DMA_BUF_MOVES(function) .invalidate_mappings = (function)
+#endif
+
 #endif /* PCILEND_COMPAT_H */

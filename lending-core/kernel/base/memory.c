@@ -4,34 +4,81 @@
  * that no IOMMU translates for: its DMA addresses are those of the memory, whoever exports it, and
  * no function or peer reaches anything yet. (For an adapter the DMA API would map it in the DMA
  * area, too, scattered, where the peer would reach it whatever is said about it.)
+ *
+ * An exporter of a BAR gives it to those only that let go of it when told so. Who exports memory is
+ * not asked for that, as it then may move the memory.
  */
 
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
 #include <linux/iommu.h>
 #include <linux/mm.h>
+#include <linux/pci.h>
 #include <linux/platform_device.h>
 #include <linux/sched/mm.h>
 #include <linux/sizes.h>
 #include <linux/swiotlb.h>
 
 #include "base/base.h"
+#include "base/compat.h"
 #include "base/memory.h"
+#include "base/pages.h"
+#include "base/source.h"
 #include "pcilend/segment.h"
 
 static struct platform_device *memory_device;
 
-/* Is it memory, in whole pages, as much as it says? */
-static bool memory_is_memory(struct sg_table *table, u64 size)
+/* A kernel with PCI_P2PDMA has struct pages of BARs, too. */
+static bool memory_is_ram(phys_addr_t phys)
 {
+	return pfn_valid(PHYS_PFN(phys)) && !is_zone_device_page(pfn_to_page(PHYS_PFN(phys)));
+}
+
+/* In whose BAR that is, with a reference; or NULL. An adapter comes before what is behind it. */
+static struct pci_dev *memory_find_bar(phys_addr_t phys, u64 size)
+{
+	struct pci_dev *pdev = NULL;
+	int i;
+
+	for_each_pci_dev(pdev) {
+		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
+			u64 start = pci_resource_start(pdev, i), length = pci_resource_len(pdev, i);
+
+			if (pci_resource_flags(pdev, i) & IORESOURCE_MEM && phys >= start &&
+			    size <= length && phys - start <= length - size)
+				return pdev;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Is it all memory, or all in one BAR, in whole pages, as much as it says? Of a BAR: @behind is set
+ * to whose it is, with a reference.
+ */
+static bool memory_is_one(struct sg_table *table, u64 size, struct pci_dev **behind)
+{
+	bool ram = memory_is_ram(sg_dma_address(table->sgl));
 	struct scatterlist *sg;
 	u64 bytes = 0;
 	int i;
 
 	for_each_sgtable_dma_sg(table, sg, i) {
+		struct pci_dev *pdev = NULL;
+
 		if (!PAGE_ALIGNED(sg_dma_address(sg)) || !PAGE_ALIGNED(sg_dma_len(sg)) ||
-		    !pfn_valid(PHYS_PFN(sg_dma_address(sg))))
+		    memory_is_ram(sg_dma_address(sg)) != ram)
 			return false;
+		if (!ram) {
+			pdev = memory_find_bar(sg_dma_address(sg), sg_dma_len(sg));
+			if (!pdev || (*behind && pdev != *behind)) {
+				pci_dev_put(pdev);
+				return false;
+			}
+			pci_dev_put(*behind);
+			*behind = pdev;
+		}
 		bytes += sg_dma_len(sg);
 	}
 	return bytes == size;
@@ -58,37 +105,87 @@ static bool memory_is_contiguous(struct sg_table *table, u64 size)
 	return piece == size;
 }
 
-static int memory_attach(struct pcilend_memory *memory, struct netlink_ext_ack *extack)
+/* The exporter takes it away, or moves it: whoever wants to go on maps it anew. */
+static void memory_moves(struct dma_buf_attachment *attachment)
 {
-	struct dma_buf *buffer = memory->buffer;
+	struct pcilend_memory *memory = attachment->importer_priv;
+
+	dma_resv_assert_held(attachment->dmabuf->resv);
+	pcilend_source_take(memory->source);
+	if (!IS_ERR_OR_NULL(memory->table))
+		dma_buf_unmap_attachment(attachment, memory->table, DMA_BIDIRECTIONAL);
+	memory->table = NULL;
+}
+
+static const struct dma_buf_attach_ops memory_attach_ops = {
+	.allow_peer2peer = true,
+	PCILEND_DMA_BUF_MOVES(memory_moves),
+};
+
+static int memory_map_attachment(struct pcilend_memory *memory, struct netlink_ext_ack *extack)
+{
+	const char *name = memory->buffer->exp_name;
 	int err;
 
-	memory->attachment = dma_buf_attach(buffer, &memory_device->dev);
-	if (IS_ERR(memory->attachment)) {
-		err = PTR_ERR(memory->attachment);
-		return pcilend_refuse(extack, err,
-				      "its exporter gives it to no other device: use memory, such as a memfd by /dev/udmabuf");
-	}
-	memory->table = dma_buf_map_attachment_unlocked(memory->attachment, DMA_BIDIRECTIONAL);
-	if (IS_ERR(memory->table)) {
-		err = PTR_ERR(memory->table);
-		pcilend_refuse_fmt(extack, err, "its exporter, %s, can't map it (error %d)",
-				   buffer->exp_name, err);
-		goto err_detach;
-	}
-	if (!memory_is_memory(memory->table, memory->size)) {
-		err = pcilend_refuse(extack, -EOPNOTSUPP,
-				     "it is no memory of this host: use memory, such as a memfd by /dev/udmabuf");
-		goto err_unmap;
+	dma_resv_assert_held(memory->buffer->resv);
+	memory->table = dma_buf_map_attachment(memory->attachment, DMA_BIDIRECTIONAL);
+	err = PTR_ERR_OR_ZERO(memory->table);
+	if (err)
+		return pcilend_refuse_fmt(extack, err, "its exporter, %s, can't map it (error %d)",
+					  name, err);
+	if (!memory_is_one(memory->table, memory->size, &memory->behind))
+		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "its exporter, %s, gives neither memory nor a BAR of this host",
+					 name);
+	else if (memory->behind && !memory->source)
+		err = pcilend_refuse_fmt(extack, -EOPNOTSUPP, "it is in a BAR, of the exporter %s: only functions can have it",
+					 name);
+	if (err) {
+		dma_buf_unmap_attachment(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
+		memory->table = NULL;
+		return err;
 	}
 	memory->phys = sg_dma_address(memory->table->sgl);
 	memory->contiguous = memory_is_contiguous(memory->table, memory->size);
 	return 0;
+}
 
-err_unmap:
-	dma_buf_unmap_attachment_unlocked(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
-err_detach:
+static int memory_attach_as(struct pcilend_memory *memory, const struct dma_buf_attach_ops *ops,
+			    struct netlink_ext_ack *extack)
+{
+	struct dma_buf *buffer = memory->buffer;
+	int err;
+
+	memory->attachment = dma_buf_dynamic_attach(buffer, &memory_device->dev, ops, memory);
+	if (IS_ERR(memory->attachment))
+		return pcilend_refuse_fmt(extack, PTR_ERR(memory->attachment), "its exporter, %s, gives it to no other device: use /dev/udmabuf",
+					  buffer->exp_name);
+	dma_resv_lock(buffer->resv, NULL);
+	err = memory_map_attachment(memory, extack);
+	dma_resv_unlock(buffer->resv);
+	if (!err)
+		return 0;
 	dma_buf_detach(buffer, memory->attachment);
+	pci_dev_put(memory->behind);
+	memory->behind = NULL;
+	return err;
+}
+
+/* As memory, which stays where it is; or else as what may be taken away. */
+static int memory_attach(struct pcilend_memory *memory, bool anything,
+			 struct netlink_ext_ack *extack)
+{
+	int err = memory_attach_as(memory, NULL, extack);
+
+	if (!err || !anything)
+		return err;
+	memory->source = pcilend_source_make();
+	if (!memory->source)
+		return -ENOMEM;
+	err = memory_attach_as(memory, &memory_attach_ops, extack);
+	if (!err)
+		return 0;
+	pcilend_source_put(memory->source);
+	memory->source = NULL;
 	return err;
 }
 
@@ -112,16 +209,67 @@ static void memory_unaccount(struct pcilend_memory *memory)
 {
 	account_locked_vm(memory->mm, memory->pages, false);
 	mmdrop(memory->mm);
+	memory->mm = NULL;
 }
 
-int pcilend_memory_get(struct pcilend_memory *memory, int fd, struct netlink_ext_ack *extack)
+void pcilend_memory_of_pages(struct pcilend_memory *memory, struct pcilend_pages *pages,
+			     struct dma_buf *buffer)
+{
+	*memory = (struct pcilend_memory) {
+		.size = pages->size,
+		.writable = !pages->read_only,
+		.contiguous = true,
+		.phys = pages->phys,
+		.behind = pci_dev_get(pages->behind),
+		.link = pages->link,
+		.segment = pages->segment,
+		.source = pcilend_source_get(pages->source),
+		.buffer = buffer,
+	};
+}
+
+void pcilend_memory_borrow(struct pcilend_memory *memory, const struct pcilend_memory *of,
+			   struct pcilend_source *source)
+{
+	*memory = (struct pcilend_memory) {
+		.size = of->size,
+		.writable = of->writable,
+		.contiguous = of->contiguous,
+		.phys = of->phys,
+		.table = of->table,
+		.source = pcilend_source_get(source),
+	};
+}
+
+/* Takes the reference on the dma-buf over if it returns 0. */
+static int memory_get_pages(struct pcilend_memory *memory, struct pcilend_pages *pages,
+			    struct dma_buf *buffer, bool anything, struct netlink_ext_ack *extack)
+{
+	if (!anything)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "it is no memory of this host: use memory, such as a memfd by /dev/udmabuf");
+	if (!pages->behind)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "it is a BAR of another host's function: only those of this host can be mapped for one");
+	pcilend_memory_of_pages(memory, pages, buffer);
+	return 0;
+}
+
+int pcilend_memory_get(struct pcilend_memory *memory, int fd, bool anything,
+		       struct netlink_ext_ack *extack)
 {
 	struct dma_buf *buffer = dma_buf_get(fd);
+	struct pcilend_pages *pages;
 	int err = -EINVAL;
 
 	if (IS_ERR(buffer)) {
 		NL_SET_ERR_MSG(extack, "that file descriptor is no dma-buf: make one, such as of a memfd by /dev/udmabuf");
 		return PTR_ERR(buffer);
+	}
+	pages = pcilend_pages_of(buffer);
+	if (pages) {
+		err = memory_get_pages(memory, pages, buffer, anything, extack);
+		if (err)
+			dma_buf_put(buffer);
+		return err;
 	}
 	if (!buffer->size || !PAGE_ALIGNED(buffer->size) ||
 	    buffer->size > PCILEND_SEGMENT_BYTES_MAX) {
@@ -141,40 +289,86 @@ int pcilend_memory_get(struct pcilend_memory *memory, int fd, struct netlink_ext
 	err = memory_account(memory, extack);
 	if (err)
 		goto err_put;
-	err = memory_attach(memory, extack);
+	err = memory_attach(memory, anything, extack);
+	/* A BAR is nobody's to lock. */
+	if (err || memory->behind)
+		memory_unaccount(memory);
 	if (!err)
 		return 0;
-	memory_unaccount(memory);
 err_put:
 	dma_buf_put(buffer);
 	return err;
 }
 
+static void memory_detach(struct pcilend_memory *memory)
+{
+	/* It may be gone. */
+	dma_resv_lock(memory->buffer->resv, NULL);
+	if (memory->table)
+		dma_buf_unmap_attachment(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
+	memory->table = NULL;
+	dma_resv_unlock(memory->buffer->resv);
+	dma_buf_detach(memory->buffer, memory->attachment);
+}
+
 void pcilend_memory_put(struct pcilend_memory *memory)
 {
-	dma_buf_unmap_attachment_unlocked(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
-	dma_buf_detach(memory->buffer, memory->attachment);
-	dma_buf_put(memory->buffer);
-	memory_unaccount(memory);
+	if (memory->attachment)
+		memory_detach(memory);
+	if (memory->buffer)
+		dma_buf_put(memory->buffer);
+	if (memory->mm)
+		memory_unaccount(memory);
+	pcilend_source_put(memory->source);
+	pci_dev_put(memory->behind);
+}
+
+/* A walk over its pieces, from the first one on. */
+struct memory_walk {
+	const struct pcilend_memory *memory;
+	struct scatterlist *sg;
+	unsigned int i;
+	u64 at;				/* of it, where the next one begins */
+};
+
+static struct memory_walk memory_walk(const struct pcilend_memory *memory)
+{
+	return (struct memory_walk){
+		.memory = memory,
+		.sg = memory->table ? memory->table->sgl : NULL,
+	};
+}
+
+static bool memory_next(struct memory_walk *walk, phys_addr_t *start, u64 *size)
+{
+	const struct pcilend_memory *memory = walk->memory;
+
+	if (walk->at >= memory->size)
+		return false;
+	if (memory->table) {
+		memory_piece(memory->table, &walk->sg, &walk->i, start, size);
+	} else {
+		*start = memory->phys;
+		*size = memory->size;
+	}
+	walk->at += *size;
+	return true;
 }
 
 u64 pcilend_memory_small_pages(const struct pcilend_memory *memory)
 {
-	struct scatterlist *sg = memory->table->sgl;
-	unsigned int i = 0;
-	u64 at = 0, small = 0;
+	struct memory_walk walk = memory_walk(memory);
+	u64 at = 0, small = 0, size;
+	phys_addr_t start;
 
-	while (i < memory->table->nents) {
-		phys_addr_t start;
-		u64 size, first, end;
+	for (; memory_next(&walk, &start, &size); at = walk.at) {
+		u64 first, end;
 
-		memory_piece(memory->table, &sg, &i, &start, &size);
 		first = round_up(at, SZ_2M);
 		end = round_down(at + size, SZ_2M);
 		if ((at ^ start) & (SZ_2M - 1) || first >= end)
 			end = first;
 		small += (size - (end - first)) >> PAGE_SHIFT;
-		at += size;
 	}
 	return small;
 }
@@ -183,23 +377,18 @@ u64 pcilend_memory_small_pages(const struct pcilend_memory *memory)
 int pcilend_memory_map(const struct pcilend_memory *memory, struct iommu_domain *domain, u64 iova,
 		       int prot)
 {
-	struct scatterlist *sg = memory->table->sgl;
-	unsigned int i = 0;
-	u64 at = 0;
+	struct memory_walk walk = memory_walk(memory);
+	phys_addr_t start;
+	u64 at = 0, size;
 	int err;
 
-	while (i < memory->table->nents) {
-		phys_addr_t start;
-		u64 size;
-
-		memory_piece(memory->table, &sg, &i, &start, &size);
-		err = iommu_map(domain, iova + at, start, size, prot | IOMMU_CACHE,
-				GFP_KERNEL_ACCOUNT);
+	prot |= memory->behind ? IOMMU_MMIO : IOMMU_CACHE;
+	for (; memory_next(&walk, &start, &size); at = walk.at) {
+		err = iommu_map(domain, iova + at, start, size, prot, GFP_KERNEL_ACCOUNT);
 		if (err) {
 			WARN_ON(at && iommu_unmap(domain, iova, at) != at);
 			return err;
 		}
-		at += size;
 		cond_resched();
 	}
 	return 0;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Memory of a process, by a dma-buf: pinned, counted for its RLIMIT_MEMLOCK, and mapped in IOMMU
- * domains in one piece. No lock that a caller could notice, but the process's mmap_lock.
+ * What a process has by a dma-buf, to be mapped in IOMMU domains in one piece:
+ *
+ *	memory of this host	pinned, and counted for its RLIMIT_MEMLOCK
+ *	a BAR of this host	by whoever exports it, who may take it away (source.h)
+ *	a segment of another	host, which this one has connected: a piece of a memory window
+ *
+ * No lock that a caller could notice, but the process's mmap_lock, and those of exporters.
  */
 #ifndef PCILEND_MEMORY_H
 #define PCILEND_MEMORY_H
@@ -13,6 +18,10 @@ struct dma_buf_attachment;
 struct iommu_domain;
 struct mm_struct;
 struct netlink_ext_ack;
+struct pci_dev;
+struct pcilend_link;
+struct pcilend_pages;
+struct pcilend_source;
 struct sg_table;
 
 /* Constant between the two. */
@@ -21,20 +30,37 @@ struct pcilend_memory {
 	bool writable;			/* by whoever has the descriptor */
 	bool contiguous;		/* in physical memory */
 	phys_addr_t phys;		/* of its first page */
+	struct pci_dev *behind;		/* in whose BAR, with a reference; NULL: it is memory */
+	struct pcilend_link *link;	/* that leads there, as long as @source is; NULL: none */
+	u32 segment;			/* of another host: its id; else 0 */
+	struct pcilend_source *source;	/* with a reference; NULL: nobody takes it away */
+	struct sg_table *table;		/* NULL: it is contiguous. With @source: only between */
+					/* pcilend_source_begin() and _end() */
+	/* What keeps it; NULL where others do. */
 	struct dma_buf *buffer;
 	struct dma_buf_attachment *attachment;
-	struct sg_table *table;
 	struct mm_struct *mm;
 	unsigned long pages;
 };
 
 /*
- * pcilend_memory_get - the memory behind a descriptor of the calling process
+ * pcilend_memory_get - what is behind a descriptor of the calling process
+ * @anything: also what is no memory of this host
  *
- * Return: 0; or why not, which @extack says: it is no dma-buf, of no whole pages, no memory, or
- * more than the process may lock.
+ * Return: 0; or why not, which @extack says: it is no dma-buf, of no whole pages, nothing that can
+ * be mapped, or more than the process may lock.
  */
-int pcilend_memory_get(struct pcilend_memory *memory, int fd, struct netlink_ext_ack *extack);
+int pcilend_memory_get(struct pcilend_memory *memory, int fd, bool anything,
+		       struct netlink_ext_ack *extack);
+/* The same of pages of this module; takes the caller's reference on their dma-buf over. */
+void pcilend_memory_of_pages(struct pcilend_memory *memory, struct pcilend_pages *pages,
+			     struct dma_buf *buffer);
+/*
+ * A part of what somebody else keeps, for as long as @source is not taken: with a reference on
+ * that.
+ */
+void pcilend_memory_borrow(struct pcilend_memory *memory, const struct pcilend_memory *of,
+			   struct pcilend_source *source);
 /* Nothing of it is mapped. */
 void pcilend_memory_put(struct pcilend_memory *memory);
 
@@ -43,7 +69,8 @@ u64 pcilend_memory_small_pages(const struct pcilend_memory *memory);
 
 /*
  * Maps all of it at @iova, from which on there is room. @prot: IOMMU_READ, IOMMU_WRITE, or both.
- * Return: 0, or what the IOMMU says.
+ * What can be taken away: between pcilend_source_begin() and _end(). Return: 0, or what the IOMMU
+ * says.
  */
 int pcilend_memory_map(const struct pcilend_memory *memory, struct iommu_domain *domain, u64 iova,
 		       int prot);

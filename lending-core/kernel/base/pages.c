@@ -6,17 +6,25 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 
+#include <linux/pci.h>
+
 #include "base/pages.h"
+#include "base/source.h"
 
 int pcilend_pages_init(struct pcilend_pages *pages)
 {
 	init_rwsem(&pages->lock);
-	return pcilend_ones_init(&pages->ones);
+	pages->source = pcilend_source_make();
+	return pages->source ? pcilend_ones_init(&pages->ones) : -ENOMEM;
 }
 
 void pcilend_pages_destroy(struct pcilend_pages *pages)
 {
 	pcilend_ones_destroy(&pages->ones);
+	pcilend_source_put(pages->source);
+	pages->source = NULL;
+	pci_dev_put(pages->behind);
+	pages->behind = NULL;
 	if (pages->inode)
 		iput(pages->inode);
 	pages->inode = NULL;
@@ -65,7 +73,7 @@ static int pages_mmap(struct dma_buf *buffer, struct vm_area_struct *vma)
 	return 0;
 }
 
-/* For functions that are to reach them there is no way yet. */
+/* Drivers would find an address of this host, which other devices don't reach by themselves. */
 static int pages_attach(struct dma_buf *buffer, struct dma_buf_attachment *attachment)
 {
 	return -EOPNOTSUPP;
@@ -115,6 +123,11 @@ struct dma_buf *pcilend_pages_export(struct pcilend_pages *pages)
 	return buffer;
 }
 
+struct pcilend_pages *pcilend_pages_of(struct dma_buf *buffer)
+{
+	return buffer->ops == &pages_ops ? buffer->priv : NULL;
+}
+
 /* Of what is not exported yet nothing is in page tables. */
 static void pages_move(struct pcilend_pages *pages, bool away)
 {
@@ -130,6 +143,7 @@ static void pages_move(struct pcilend_pages *pages, bool away)
 
 void pcilend_pages_take(struct pcilend_pages *pages)
 {
+	pcilend_source_take(pages->source);
 	pages_move(pages, true);
 }
 
@@ -137,6 +151,7 @@ void pcilend_pages_give(struct pcilend_pages *pages)
 {
 	pages_move(pages, false);
 	pcilend_ones_wipe(&pages->ones);
+	pcilend_source_give(pages->source);
 }
 
 /* MODULE_IMPORT_NS() takes a string since 6.13, and a token before. */

@@ -16,6 +16,9 @@
 
 struct dma_buf;
 struct inode;
+struct pci_dev;
+struct pcilend_link;
+struct pcilend_source;
 
 struct pcilend_pages {
 	u64 size;			/* bytes, whole pages; constant once exported, as all to */
@@ -23,6 +26,12 @@ struct pcilend_pages {
 	bool read_only;
 	bool write_combining;		/* else uncached */
 	void (*release)(struct pcilend_pages *pages); /* no process has or can map them */
+	/* For functions that are to reach them; until pcilend_pages_destroy(). */
+	struct pci_dev *behind;		/* whose BAR they are in, with a reference; NULL: one of */
+					/* another host's */
+	struct pcilend_link *link;	/* that leads to them; NULL: they are of this host */
+	u32 segment;			/* id of another host's; 0: none */
+	struct pcilend_source *source;	/* taken and given with them */
 
 	struct rw_semaphore lock;	/* the next two; taken in page faults */
 	bool away;			/* all-ones are in their place */
@@ -36,12 +45,14 @@ int pcilend_pages_init(struct pcilend_pages *pages);
 void pcilend_pages_destroy(struct pcilend_pages *pages);
 
 /*
- * A dma-buf whose mmap shows them; devices can't have it. Its end calls @release, which is not
- * called on failure.
+ * A dma-buf whose mmap shows them; devices can't have it, but for what pcilend_memory_get() makes
+ * of it. Its end calls @release, which is not called on failure.
  */
 struct dma_buf *pcilend_pages_export(struct pcilend_pages *pages);
+/* What such a dma-buf shows, for as long as that is there; NULL: it is another one. */
+struct pcilend_pages *pcilend_pages_of(struct dma_buf *buffer);
 
-/* On return no process has them in its page tables. May sleep. */
+/* On return no process has them in its page tables, and no function reaches them. May sleep. */
 void pcilend_pages_take(struct pcilend_pages *pages);
 /* Undoes that: the pages themselves are seen again, and nothing of what was written meanwhile. */
 void pcilend_pages_give(struct pcilend_pages *pages);

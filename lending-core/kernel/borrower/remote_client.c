@@ -53,8 +53,8 @@ int remote_client_check(struct remote_client *client, struct netlink_ext_ack *ex
 	return client_check(client, extack);
 }
 
-static int client_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
-		      struct netlink_ext_ack *extack)
+static int client_bar(void *holder, u32 bar, u64 offset, u64 size,
+		      struct pcilend_use_place *place, struct netlink_ext_ack *extack)
 {
 	struct remote_client *client = holder;
 	u32 i;
@@ -69,7 +69,7 @@ static int client_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *
 		if (range->bar != bar || offset < start || size > bytes ||
 		    offset - start > bytes - size)
 			continue;
-		*phys = client->range[i].phys + offset - start;
+		place->phys = client->range[i].phys + offset - start;
 		return 0;
 	}
 	return err ?:
@@ -84,6 +84,8 @@ static int client_map(void *holder, const struct pcilend_memory *memory, bool re
 
 	guard(mutex)(&client->lock);
 	err = client_check(client, extack);
+	if (!err && memory->source)
+		err = pcilend_refuse(extack, -EOPNOTSUPP, "a client of another host's function maps memory of its own host only: let the manager map the rest");
 	if (err)
 		return err;
 	err = pcilend_memory_map(memory, client->link->aperture.domain,

@@ -2,8 +2,8 @@
 /*
  * Frontend "lease": a process of this host has a function of another one. What it maps goes the way
  * of VFIO's (iommu.c): its slice is in granules, which are mirrored by the lender when the lease
- * begins, so that no map or unmap is a message. Its interrupts are those of the virtual function,
- * and its BARs are the window.
+ * begins, so that no map or unmap is a message, but of segments of other hosts (remote_target.h).
+ * Its interrupts are those of the virtual function, and its BARs are the window.
  *
  * All that the process reaches hangs on the virtual function, whose driver this is: it ends when
  * the driver is unbound, which whoever returns the function waits for, and before its lender hears
@@ -18,6 +18,7 @@
 #include <linux/slab.h>
 
 #include "borrower/borrower.h"
+#include "borrower/remote_target.h"
 #include "lease/lease.h"
 #include "pcilend/granules.h"
 #include "pcilend/slice.h"
@@ -32,6 +33,7 @@ struct remote_lease {
 	struct pci_dev *pdev;		/* NULL: not bound, nothing is reached */
 	struct iommu_group *group;	/* with a reference, as the next while @pdev is there */
 	struct iommu_domain *domain;
+	struct list_head targets;	/* what is mapped and no memory of this host */
 	struct pcilend_vectors vectors;
 };
 
@@ -52,14 +54,14 @@ static int remote_lease_check(struct remote_lease *rl, struct netlink_ext_ack *e
 	return pcilend_refuse(extack, -ESTALE, "the lease is over: close it, and borrow the function again");
 }
 
-static int remote_lease_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
-			    struct netlink_ext_ack *extack)
+static int remote_lease_bar(void *holder, u32 bar, u64 offset, u64 size,
+			    struct pcilend_use_place *place, struct netlink_ext_ack *extack)
 {
 	struct remote_lease *rl = holder;
 
 	guard(mutex)(&rl->lock);
 	return remote_lease_check(rl, extack) ?:
-	       pcilend_use_place_bar(rl->pdev, bar, offset, size, phys, extack);
+	       pcilend_use_place_bar(rl->pdev, bar, offset, size, &place->phys, extack);
 }
 
 /* Config writes to a virtual function are done when this returns. */
@@ -74,6 +76,33 @@ static int remote_lease_let_master(struct remote_lease *rl, struct netlink_ext_a
 					err) : 0;
 }
 
+static int remote_lease_map_any(struct remote_lease *rl, const struct pcilend_memory *memory,
+				bool read_only, u64 address, struct netlink_ext_ack *extack)
+{
+	const struct remote_holder holder = {
+		.remote = rl->remote,
+		.lease = rl->lease,
+		.domain = rl->domain,
+	};
+	int err;
+
+	lockdep_assert_held(&rl->lock);
+	if (memory->source)
+		return remote_target_map(&rl->targets, &holder, memory, read_only, address,
+					 extack);
+	err = pcilend_memory_map(memory, rl->domain, address,
+				 IOMMU_READ | (read_only ? 0 : IOMMU_WRITE));
+	return err ? pcilend_refuse_fmt(extack, err, "it can't be mapped for the function (error %d): see the kernel log",
+					err) : 0;
+}
+
+static void remote_lease_unmap_any(struct remote_lease *rl, u64 address, u64 size)
+{
+	lockdep_assert_held(&rl->lock);
+	if (!remote_target_unmap(&rl->targets, address))
+		WARN_ON(iommu_unmap(rl->domain, address, size) != size);
+}
+
 static int remote_lease_map(void *holder, const struct pcilend_memory *memory, bool read_only,
 			    u64 address, struct netlink_ext_ack *extack)
 {
@@ -81,17 +110,13 @@ static int remote_lease_map(void *holder, const struct pcilend_memory *memory, b
 	int err;
 
 	guard(mutex)(&rl->lock);
-	err = remote_lease_check(rl, extack);
+	err = remote_lease_check(rl, extack) ?:
+	      remote_lease_map_any(rl, memory, read_only, address, extack);
 	if (err)
 		return err;
-	err = pcilend_memory_map(memory, rl->domain, address,
-				 IOMMU_READ | (read_only ? 0 : IOMMU_WRITE));
-	if (err)
-		return pcilend_refuse_fmt(extack, err, "it can't be mapped for the function (error %d): see the kernel log",
-					  err);
 	err = remote_lease_let_master(rl, extack);
 	if (err)
-		WARN_ON(iommu_unmap(rl->domain, address, memory->size) != memory->size);
+		remote_lease_unmap_any(rl, address, memory->size);
 	return err;
 }
 
@@ -101,7 +126,7 @@ static void remote_lease_unmap(void *holder, u64 address, u64 size)
 
 	guard(mutex)(&rl->lock);
 	if (rl->pdev)
-		WARN_ON(iommu_unmap(rl->domain, address, size) != size);
+		remote_lease_unmap_any(rl, address, size);
 }
 
 static int remote_lease_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
@@ -181,6 +206,7 @@ static int remote_lease_attach(struct remote_lease *rl, struct pci_dev *pdev, u6
 	pci_set_drvdata(pdev, rl);
 	rl->pdev = pdev;
 	pcilend_use_set_slice(rl->use, PCILEND_SLICE_START, bytes);
+	pcilend_use_set_far(rl->use, REMOTE_FAR_START, REMOTE_FAR_BYTES);
 	return 0;
 
 err_detach:
@@ -214,6 +240,7 @@ static void remote_lease_remove(struct pci_dev *pdev)
 	pcilend_virtual_settle(pdev);
 	pcilend_vectors_end(&rl->vectors);
 	pcilend_use_over(rl->use);
+	remote_target_end(&rl->targets);
 	iommu_detach_group(rl->domain, rl->group);
 	iommu_domain_free(rl->domain);
 	iommu_device_release_dma_owner(&pdev->dev);
@@ -359,6 +386,7 @@ int pcilend_remote_lease(struct pcilend_remote *remote, const char *owner, const
 	}
 	kref_init(&rl->ref);
 	mutex_init(&rl->lock);
+	INIT_LIST_HEAD(&rl->targets);
 	pcilend_use_get(rl->use);
 	get_device(&remote->dev);
 	rl->remote = remote;

@@ -34,17 +34,26 @@ struct netlink_ext_ack;
 struct pci_dev;
 
 #define PCILEND_USE_MAPS 256		/* segments of one lease */
+#define PCILEND_USE_FAR 64		/* of these, segments of other hosts by its lender */
 #define PCILEND_USE_VECTORS 64
 #define PCILEND_SLICE_BYTES (64 << 20)	/* unless another size is asked for */
 
 struct pcilend_use;
 
+/* Where a part of a BAR is. */
+struct pcilend_use_place {
+	phys_addr_t phys;		/* for CPUs of this host */
+	struct pci_dev *behind;		/* whose it is; NULL: a function of another host */
+};
+
 /*
  * struct pcilend_use_ops - the side that has the function
- * @bar: where a part of a BAR is for CPUs of this host
+ * @bar: where a part of a BAR is
  * @map: let the function reach memory at a device address of its slice, from when it returns 0;
- *	the memory is kept until @unmap
- * @unmap: undoes that; on return the function reaches it no more. The lease may be over
+ *	or, of a segment of another host, of what pcilend_use_set_far() said. The memory is kept
+ *	until @unmap; it may be taken away before
+ * @unmap: undoes that; on return the function reaches it no more. The lease may be over, or the
+ *	memory taken away
  * @interrupt: the function raises @event, which it takes over; NULL: nothing
  * @share: who else may share the function from now on
  * @cleared: the function uses nothing of that client any more, which was asked for with @round
@@ -61,7 +70,7 @@ struct pcilend_use;
  * client.
  */
 struct pcilend_use_ops {
-	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
+	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, struct pcilend_use_place *place,
 		   struct netlink_ext_ack *extack);
 	int (*map)(void *holder, const struct pcilend_memory *memory, bool read_only, u64 address,
 		   struct netlink_ext_ack *extack);
@@ -115,10 +124,12 @@ struct pcilend_use {
 	void *holder;			/* NULL: nothing was leased */
 	char owner[64];			/* for people */
 
-	struct mutex lock;		/* one request of its process at a time; the next three */
+	struct mutex lock;		/* one request of its process at a time; the next five */
 	struct list_head maps;
 	struct pcilend_range slice;	/* device addresses */
 	struct pcilend_range_entry used[PCILEND_USE_MAPS];
+	struct pcilend_range far;	/* those of segments of other hosts; empty: in the slice */
+	struct pcilend_range_entry far_used[PCILEND_USE_FAR];
 
 	struct mutex bars_lock;		/* inside of locks of @holder's side: the next three */
 	struct list_head bars;
@@ -143,6 +154,8 @@ void pcilend_use_put(struct pcilend_use *use);
 void pcilend_use_begin(struct pcilend_use *use, const struct pcilend_use_ops *ops, void *holder);
 /* Then, as long as nobody has the file: where the function can have memory. */
 void pcilend_use_set_slice(struct pcilend_use *use, u64 address, u64 bytes);
+/* The same of what is not in the slice, as this host does not map it. */
+void pcilend_use_set_far(struct pcilend_use *use, u64 address, u64 bytes);
 
 /* What happened to the function; may sleep, but the last. */
 void pcilend_use_hide(struct pcilend_use *use);
@@ -198,7 +211,8 @@ int pcilend_use_place_bar(struct pci_dev *pdev, u32 bar, u64 offset, u64 size, p
 			  struct netlink_ext_ack *extack);
 /* The pages with the table of its MSI-X, which @pdev has. Return: its BAR. */
 u32 pcilend_use_table_pages(struct pci_dev *pdev, u32 *page, u32 *pages);
-int pcilend_use_export_bar(struct pcilend_use *use, phys_addr_t phys, u64 size, struct file **file);
+int pcilend_use_export_bar(struct pcilend_use *use, const struct pcilend_use_place *place, u64 size,
+			   struct file **file);
 void pcilend_use_move_bars(struct pcilend_use *use);
 
 /*

@@ -76,6 +76,12 @@ void pcilend_use_set_slice(struct pcilend_use *use, u64 address, u64 bytes)
 				   ARRAY_SIZE(use->used)));
 }
 
+void pcilend_use_set_far(struct pcilend_use *use, u64 address, u64 bytes)
+{
+	WARN_ON(pcilend_range_init(&use->far, address, bytes, use->far_used,
+				   ARRAY_SIZE(use->far_used)));
+}
+
 static void use_set_hidden(struct pcilend_use *use, bool hidden)
 {
 	guard(mutex)(&use->bars_lock);
@@ -232,7 +238,7 @@ struct file *pcilend_use_file(int fd, struct netlink_ext_ack *extack)
 static int use_bar(struct pcilend_use *use, u32 bar, u64 offset, u64 size, struct file **file,
 		   struct netlink_ext_ack *extack)
 {
-	phys_addr_t phys;
+	struct pcilend_use_place place = { };
 	int err;
 
 	if (!size || !PAGE_ALIGNED(size) || !PAGE_ALIGNED(offset)) {
@@ -240,8 +246,8 @@ static int use_bar(struct pcilend_use *use, u32 bar, u64 offset, u64 size, struc
 		return -EINVAL;
 	}
 	guard(mutex)(&use->lock);
-	err = use->ops->bar(use->holder, bar, offset, size, &phys, extack);
-	return err ?: pcilend_use_export_bar(use, phys, size, file);
+	err = use->ops->bar(use->holder, bar, offset, size, &place, extack);
+	return err ?: pcilend_use_export_bar(use, &place, size, file);
 }
 
 /**
@@ -262,26 +268,36 @@ int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
 	return err;
 }
 
+/* Where it gets its device address from. */
+static struct pcilend_range *use_range(struct pcilend_use *use, const struct use_map *map)
+{
+	return map->memory.segment && use->far.size ? &use->far : &use->slice;
+}
+
 static int use_add_map(struct pcilend_use *use, struct use_map *map, bool read_only,
 		       struct netlink_ext_ack *extack)
 {
+	struct pcilend_range *range;
 	u64 size = map->memory.size;
 	int err;
 
 	if (!read_only && !map->memory.writable) {
-		NL_SET_ERR_MSG(extack, "its dma-buf is read-only: map it read-only");
+		NL_SET_ERR_MSG(extack, "it is read-only here: map it read-only");
 		return -EACCES;
 	}
 	guard(mutex)(&use->lock);
+	range = use_range(use, map);
 	/* For the IOMMU's larger pages. */
-	err = pcilend_range_alloc(&use->slice, size, size >= SZ_2M ? SZ_2M : PAGE_SIZE,
-				  &map->address);
+	err = pcilend_range_alloc(range, size, size >= SZ_2M ? SZ_2M : PAGE_SIZE, &map->address);
+	if (err && range == &use->far)
+		return pcilend_refuse_fmt(extack, err, "no room for this segment of another host, or %d are mapped: unmap some",
+					  PCILEND_USE_FAR);
 	if (err)
 		return pcilend_refuse_fmt(extack, err, "slice of %llu KiB has no room for %llu KiB: unmap, or lease a larger one",
-					  use->slice.size >> 10, size >> 10);
+					  range->size >> 10, size >> 10);
 	err = use->ops->map(use->holder, &map->memory, read_only, map->address, extack);
 	if (err)
-		pcilend_range_free(&use->slice, map->address, size);
+		pcilend_range_free(range, map->address, size);
 	else
 		list_add_tail(&map->node, &use->maps);
 	return err;
@@ -296,7 +312,7 @@ static int use_map(struct pcilend_use *use, int dma_buf_fd, bool read_only, u64 
 	if (!map)
 		return -ENOMEM;
 	/* What an exporter waits for is nothing of ours. */
-	err = pcilend_memory_get(&map->memory, dma_buf_fd, extack);
+	err = pcilend_memory_get(&map->memory, dma_buf_fd, true, extack);
 	if (err)
 		goto err_free;
 	err = use_add_map(use, map, read_only, extack);
@@ -340,7 +356,7 @@ static struct use_map *use_take_map(struct pcilend_use *use, u64 address)
 			continue;
 		list_del(&map->node);
 		use->ops->unmap(use->holder, address, map->memory.size);
-		pcilend_range_free(&use->slice, address, map->memory.size);
+		pcilend_range_free(use_range(use, map), address, map->memory.size);
 		return map;
 	}
 	return NULL;

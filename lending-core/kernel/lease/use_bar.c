@@ -76,7 +76,8 @@ static void use_bar_release(struct pcilend_pages *pages)
 }
 
 /* @file: set; the caller's to install or to put. */
-int pcilend_use_export_bar(struct pcilend_use *use, phys_addr_t phys, u64 size, struct file **file)
+int pcilend_use_export_bar(struct pcilend_use *use, const struct pcilend_use_place *place, u64 size,
+			   struct file **file)
 {
 	struct use_bar *bar = kzalloc(sizeof(*bar), GFP_KERNEL_ACCOUNT);
 	struct dma_buf *buffer;
@@ -84,7 +85,8 @@ int pcilend_use_export_bar(struct pcilend_use *use, phys_addr_t phys, u64 size, 
 	if (!bar)
 		return -ENOMEM;
 	bar->use = pcilend_use_get(use);
-	bar->pages.phys = phys;
+	bar->pages.phys = place->phys;
+	bar->pages.behind = pci_dev_get(place->behind);
 	bar->pages.size = size;
 	bar->pages.release = use_bar_release;
 	buffer = pcilend_pages_init(&bar->pages) ? ERR_PTR(-ENOMEM) :

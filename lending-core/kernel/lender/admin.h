@@ -14,6 +14,7 @@
 
 struct file;
 struct pcilend_joined;
+struct pcilend_memory;
 struct pcilend_share_wish;
 
 /* What ADD may say of a function from the start. */
@@ -30,8 +31,17 @@ struct pcilend_lend {
 	bool sanitized;			/* that was done */
 };
 
+/*
+ * A segment for functions that are lent to @node, which it must be offered to: of this host, or of
+ * another one, which offers it to this one, too, and is waited for. Filled in for
+ * pcilend_memory_put(). Return: 0; -ENODEV: it is not offered so; -EACCES: read-only, and
+ * @read_only is not set; -EHOSTUNREACH: no link to its owner is up; or why it can't be connected.
+ */
+typedef int (*pcilend_open_segment)(u32 id, u32 node, bool read_only,
+				    struct pcilend_memory *memory);
+
 /* lender.c, lender_admin.c, lender_peer.c */
-int pcilend_lender_init(void);
+int pcilend_lender_init(pcilend_open_segment open);
 void pcilend_lender_exit(void);
 int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);

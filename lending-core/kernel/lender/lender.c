@@ -653,10 +653,12 @@ int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
 	return 0;
 }
 
-int pcilend_lender_init(void)
+/* @open: for pcilend_target_set() */
+int pcilend_lender_init(pcilend_open_segment open)
 {
 	int err;
 
+	pcilend_target_init(open);
 	err = pcilend_device_register();
 	if (err)
 		return err;

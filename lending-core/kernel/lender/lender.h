@@ -37,18 +37,21 @@ struct pcilend_export {
 	u64 size;			/* bytes, whole pages; 0: not exported */
 };
 
+struct lender_target;
+
 struct pcilend_map_entry {
 	u64 start;			/* device-side address */
 	u64 size;			/* 0: entry is free */
 	u64 small;			/* 4 KiB pages of it that are in no large one */
 	u32 tables;			/* pages that its page tables may take */
+	struct lender_target *target;	/* NULL: what is mapped is not taken away */
 };
 
 /* What the lender keeps with a link, as long as there are references on that. */
 struct lender_link {
 	struct pcilend_link *link;
 	struct list_head lent;		/* dma_lock: of struct pcilend_function */
-	struct list_head reached;	/* dma_lock: of struct pcilend_reached, in the peer */
+	struct list_head reached;	/* dma_lock: of struct pcilend_over, in the peer */
 	struct ratelimit_state relay_limit; /* of interrupts that are relayed */
 	struct mutex telling;		/* the peer of what is exposed to it (lender_expose.c) */
 	struct delayed_work unexpose;	/* tells it what no longer is */
@@ -60,6 +63,13 @@ static inline struct lender_link *lender_link(struct pcilend_link *link)
 {
 	return link->lender;
 }
+
+/* A function does DMA over a link that its lease does not use. */
+struct pcilend_over {
+	struct list_head node;		/* dma_lock: in lender_link.reached */
+	struct pcilend_function *fn;
+	bool lost;			/* dma_lock: that link was lost since */
+};
 
 /* The legacy interrupt of a lent function. */
 struct pcilend_intx {
@@ -301,7 +311,8 @@ u64 pcilend_device_last_address(struct pcilend_function *fn);
 bool pcilend_device_may_map(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 int pcilend_device_map_memory(struct pcilend_function *fn, u64 address,
-			      const struct pcilend_memory *memory, int prot);
+			      const struct pcilend_memory *memory, int prot,
+			      struct pcilend_map_entry **entry);
 int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size);
 int pcilend_device_config_read(struct pcilend_function *fn, u32 offset, u8 *data, u32 length);
 int pcilend_device_config_write(struct pcilend_function *fn, u32 offset, const u8 *data,
@@ -393,8 +404,7 @@ struct pcilend_reached {
 	u64 address;			/* device side */
 	phys_addr_t phys;		/* on this host */
 	u64 size;			/* bytes, whole pages */
-	struct list_head over;		/* dma_lock: in lender_link.reached */
-	bool lost;			/* dma_lock: that link was lost since */
+	struct pcilend_over over;	/* the link of @exposed */
 };
 
 int pcilend_reach_set(struct pcilend_function *from, struct pcilend_function *to,
@@ -407,6 +417,14 @@ void pcilend_reach_show(struct pcilend_function *fn);
 void pcilend_reach_drop_lost(struct pcilend_function *fn);
 void pcilend_reach_peer_dead(struct pcilend_link *link);
 int pcilend_reach_exposed(struct pcilend_link *link, const struct pcilend_msg_exposed *msg);
+
+/* lender_target.c: memory that can be taken away; segments that borrowers ask for */
+void pcilend_target_init(pcilend_open_segment open);
+void pcilend_target_fence(struct pcilend_function *fn);
+void pcilend_target_drop_lost(struct pcilend_function *fn);
+int pcilend_target_set(struct pcilend_function *fn, u32 node, const struct pcilend_msg_target *in,
+		       int (*check)(struct pcilend_function *fn, const void *holder),
+		       const void *holder);
 
 /* lender_expose.c: BARs for functions of other lenders */
 int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event *holder,
@@ -449,8 +467,9 @@ void pcilend_dma_lost(struct pcilend_link *link);
 void pcilend_dma_stop(struct pcilend_function *fn);
 void pcilend_dma_queue_recover(struct pcilend_function *fn);
 void pcilend_dma_resume(struct pcilend_link *link);
-int pcilend_dma_reach(struct pcilend_reached *reached);
-void pcilend_dma_unreach(struct pcilend_reached *reached);
+int pcilend_dma_reach(struct pcilend_over *over, struct pcilend_function *fn,
+		      struct pcilend_link *link);
+void pcilend_dma_unreach(struct pcilend_over *over);
 void pcilend_dma_recover_work(struct work_struct *work);
 
 #endif /* PCILEND_LENDER_H */

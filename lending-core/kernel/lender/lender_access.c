@@ -8,7 +8,7 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
-#include "lender/lender.h"
+#include "lender/lender_target.h"
 #include "base/trace.h"
 
 /* The table is the borrower's; after a reset it has each vector masked (PCIe 5.0 §7.7.2.8). */
@@ -297,6 +297,7 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	pcilend_local_over(fn);
 	pcilend_share_close(fn);
 	pcilend_reach_fence(fn);
+	pcilend_target_fence(fn);
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
 	lender_access_withdraw_bars(fn, end);
@@ -401,6 +402,7 @@ static void lender_access_enter(struct pcilend_function *fn, struct pcilend_map_
 				u64 address, u64 size, u64 small)
 {
 	lockdep_assert_held(&fn->lock);
+	entry->target = NULL;
 	entry->start = address;
 	entry->size = size;
 	entry->small = small;
@@ -432,20 +434,30 @@ int pcilend_device_map(struct pcilend_function *fn, u64 address, phys_addr_t phy
 }
 
 /*
- * pcilend_device_map_memory - the same with memory of a process of this host, in fn->slice
+ * pcilend_device_map_memory - the same with what is behind a dma-buf, or a segment
  * @prot: as for pcilend_memory_map()
+ * @entry: set on success
+ *
+ * Return: also as lender_target_begin().
  */
 int pcilend_device_map_memory(struct pcilend_function *fn, u64 address,
-			      const struct pcilend_memory *memory, int prot)
+			      const struct pcilend_memory *memory, int prot,
+			      struct pcilend_map_entry **entry)
 {
-	u64 small = pcilend_memory_small_pages(memory);
-	struct pcilend_map_entry *entry;
+	struct lender_target *target = lender_target_begin(fn, address, memory);
+	u64 small;
 	int err;
 
-	err = lender_access_find_entry(fn, address, memory->size, small, &entry) ?:
+	if (IS_ERR(target))
+		return PTR_ERR(target);
+	small = pcilend_memory_small_pages(memory);
+	err = lender_access_find_entry(fn, address, memory->size, small, entry) ?:
 	      pcilend_group_map_memory(fn, address, memory, prot);
-	if (!err)
-		lender_access_enter(fn, entry, address, memory->size, small);
+	if (!err) {
+		lender_access_enter(fn, *entry, address, memory->size, small);
+		(*entry)->target = target;
+	}
+	lender_target_end(target, err);
 	return err;
 }
 
@@ -457,6 +469,8 @@ int pcilend_device_unmap(struct pcilend_function *fn, u64 address, u64 size)
 	lockdep_assert_held(&fn->lock);
 	for (i = 0; i < PCILEND_MAPS; i++) {
 		if (size && fn->map[i].start == address && fn->map[i].size == size) {
+			lender_target_drop(fn->map[i].target);
+			fn->map[i].target = NULL;
 			pcilend_group_unmap(fn->group, address, size);
 			fn->map[i].size = 0;
 			fn->mapped -= size;

@@ -4,7 +4,7 @@
  * writes while the link is down is gone, and what it reads is made up; one that stalls instead of
  * failing would complete such a command later, and nobody would notice the wrong data. So from the
  * moment a loss is signalled no function does DMA over that link, and one that did is reset before
- * it may again (docs/decisions/0006). The same goes for one that reaches another lender over that
+ * it may again (docs/decisions/0006). The same goes for one that reaches another host over that
  * link, and for one that somebody else has reset: its driver must hear of it in the same way.
  * Losses are signalled in interrupts, hence the spinlock; one for all links, as a function
  * may do DMA over several. It is inside of the links' loss_lock: a link carries no more before it
@@ -101,30 +101,31 @@ void pcilend_dma_was_reset(struct pcilend_function *fn)
 }
 
 /*
- * From now on the function reaches another lender over @reached->exposed->link.
+ * From now on the function reaches another host over @link, which is not its lease's.
  * Return: 0, or -EHOSTUNREACH if that is lost.
  */
-int pcilend_dma_reach(struct pcilend_reached *reached)
+int pcilend_dma_reach(struct pcilend_over *over, struct pcilend_function *fn,
+		      struct pcilend_link *link)
 {
-	struct pcilend_link *link = reached->exposed->link;
 	unsigned long flags;
 	int err = 0;
 
+	over->fn = fn;
 	spin_lock_irqsave(&dma_lock, flags);
 	if (pcilend_link_carries(link))
-		list_add(&reached->over, &lender_link(link)->reached);
+		list_add(&over->node, &lender_link(link)->reached);
 	else
 		err = -EHOSTUNREACH;
 	spin_unlock_irqrestore(&dma_lock, flags);
 	return err;
 }
 
-void pcilend_dma_unreach(struct pcilend_reached *reached)
+void pcilend_dma_unreach(struct pcilend_over *over)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&dma_lock, flags);
-	list_del_init(&reached->over);
+	list_del_init(&over->node);
 	spin_unlock_irqrestore(&dma_lock, flags);
 }
 
@@ -152,7 +153,7 @@ void pcilend_dma_queue_recover(struct pcilend_function *fn)
  */
 void pcilend_dma_lost(struct pcilend_link *link)
 {
-	struct pcilend_reached *reached;
+	struct pcilend_over *over;
 	struct pcilend_function *fn;
 	unsigned long flags;
 
@@ -160,9 +161,9 @@ void pcilend_dma_lost(struct pcilend_link *link)
 	spin_lock_irqsave(&dma_lock, flags);
 	list_for_each_entry(fn, &lender_link(link)->lent, lent)
 		lender_dma_step(fn, PCILEND_MASTERING_LOST);
-	list_for_each_entry(reached, &lender_link(link)->reached, over) {
-		WRITE_ONCE(reached->lost, true);
-		fn = reached->from;
+	list_for_each_entry(over, &lender_link(link)->reached, node) {
+		WRITE_ONCE(over->lost, true);
+		fn = over->fn;
 		if (lender_dma_step(fn, PCILEND_MASTERING_CUT) & PCILEND_MASTERING_RECOVER)
 			pcilend_dma_queue_recover(fn);
 	}
@@ -244,6 +245,7 @@ void pcilend_dma_recover_work(struct work_struct *work)
 	/* First that, so that what is lost from now on counts anew. */
 	lender_dma_happened(fn, PCILEND_MASTERING_UNMAP);
 	pcilend_reach_drop_lost(fn);
+	pcilend_target_drop_lost(fn);
 	/* A link that is lost again is waited for again. */
 	if (lender_dma_happened(fn, PCILEND_MASTERING_RETRY) & PCILEND_MASTERING_RECOVER)
 		lender_dma_recover(fn);

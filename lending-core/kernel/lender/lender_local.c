@@ -38,31 +38,47 @@ static int lender_local_check(struct lender_local *local, struct netlink_ext_ack
 	return pcilend_refuse(extack, -ESTALE, "the lease is over: close it, and borrow the function again");
 }
 
-static int lender_local_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
-			    struct netlink_ext_ack *extack)
+static int lender_local_bar(void *holder, u32 bar, u64 offset, u64 size,
+			    struct pcilend_use_place *place, struct netlink_ext_ack *extack)
 {
 	struct lender_local *local = holder;
 
 	guard(mutex)(&local->fn->lock);
+	place->behind = local->fn->pdev;
 	return lender_local_check(local, extack) ?:
-	       pcilend_use_place_bar(local->fn->pdev, bar, offset, size, phys, extack);
+	       pcilend_use_place_bar(place->behind, bar, offset, size, &place->phys, extack);
 }
 
 /* For any process of this host that may use the function, which does DMA from now on. */
 int pcilend_local_map(struct pcilend_function *fn, const struct pcilend_memory *memory,
 		      bool read_only, u64 address, struct netlink_ext_ack *extack)
 {
+	struct pcilend_map_entry *entry;
 	int err;
 
 	lockdep_assert_held(&fn->lock);
 	err = pcilend_device_map_memory(fn, address, memory,
-					IOMMU_READ | (read_only ? 0 : IOMMU_WRITE));
-	if (err == -ENOSPC)
+					IOMMU_READ | (read_only ? 0 : IOMMU_WRITE), &entry);
+	switch (err) {
+	case 0:
+		pcilend_device_bus_master(fn, true);
+		return 0;
+	case -ENOSPC:
 		return pcilend_refuse(extack, err, "page tables for what this host's processes have mapped are used up: unmap something, or use huge pages");
-	if (err)
+	case -ENOTCONN:
+		return pcilend_refuse(extack, err, "it was taken away: get it anew");
+	case -EHOSTUNREACH:
+		return pcilend_refuse(extack, err, "the link to its owner is lost: see 'pcilend link'");
+	case -EINVAL:
+		return pcilend_refuse(extack, err, "a function does not reach its own BARs by DMA: map another one's");
+	case -EXFULL:
+		return pcilend_refuse(extack, err, "the adapter to its owner lets nothing of this function through: see the kernel log");
+	case -EOPNOTSUPP:
+		return pcilend_refuse_fmt(extack, err, "the function may do no DMA to %s: see the kernel log, and p2p=1",
+					  memory->behind ? pci_name(memory->behind) : "memory");
+	default:
 		return pcilend_refuse_fmt(extack, err, "the IOMMU does not map it (error %d)", err);
-	pcilend_device_bus_master(fn, true);
-	return 0;
+	}
 }
 
 static int lender_local_map(void *holder, const struct pcilend_memory *memory, bool read_only,

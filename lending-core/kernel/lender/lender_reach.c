@@ -9,9 +9,9 @@
  * so they are in a list with a lock of its own.
  */
 
-#include <linux/pci-p2pdma.h>
 #include <linux/slab.h>
 
+#include "base/route.h"
 #include "lender/lender.h"
 
 #define EXPOSED_MAX 64		/* functions of one other lender */
@@ -19,24 +19,6 @@
 static LIST_HEAD(reaches);		/* of struct pcilend_reached */
 static LIST_HEAD(exposed_to_us);	/* of struct pcilend_exposed */
 static DEFINE_MUTEX(reaches_lock);
-
-/*
- * Is it known that the root complex carries DMA from one to the other? A kernel without
- * PCI_P2PDMA, such as Debian's 6.12, has no list of host bridges to ask; of CPUs that list has
- * AMD's from Zen on.
- */
-static bool lender_reach_routes_between(struct pci_dev *from, struct pci_dev *to)
-{
-#if defined(CONFIG_PCI_P2PDMA)
-	struct device *client = &from->dev;
-
-	return pci_p2pdma_distance_many(to, &client, 1, false) >= 0;
-#elif defined(CONFIG_X86)
-	return boot_cpu_data.x86_vendor == X86_VENDOR_AMD && boot_cpu_data.x86 >= 0x17;
-#else
-	return false;
-#endif
-}
 
 /* May DMA of @from go to @to, a function or an adapter? Return: 0 or -EOPNOTSUPP. */
 static int lender_reach_check_route(struct pcilend_function *from, struct pci_dev *to)
@@ -46,7 +28,7 @@ static int lender_reach_check_route(struct pcilend_function *from, struct pci_de
 				     pci_name(to));
 		return -EOPNOTSUPP;
 	}
-	if (!pcilend_p2p && !lender_reach_routes_between(from->pdev, to)) {
+	if (!pcilend_route_is_known(from->pdev, to)) {
 		dev_warn_ratelimited(&from->pdev->dev, "is not to reach %s by DMA: it is not known whether this host's root complex routes between them; if it does, load pcilend with p2p=1\n",
 				     pci_name(to));
 		return -EOPNOTSUPP;
@@ -83,7 +65,7 @@ static void lender_reach_drop(struct pcilend_reached *reached)
 	lockdep_assert_held(&reaches_lock);
 	pcilend_group_unmap(reached->from->group, reached->address, reached->size);
 	if (reached->exposed) {
-		pcilend_dma_unreach(reached);
+		pcilend_dma_unreach(&reached->over);
 		pcilend_requesters_remove(reached->exposed->link, reached->from->pdev);
 	}
 	list_del(&reached->node);
@@ -127,7 +109,7 @@ static int lender_reach_add(const struct pcilend_reached *wanted)
 	reached = kmemdup(wanted, sizeof(*wanted), GFP_KERNEL);
 	if (!reached)
 		return -ENOMEM;
-	INIT_LIST_HEAD(&reached->over);
+	INIT_LIST_HEAD(&reached->over.node);
 	err = reached->exposed ?
 		      pcilend_requesters_add(reached->exposed->link, from->pdev) : 0;
 	if (err)
@@ -135,7 +117,8 @@ static int lender_reach_add(const struct pcilend_reached *wanted)
 	err = pcilend_group_map(from, reached->address, reached->phys, reached->size);
 	if (err)
 		goto err_requester;
-	err = reached->exposed ? pcilend_dma_reach(reached) : 0;
+	err = reached->exposed ? pcilend_dma_reach(&reached->over, from, reached->exposed->link) :
+				 0;
 	if (err)
 		goto err_unmap;
 	list_add_tail(&reached->node, &reaches);
@@ -347,7 +330,7 @@ void pcilend_reach_drop_lost(struct pcilend_function *fn)
 	lockdep_assert_held(&fn->lock);
 	mutex_lock(&reaches_lock);
 	list_for_each_entry_safe(reached, next, &reaches, node) {
-		if (reached->from == fn && READ_ONCE(reached->lost))
+		if (reached->from == fn && READ_ONCE(reached->over.lost))
 			lender_reach_withdraw(reached);
 	}
 	mutex_unlock(&reaches_lock);

@@ -414,6 +414,25 @@ static void lender_request_handle_reach(const struct exchange *ex, struct pcilen
 	lender_request_answer(ex, err, NULL);
 }
 
+static int lender_request_check_holder(struct pcilend_function *fn, const void *holder)
+{
+	const struct exchange *ex = holder;
+	const struct pcilend_msg_target *in = ex->payload;
+
+	return lender_request_check_lease(ex, fn, in->lease);
+}
+
+static void lender_request_handle_target(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_target *in = ex->payload;
+	bool on = le32_to_cpu(in->flags) & PCILEND_TARGET_ON;
+	int err = pcilend_target_set(fn, ex->msg->peer, in, lender_request_check_holder, ex);
+
+	lender_request_audit(ex, on ? "map-segment" : "unmap-segment", fn->id,
+			     le32_to_cpu(in->segment), err);
+	lender_request_answer(ex, err, NULL);
+}
+
 static void lender_request_handle_expose(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_expose *in = ex->payload;
@@ -556,6 +575,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_EXPOSE:
 		lender_request_handle_expose(&ex, fn);
+		break;
+	case PCILEND_MSG_TARGET:
+		lender_request_handle_target(&ex, fn);
 		break;
 	default:
 		lender_request_handle_simple(&ex, fn, type);

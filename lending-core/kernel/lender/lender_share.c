@@ -566,8 +566,8 @@ static bool lender_share_may_have(const struct pcilend_share *share,
 	return false;
 }
 
-static int lender_share_bar(void *holder, u32 bar, u64 offset, u64 size, phys_addr_t *phys,
-			    struct netlink_ext_ack *extack)
+static int lender_share_bar(void *holder, u32 bar, u64 offset, u64 size,
+			    struct pcilend_use_place *place, struct netlink_ext_ack *extack)
 {
 	struct lender_client *ours = holder;
 	const struct pcilend_share_client *client;
@@ -578,7 +578,8 @@ static int lender_share_bar(void *holder, u32 bar, u64 offset, u64 size, phys_ad
 		return -ESTALE;
 	if (!lender_share_may_have(&ours->fn->shared->share, client, bar, offset, size))
 		return pcilend_refuse(extack, -EACCES, "its manager gives clients other pages of BARs: ask for those that join has answered");
-	return pcilend_use_place_bar(ours->fn->pdev, bar, offset, size, phys, extack);
+	place->behind = ours->fn->pdev;
+	return pcilend_use_place_bar(place->behind, bar, offset, size, &place->phys, extack);
 }
 
 /* Ranges that are mapped of clients; and, of them all, that are kept for others than @except. */

@@ -36,6 +36,7 @@ struct connection {
 	struct pcilend_link *link;	/* with a reference */
 	u32 id;
 	u32 number;
+	bool of_function;		/* and no process has it in its page tables */
 	u64 losses;			/* of the link, when it was asked for */
 	struct pcilend_connection core;
 
@@ -229,6 +230,10 @@ static struct connection *connection_alloc(struct pcilend_link *link,
 	c->pages.release = connection_release_pages;
 	c->pages.read_only = wish->read_only;
 	c->pages.write_combining = wish->write_combining;
+	c->pages.behind = pci_dev_get(link->pdev);
+	c->pages.link = c->link;
+	c->pages.segment = wish->id;
+	c->of_function = wish->node;
 	do {
 		c->number = atomic_inc_return(&connection_last);
 	} while (!c->number);
@@ -269,8 +274,11 @@ static bool connection_of_another_kind(struct connection *c, u32 offer)
 	struct connection *other;
 
 	lockdep_assert_held(&sl->lock);
+	if (c->of_function)
+		return false;
 	list_for_each_entry(other, &sl->connections, node) {
-		if (other != c && other->core.state == PCILEND_CONNECTION_OPEN &&
+		if (other != c && !other->of_function &&
+		    other->core.state == PCILEND_CONNECTION_OPEN &&
 		    other->core.offer == offer &&
 		    other->pages.write_combining != c->pages.write_combining)
 			return true;
@@ -380,6 +388,7 @@ static struct connection *connection_open(struct pcilend_link *link,
 	if (!err) {
 		msg.id = cpu_to_le32(c->id);
 		msg.connection = cpu_to_le32(c->number);
+		msg.node = cpu_to_le32(wish->node);
 		err = pcilend_channel_request(link, PCILEND_MSG_SEGMENT_CONNECT, &msg, &answer);
 		err = connection_finish(c, err, (const void *)answer.payload, why);
 	}
@@ -500,6 +509,26 @@ int pcilend_segment_connect(const struct pcilend_segment_wish *wish, struct file
 		return PTR_ERR(*control);
 	}
 	*buffer = exported->file;
+	return 0;
+}
+
+int segment_connection_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory)
+{
+	const struct pcilend_segment_wish wish = { .id = id, .read_only = read_only, .node = node };
+	const char *why = NULL;
+	struct dma_buf *buffer;
+	struct connection *c;
+
+	/* Whose window leads to this host is no third one. */
+	if (pcilend_id_node(id) == node)
+		return -ENODEV;
+	c = connection_open_any(&wish, &why);
+	if (IS_ERR(c))
+		return PTR_ERR(c);
+	buffer = connection_export(c);
+	if (IS_ERR(buffer))
+		return PTR_ERR(buffer);
+	pcilend_memory_of_pages(memory, &c->pages, buffer);
 	return 0;
 }
 

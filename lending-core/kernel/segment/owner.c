@@ -17,6 +17,7 @@
 #include <linux/slab.h>
 
 #include "base/memory.h"
+#include "base/source.h"
 #include "link/notify.h"
 #include "pcilend/identity.h"
 #include "segment/segment.h"
@@ -53,6 +54,7 @@ struct offer {
 	u32 window;			/* where the peer finds it, as offset */
 	u64 offset;
 	struct pcilend_notify notify;	/* while it is offered */
+	struct pcilend_source *source;	/* for functions that are lent to @node; with a reference */
 	struct pcilend_offer core;
 };
 
@@ -165,6 +167,7 @@ static void owner_drop_offer(struct offer *offer)
 	list_del(&offer->of_segment);
 	list_del(&offer->of_link);
 	pcilend_link_put(offer->link);
+	pcilend_source_put(offer->source);
 	kfree(offer);
 	if (segment->closed && list_empty(&segment->offers))
 		owner_end(segment);
@@ -177,6 +180,7 @@ static void owner_withdraw_offer(struct offer *offer)
 	if (offer->core.state != PCILEND_OFFER_OFFERED)
 		return;
 	pcilend_notify_close(&offer->notify);
+	pcilend_source_take(offer->source);
 	owner_unmap_offer(offer);
 	pcilend_offer_withdraw(&offer->core);
 	owner_tell(offer->segment, offer);
@@ -273,7 +277,7 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 		err = PTR_ERR(segment->event);
 		goto err_free;
 	}
-	err = pcilend_memory_get(&segment->memory, dma_buf_fd, extack);
+	err = pcilend_memory_get(&segment->memory, dma_buf_fd, false, extack);
 	if (err)
 		goto err_event;
 	segment->size = segment->memory.size;
@@ -436,6 +440,10 @@ static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_on
 	offer = kzalloc(sizeof(*offer), GFP_KERNEL_ACCOUNT);
 	if (!offer)
 		return -ENOMEM;
+	offer->source = pcilend_source_make();
+	err = -ENOMEM;
+	if (!offer->source)
+		goto err_free;
 	offer->segment = segment;
 	offer->link = link;
 	offer->node = node;
@@ -459,6 +467,7 @@ static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_on
 err_notify:
 	pcilend_notify_close(&offer->notify);
 err_free:
+	pcilend_source_put(offer->source);
 	kfree(offer);
 	return err;
 }
@@ -567,17 +576,53 @@ static struct offer *owner_find_offer(struct segment_link *sl, u32 id)
 	return NULL;
 }
 
+/* One that a node has of it, over any link. */
+static struct offer *owner_find_offer_to(u32 id, u32 node)
+{
+	struct segment *segment = owner_find(id);
+	struct offer *offer;
+
+	lockdep_assert_held(&segments_lock);
+	if (!segment)
+		return NULL;
+	list_for_each_entry(offer, &segment->offers, of_segment) {
+		if (offer->node == node && offer->core.state == PCILEND_OFFER_OFFERED)
+			return offer;
+	}
+	return NULL;
+}
+
+int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory)
+{
+	struct offer *offer;
+
+	guard(mutex)(&segments_lock);
+	offer = owner_find_offer_to(id, node);
+	if (!offer)
+		return -ENODEV;
+	if (offer->read_only && !read_only)
+		return -EACCES;
+	pcilend_memory_borrow(memory, &offer->segment->memory, offer->source);
+	memory->writable &= !offer->read_only;
+	return 0;
+}
+
 static int owner_connect(struct segment_link *sl, const struct pcilend_message *msg,
 			 struct pcilend_msg_segment *place)
 {
 	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
-	struct offer *offer;
+	struct offer *offer, *other = NULL;
 	int err;
 
 	guard(mutex)(&segments_lock);
 	offer = owner_find_offer(sl, le32_to_cpu(in->id));
 	if (!offer || !pcilend_link_is_peer(sl->link, offer->node, msg->boot))
 		return -ENODEV;
+	if (in->node) {
+		other = owner_find_offer_to(le32_to_cpu(in->id), le32_to_cpu(in->node));
+		if (!other)
+			return -ENODEV;
+	}
 	err = pcilend_offer_connect(&offer->core, le32_to_cpu(in->connection));
 	if (err)
 		return err == -EEXIST ? -EPROTO : err;
@@ -586,7 +631,7 @@ static int owner_connect(struct segment_link *sl, const struct pcilend_message *
 	place->offset = cpu_to_le64(offer->offset);
 	place->size = cpu_to_le64(offer->segment->size);
 	place->window = cpu_to_le32(offer->window);
-	if (offer->read_only)
+	if (offer->read_only || (other && other->read_only))
 		place->flags |= cpu_to_le32(PCILEND_SEGMENT_READ_ONLY);
 	if (offer->notify.domain) {
 		place->flags |= cpu_to_le32(PCILEND_SEGMENT_NOTIFIES);

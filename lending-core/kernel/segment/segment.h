@@ -8,6 +8,7 @@
  *	connection.c	a process of a peer gets a dma-buf whose mmap is the window, and a control
  *			fd: poll says when it is lost, mmap shows the epoch
  *	offered.c	asks peers for what they offer to this host
+ *	reached.c	segments for functions that this host lends
  *	segment_link.c	what happens to a link, for both
  *
  * It knows links, but neither lender nor borrower. What is named here may be called in process
@@ -21,6 +22,7 @@
 #include <linux/workqueue.h>
 
 #include "base/events.h"
+#include "base/memory.h"
 #include "link/link.h"
 #include "pcilend/segment.h"
 
@@ -64,6 +66,7 @@ struct pcilend_segment_wish {
 	const char *adapter;		/* of this host, or NULL: any */
 	bool read_only;
 	bool write_combining;
+	u32 node;			/* for functions that this host lends to that one; 0: not */
 };
 
 /* owner.c */
@@ -79,6 +82,9 @@ int pcilend_segment_connect(const struct pcilend_segment_wish *wish, struct file
 			    struct file **control, struct pcilend_connection_report *report,
 			    struct netlink_ext_ack *extack);
 bool pcilend_connection_next(u32 connection, struct pcilend_connection_report *report);
+
+/* reached.c: for pcilend_lender_init() */
+int pcilend_segment_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
 
 /* offered.c */
 bool pcilend_segment_offered_next(struct pcilend_offered_report *report);
@@ -115,6 +121,8 @@ static inline struct segment_link *segment_link(struct pcilend_link *link)
 	return link->segments;
 }
 
+/* As pcilend_segment_open(): of this host's own. */
+int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
 void segment_owner_exit(void);
 void segment_owner_link_init(struct segment_link *sl);
 void segment_owner_up(struct segment_link *sl);
@@ -125,6 +133,8 @@ void segment_owner_release(struct pcilend_link *link, const struct pcilend_messa
 void segment_owner_next(struct pcilend_link *link, const struct pcilend_message *msg);
 bool segment_owner_offers(struct segment_link *sl);
 
+/* The same of another host's. */
+int segment_connection_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
 void segment_connection_link_init(struct segment_link *sl);
 void segment_connection_up(struct segment_link *sl);
 void segment_connection_lost(struct segment_link *sl);

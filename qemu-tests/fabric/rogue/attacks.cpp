@@ -105,6 +105,8 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
     const pcilend_msg_expose expose{id, lease, other, 1};
     expect_refusal(node, report, PCILEND_MSG_EXPOSE, &expose, named("expose"));
   }
+  const pcilend_msg_target target{id, lease, id, PCILEND_TARGET_ON, kReach, kPage};
+  expect_refusal(node, report, PCILEND_MSG_TARGET, &target, named("target"));
   const pcilend_msg_lease only{id, lease, 0};
   expect_refusal(node, report, PCILEND_MSG_RESET, &only, named("reset"));
   expect_refusal(node, report, PCILEND_MSG_RETURN, &only, named("return"));

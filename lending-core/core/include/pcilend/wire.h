@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 13.
+ * The wire protocol between the pcilend.ko of two hosts, version 14.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 13
+#define PCILEND_WIRE_VERSION 14
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -126,6 +126,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_MSI = 32,		/* struct pcilend_msg_msi -> ..._msi_message */
 	PCILEND_MSG_MSI_RAISED = 33,	/* struct pcilend_msg_msi_raised: a lender's, answered */
 					/* when they are raised on the borrower */
+	PCILEND_MSG_TARGET = 34,	/* struct pcilend_msg_target */
 	/* Requests about segments (segment.h): of who connects one, and the last of its owner. */
 	PCILEND_MSG_SEGMENT_CONNECT = 40, /* struct pcilend_msg_connection -> ..._segment */
 	PCILEND_MSG_SEGMENT_RELEASE = 41, /* struct pcilend_msg_connection: may be repeated */
@@ -466,9 +467,29 @@ struct pcilend_msg_unreached {
 	__le32 target;
 } __packed;
 
+#define PCILEND_TARGET_ON 0x01		/* set up; else take back, and size and segment name it */
+#define PCILEND_TARGET_READ_ONLY 0x02	/* for the function */
+
+/*
+ * At [device_address, +size) the function reaches all of a segment, of the lender or of another
+ * host; in nothing else that is mapped for the function. The sender must be offered it, and a
+ * lender whose own it is not, too: as what the function is to do there. Until the lease ends, or
+ * either offer. What is taken back is named exactly.
+ */
+struct pcilend_msg_target {
+	__le32 id;
+	__le32 lease;
+	__le32 segment;		/* its id */
+	__le32 flags;		/* PCILEND_TARGET_* */
+	__le64 device_address;	/* page aligned, as size */
+	__le64 size;		/* of the segment */
+} __packed;
+
 struct pcilend_msg_connection {
 	__le32 id;		/* of the segment: made as those of functions are */
 	__le32 connection;	/* chosen by who connects; never 0, never used twice */
+	__le32 node;		/* CONNECT: also for a function that the sender lends to that */
+				/* one, which it must be offered to as well; else 0 */
 } __packed;
 
 #define PCILEND_SEGMENT_READ_ONLY 0x01
@@ -528,7 +549,8 @@ static_assert(sizeof(struct pcilend_msg_reach) == 40, "peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between lenders");
 static_assert(sizeof(struct pcilend_msg_exposed) == 160, "places of exposed BARs");
 static_assert(sizeof(struct pcilend_msg_unreached) == 12, "end of peer-to-peer");
-static_assert(sizeof(struct pcilend_msg_connection) == 8, "connection");
+static_assert(sizeof(struct pcilend_msg_target) == 32, "a segment for a function");
+static_assert(sizeof(struct pcilend_msg_connection) == 12, "connection");
 static_assert(sizeof(struct pcilend_msg_segment) == 40, "place of a segment");
 static_assert(sizeof(struct pcilend_msg_withdraw) == 8, "withdrawn offer");
 static_assert(sizeof(struct pcilend_msg_offered) == 80, "offered segment");

@@ -116,8 +116,13 @@ class PCILEND_API Lease {
   // Offset and size: whole pages. Refused where the table of the function's interrupts is. State if
   // the lease is over, as of all that follows.
   [[nodiscard]] Result<Registers> bar(uint32_t index, uint64_t offset, size_t size) const;
-  // The memory behind a dma-buf (OwnedSegment::buffer()). It counts for RLIMIT_MEMLOCK.
-  // `read_only`: the function can't write to it. State if the slice has no room for it.
+  // What is behind a dma-buf: this host's memory (OwnedSegment::buffer()), which counts for
+  // RLIMIT_MEMLOCK; a segment of another host (Connection::buffer()), which must be offered to the
+  // function's host, too: NotFound if it is not, Unreachable if that has no link to its owner; or a
+  // BAR of this host (Registers::buffer() of another lease, or by whoever exports it). The last two
+  // may be taken away before the object goes: nothing is reached there then. `read_only`: the
+  // function can't write to it. State if the slice has no room for it, or it was taken away;
+  // Unsupported if DMA of the function may not go there.
   [[nodiscard]] Result<DeviceMemory> map(int dma_buf, bool read_only = false) const;
   // An eventfd, not blocking, that MSI or MSI-X number `vector` raises from now on. Unsupported if
   // the function has neither.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Memory in BARs, mapped for a function.
+#include "scenarios/lending/targets.h"
+
+namespace pcilend::scenarios {
+namespace {
+
+using testing::HasSubstr;
+
+class BarTargets : public Targets {
+ protected:
+  // What exports the BAR of that host's memory device as a driver of a GPU would.
+  static Result<> load_exporter(const lab::Host& where) {
+    const auto address = where.address("memory");
+    if (!address) return tl::unexpected(address.error());
+    const auto loaded = where.run(fmt::format("modprobe pcilend_bar device={} bar=2", *address));
+    if (!loaded) return tl::unexpected(loaded.error());
+    return {};
+  }
+};
+
+/*
+ *   host1: process ── edu ──> BAR of another device of host1; its exporter takes it away
+ */
+TEST_F(BarTargets, OfTheLenderAreReachedUntilTheyAreTaken) {
+  expect_stopped_dma();
+  ASSERT_OK(load_exporter(host(1)));
+  const auto steps =
+      use(host(1), "export map copy 1 unmap write 2 look 1 map copy 3 take write 4 look 3 try");
+  EXPECT_OK(host(1).run("rmmod pcilend_bar"));
+  ASSERT_EQ(steps.size(), 12U);
+  EXPECT_EQ(steps[2].at("there"), true);
+  EXPECT_EQ(steps[2].at("back"), true);
+  EXPECT_EQ(steps[5].at("there"), true) << "it was written to after it was unmapped";
+  EXPECT_EQ(steps[7].at("back"), true);
+  EXPECT_EQ(steps[10].at("there"), true) << "it was written to after it was taken away";
+  EXPECT_THAT(steps[11].at("said").get<std::string>(), HasSubstr("exporter, pcilend_bar"));
+}
+
+/*
+ *   host1: edu ── NTB ──> BAR of a device of host2, whose process has it
+ */
+TEST_F(BarTargets, OfTheBorrowerAreReachedUntilTheyAreTaken) {
+  expect_in_log("DMAR: DRHD: handling fault status reg");
+  expect_in_log(R"(DMAR: \[DMA (Read|Write) NO_PASID\] Request device \[(0000:)?00:0[0-9a-f])");
+  ASSERT_OK(load_exporter(host(2)));
+  const auto steps =
+      use(host(2), "export map copy 1 unmap write 2 look 1 map copy 3 take write 4 look 3 state");
+  EXPECT_OK(host(2).run("rmmod pcilend_bar"));
+  ASSERT_EQ(steps.size(), 12U);
+  EXPECT_EQ(steps[2].at("there"), true);
+  EXPECT_EQ(steps[2].at("back"), true);
+  EXPECT_EQ(steps[5].at("there"), true) << "it was written to after it was unmapped";
+  EXPECT_EQ(steps[7].at("back"), true);
+  EXPECT_EQ(steps[10].at("there"), true) << "it was written to after it was taken away";
+}
+
+/*
+ *   host1: a process has two functions: edu copies into a BAR of the other one, bar-get's dma-buf
+ */
+TEST_F(BarTargets, OfAnotherLeasedFunctionAreReached) {
+  const auto address = host(1).address("memory");
+  ASSERT_OK(address);
+  const auto offered = offer(host(1), *address);
+  ASSERT_OK(offered);
+  const std::string other = offered->at("id");
+  const auto steps = use(host(1), fmt::format("also {} registers map copy 1 state", other));
+  ASSERT_OK(await_state(host(1), other, "available"));
+  EXPECT_OK(host(1).run("pcilend unavailable " + other));
+  EXPECT_OK(host(1).run("pcilend remove " + other));
+  ASSERT_EQ(steps.size(), 5U);
+  EXPECT_EQ(steps[1].at("bar"), 2);
+  EXPECT_EQ(steps[3].at("there"), true);
+  EXPECT_EQ(steps[3].at("back"), true);
+}
+
+}  // namespace
+}  // namespace pcilend::scenarios
