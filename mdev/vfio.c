@@ -23,6 +23,8 @@
 #include "pcilend_mdev.h"
 #include "mdev_trace.h"
 
+#define VFIO_ASK_SECONDS 10
+
 struct mdev_vfio {
 	struct vfio_pci_core_device core;
 	struct list_head node;		/* vfio_bound_lock */
@@ -425,12 +427,33 @@ static int vfio_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return 0;
 }
 
+/*
+ * vfio_await_user - the user has let go of the device, and has taken it out of its container
+ *
+ * When the last device of a group is unregistered VFIO itself takes the group out of its container,
+ * and frees what type1 has for that (vfio_device_remove_group()). The user may be in an ioctl of the
+ * container then, which holds nothing (vfio_fops_unl_ioctl()): a VMM that has just closed the device
+ * unmaps memory. So it goes first; until then it is asked as often as by vfio_unregister_group_dev().
+ */
+static void vfio_await_user(struct mdev_vfio *vfio)
+{
+	struct pcilend_remote *remote = pcilend_virtual_remote(vfio->core.pdev);
+	unsigned int asked = 0;
+
+	if (pcilend_await_unused(remote, 0))
+		return;
+	do {
+		vfio_pci_core_request(&vfio->core.vdev, asked++);
+	} while (!pcilend_await_unused(remote, VFIO_ASK_SECONDS * HZ));
+}
+
 /* VFIO asks the user to let go, and waits for him. */
 static void vfio_remove(struct pci_dev *pdev)
 {
 	struct mdev_vfio *vfio = pci_get_drvdata(pdev);
 
 	mdev_handle_unbound(pdev);
+	vfio_await_user(vfio);
 	vfio_pci_core_unregister_device(&vfio->core);
 	scoped_guard(mutex, &vfio_bound_lock)
 		list_del(&vfio->node);

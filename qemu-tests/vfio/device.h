@@ -107,6 +107,9 @@ class Device {
 
   [[nodiscard]] Result<DmaMemory> map_dma(uint64_t iova, size_t size) const;
 
+  // The group stays in the container.
+  void close_device() { device_.reset(); }
+
  private:
   UniqueFd container_;
   UniqueFd group_;

@@ -335,9 +335,23 @@ Result<> let_go(const Device& device) {
   return request->wait();
 }
 
+// Closes the device when it is asked, and uses its container for a while as before: a VMM does so,
+// which unmaps its memory then.
+Result<> leave_late(Device device) {
+  PCILEND_TRY(let_go(device));
+  device.close_device();
+  int maps = 0;
+  for (const auto end = std::chrono::steady_clock::now() + 3s;
+       std::chrono::steady_clock::now() < end; ++maps)
+    if (const auto data = device.map_dma(kHigh, kPage); !data)
+      return tl::unexpected(Error(data.error()).in(fmt::format("after {} maps", maps)));
+  return {};
+}
+
 Result<> run(const std::string& name, std::string_view command) {
-  const auto device = Device::open(name);
+  auto device = Device::open(name);
   if (!device) return tl::unexpected(device.error());
+  if (command == "leave-late") return leave_late(std::move(*device));
   if (command == "info") return describe(*device);
   if (command == "rom") return show_rom(*device);
   if (command == "nvme") return use_nvme(*device);

@@ -198,6 +198,14 @@ void pcilend_dma_area(struct pcilend_remote *remote, u64 *iova, u64 *size);
  */
 void pcilend_dma_unmapped(struct pcilend_remote *remote);
 
+/**
+ * pcilend_await_unused - waits until no user of VFIO has the function in its container
+ * @timeout: for so long, in jiffies
+ *
+ * May sleep; while the function has a virtual one. Return: whether it is so, lease or no lease.
+ */
+bool pcilend_await_unused(struct pcilend_remote *remote, unsigned long timeout);
+
 /*
  * Has the lender map that area for the function, at the same addresses. For @prepare: afterwards
  * the IOMMU core decides. May sleep. Return: as pcilend_map(); 0 if it is mapped.

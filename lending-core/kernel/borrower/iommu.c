@@ -23,6 +23,7 @@
 
 #include <linux/iommu.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 
 #include "borrower/borrower.h"
 #include "borrower/iommu.h"
@@ -410,6 +411,9 @@ static int remote_iommu_dma_area(struct remote *r, bool on)
 	return on ? pcilend_map(&r->pub, iova, iova, size) : pcilend_unmap(&r->pub, iova, size);
 }
 
+/* One of the functions has left its domain. */
+static DECLARE_WAIT_QUEUE_HEAD(iommu_left);
+
 /* Whatever the function reached, it does no more. After the end of its lease nothing is asked. */
 static void iommu_leave(struct remote *r)
 {
@@ -429,7 +433,8 @@ static void iommu_leave(struct remote *r)
 	}
 	WRITE_ONCE(r->guest_bytes, 0);
 	r->domain = NULL;
-	r->dma = REMOTE_DMA_BLOCKED;
+	WRITE_ONCE(r->dma, REMOTE_DMA_BLOCKED);
+	wake_up_all(&iommu_left);
 }
 
 /* The DMA area of this host, at the same addresses. No-op if it is so. */
@@ -456,6 +461,12 @@ bool pcilend_remote_in_use(struct pcilend_remote *remote)
 {
 	return READ_ONCE(to_remote(remote)->dma) == REMOTE_DMA_DOMAIN;
 }
+
+bool pcilend_await_unused(struct pcilend_remote *remote, unsigned long timeout)
+{
+	return wait_event_timeout(iommu_left, !pcilend_remote_in_use(remote), timeout);
+}
+EXPORT_SYMBOL_GPL(pcilend_await_unused);
 
 /* A new lease, of which nothing is mapped. */
 void remote_dma_begin(struct remote *r)

@@ -34,6 +34,24 @@ TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
 }
 
 /*
+ *   host2 (borrower)
+ *   mdev is removed ── client closes the device, and maps memory in its container still ── leaves
+ *
+ * VFIO would empty the container under its feet, and the kernel would use what is freed.
+ */
+TEST_F(VfioClient, AClientMayUseItsContainerUntilItLeaves) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("leave-late", &running));
+  ASSERT_OK(borrower().run(remove_device(uuid_)));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  ASSERT_NO_FATAL_FAILURE(expect_state(lender(), "available"));
+  ASSERT_OK(borrower().run(make_device(uuid_)));
+}
+
+/*
  *   host1 (lender)
  *   client has the drive, by its own kernel's vfio-pci: it is not taken from it, and nobody waits
  */
