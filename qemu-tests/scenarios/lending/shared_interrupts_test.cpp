@@ -94,8 +94,9 @@ TEST_F(SharedLease, InterruptsGoToTheClientsOwnHosts) {
 }
 
 /*
- *   host2: client ── killed: the next one has its interrupts
- *          next ══╳══ NTB: nothing is sent meanwhile; then as before. host3 goes on
+ *   host2: client ── killed: nothing is sent any more; the next one has its interrupts, and what
+ *          came meanwhile
+ *          next ══╳══ NTB: nothing is sent until it is back; then as before. host3 goes on
  */
 TEST_F(SharedLease, InterruptsOutliveAFlapAndNotTheirClient) {
   SharedDrive drive(*lab_);
@@ -108,19 +109,27 @@ TEST_F(SharedLease, InterruptsOutliveAFlapAndNotTheirClient) {
   ASSERT_OK(killed);
   ASSERT_OK(killed->await("waiting"));
   const json had = *killed->said("joined");
+  const auto sent = [&] {
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    return counters ? counters->path(1, 2).interrupt.writes : 0;
+  };
+  const uint64_t before = sent();
   ASSERT_OK(killed->kill());
-  ASSERT_OK(drive.manager().await("gone"));
+  ASSERT_OK(drive.manager().await("raised"));
+  EXPECT_EQ(sent(), before) << "it is nobody's";
 
-  auto next = drive.client(2, "1 listen 0 raise 0 wait /run/again raise 0 raise 0 counts");
+  auto next = drive.client(2, "1 listen 0 raise 0 wait /run/again raise 0 raise 0 await 5 counts");
   ASSERT_OK(next);
   ASSERT_OK(next->await("waiting"));
   EXPECT_EQ(next->said("joined")->at("vector"), had.at("vector"));
   ASSERT_OK(lab_->fabric().link_down(1, 2));
   ASSERT_OK(drive.manager().await("quarantined"));
+  ASSERT_OK(drive.manager().await("raised", 2));
   ASSERT_OK(lab_->fabric().link_up(1, 2));
   ASSERT_OK(lab_->host(2).run("touch /run/again"));
   ASSERT_OK(next->end());
-  EXPECT_EQ(next->said("counts")->at("0"), 3);
+  EXPECT_EQ(next->said("counts")->at("0"), 5) << "none was lost with the link";
   ASSERT_OK(lab_->host(3).run("touch /run/again"));
   ASSERT_OK(other->end());
   EXPECT_EQ(other->said("counts")->at("0"), 2);
