@@ -95,8 +95,9 @@ bench: build/build.ninja ## what the portable core's operations cost
 	@cmake --build build --target pcilend-bench
 	@build/bin/pcilend-bench
 
-bench-lab: build modules ## what a borrowed drive costs, beside one of the host's own; and how long a guest is away that moves
+bench-lab: build modules ## what a borrowed drive costs, beside one of the host's own; what leases and segments do; and how long a guest is away that moves
 	@build/bin/pcilend-lab-bench
+	@build/bin/pcilend-lease-bench
 	@build/bin/pcilend-migration-bench
 
 check: deps ## formatting, checkpatch, clang-tidy

@@ -6,11 +6,10 @@
 //	client ID COUNT		shares it, and asks for them
 //	join ID STEP...		shares it, and has a pair of queues (pcilend-nvme-manager)
 //
-// Steps: buffer: a page for the drive to write to; changed: has it?; write BLOCK SEED, read BLOCK,
-// check BLOCK SEED: a block of its buffer; strike BLOCK ADDRESS: has the drive write a block to
-// that device address; ring QUEUE TAIL: the doorbell of that submission queue, whose ever it is;
-// interrupts: how many have come to it; struck: waits for one; lost: waits until its queue is;
-// wait FILE.
+// Steps: buffer: a page for the drive to write to; changed: has it?; write BLOCK SEED, check BLOCK
+// SEED: a block of its buffer; strike BLOCK ADDRESS: has the drive write a block to that device
+// address; ring QUEUE TAIL: the doorbell of that submission queue, whose ever it is; struck: waits
+// for an interrupt; lost: waits until its queue is; wait FILE.
 #include <poll.h>
 #include <unistd.h>
 
@@ -73,7 +72,7 @@ class Client {
 
   static size_t arguments_of(std::string_view step) {
     static const std::map<std::string_view, size_t> kSteps = {
-        {"write", 2}, {"read", 1}, {"check", 2}, {"strike", 2}, {"ring", 2}};
+        {"write", 2}, {"check", 2}, {"strike", 2}, {"ring", 2}};
     const auto found = kSteps.find(step);
     return found == kSteps.end() ? 0 : found->second;
   }
@@ -81,14 +80,12 @@ class Client {
   Result<Json> step(std::string_view name, const std::vector<uint64_t>& numbers) {
     if (name == "buffer") return Json{{"address", buffer_->address()}};
     if (name == "changed") return Json{{"changed", changed()}};
-    if (name == "interrupts") return Json{{"count", pair_->interrupts()}};
     if (name == "struck") return await_interrupt();
     if (name == "lost") return await_loss();
     if (name == "write") {
       fill(numbers[1]);
       return transfer(&nvme::QueuePair::write, numbers[0], buffer_->address());
     }
-    if (name == "read") return transfer(&nvme::QueuePair::read, numbers[0], buffer_->address());
     if (name == "check") return check(numbers[0], numbers[1]);
     if (name == "strike") return transfer(&nvme::QueuePair::read, numbers[0], numbers[1]);
     if (name == "ring") return ring(numbers[0], numbers[1]);

@@ -4,13 +4,13 @@
 //
 //	manage ID STEP...	leases it alone
 //	join ID[,VECTORS] STEP...	becomes a client of it
-//	crowd ID COUNT			so many clients of it, for ever
+//	crowd ID COUNT FILE		so many clients of it once the file is there, for ever
 //
 // Steps of a manager: share CLIENTS[,NODE...]: a policy: page 0 of BAR 0 is common, 4 pages from 16
 // on are one each; serve: confirms the end of clients, and answers them, until the lease is over;
-// hold FILE: answers no mail before the file is there; late FILE: first looks at what becomes of
-// each client that ends, until the file is there, or 4 s; mute: is told of them, and confirms
-// nothing; refused.
+// hold FILE: answers no mail before the file is there; late FILE: answers none, and first looks at
+// what becomes of each client that ends, until the file is there, or 4 s; mute: is told of them,
+// and confirms nothing; refused.
 //
 // Steps of both: map BYTES: two segments; copy: each page of the first to the second, by the
 // device; run FILE: copies until the file is there; wait FILE; over: waits for the end; ones: what
@@ -178,7 +178,7 @@ class User {
   Result<Json> serve(bool confirm, const std::string& file = {}) {
     say({{"step", "serving"}});
     for (;;) {
-      const bool answers = file.empty() || is_there(file);
+      const bool answers = late_.empty() && (file.empty() || is_there(file));
       if (answers) answer_mail();
       pollfd poll{lease_.fd(), POLLIN, 0};
       if (::poll(&poll, 1, answers ? kPatienceMs : 10) < 0) return fail_errno("poll");
@@ -206,8 +206,8 @@ class User {
     return {};
   }
 
-  // The second page of its slice is still there to be written to, and what it had is given to
-  // nobody else: here, to a client of this process.
+  // The second page of its slice is still there to be written to, what it had is given to nobody
+  // else, as a client of this process, and its question went with it.
   Result<> confirm_late(const ClientNotice& client) {
     if (own_.erase(client.lease) != 0) return confirm_end(client);
     {
@@ -217,7 +217,10 @@ class User {
     const auto other = Lease::join(ThisHost(*client_), id_, "edu's manager");
     if (!other) return tl::unexpected(other.error());
     own_.insert(other->client().lease);
-    say({{"step", "pried"}, {"slice", other->client().slice}, {"piece", other->client().piece}});
+    say({{"step", "pried"},
+         {"slice", other->client().slice},
+         {"piece", other->client().piece},
+         {"answer", text_of(send(client.lease, "too late"))}});
     for (int ms = 0; ms < 4000 && !is_there(late_); ms += 10) ::poll(nullptr, 0, 10);
     PCILEND_TRY(confirm_end(client));
     say({{"step", "confirmed"}});
@@ -514,7 +517,7 @@ class User {
   std::set<uint32_t> own_;  // clients of the manager's own process
 };
 
-Result<> crowd(std::string_view what, std::string_view how_many) {
+Result<> crowd(std::string_view what, std::string_view how_many, const std::string& file) {
   const auto id = parse_function_id(what);
   if (!id) return tl::unexpected(id.error());
   const auto count = numbers(how_many);
@@ -522,6 +525,9 @@ Result<> crowd(std::string_view what, std::string_view how_many) {
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
   std::vector<Lease> leases;
+  leases.reserve(count->front());
+  say({{"step", "waiting"}});
+  while (!is_there(file)) ::poll(nullptr, 0, 10);
   while (leases.size() < count->front()) {
     auto lease = Lease::join(*host, *id, "one of many");
     if (!lease) return tl::unexpected(std::move(lease).error());
@@ -532,7 +538,7 @@ Result<> crowd(std::string_view what, std::string_view how_many) {
 }
 
 Result<> use(std::string_view role, std::string_view what, std::span<char*> steps) {
-  if (role == "crowd") return crowd(what, steps[0]);
+  if (role == "crowd" && steps.size() == 2) return crowd(what, steps[0], steps[1]);
   const size_t comma = what.find(',');
   const auto id = parse_function_id(what.substr(0, comma));
   if (!id) return tl::unexpected(id.error());
