@@ -95,9 +95,10 @@ bench: build/build.ninja ## what the portable core's operations cost
 	@cmake --build build --target pcilend-bench
 	@build/bin/pcilend-bench
 
-bench-lab: build modules ## what a borrowed drive costs, beside one of the host's own, and a shared one, beside NVMe over TCP; how long a guest is away that moves
+bench-lab: build modules ## what a borrowed drive costs, beside one of the host's own, and a shared one, beside NVMe over TCP; what leases and segments do; how long a guest is away that moves
 	@build/bin/pcilend-lab-bench
 	@build/bin/pcilend-nvme-of-bench
+	@build/bin/pcilend-lease-bench
 	@build/bin/pcilend-migration-bench
 
 check: deps ## formatting, checkpatch, clang-tidy

@@ -10,8 +10,12 @@ static_assert(PCILEND_ALIAS_FIRST - (PCILEND_SLICES - 1) * PCILEND_ALIAS_BYTES >
 
 int pcilend_slices_init(struct pcilend_slices *slices, u64 last)
 {
-	u64 size = last > PCILEND_SLICE_START ? last - PCILEND_SLICE_START + 1 : 0;
+	u64 size;
 
+	/* The end of all addresses is no number. */
+	if (last == U64_MAX)
+		last -= PCILEND_PAGE;
+	size = last > PCILEND_SLICE_START ? last - PCILEND_SLICE_START + 1 : 0;
 	*slices = (struct pcilend_slices){ };
 	pcilend_range_init(&slices->range, PCILEND_SLICE_START, size & ~(PCILEND_PAGE - 1),
 			   slices->used, ARRAY_SIZE(slices->used));

@@ -66,11 +66,11 @@ Result<> Edu::await_idle() const {
   return fail(ErrorClass::Unreachable, "edu does not end its copy");
 }
 
-Result<> Edu::copy(uint64_t source, uint64_t destination, uint64_t direction) {
+Result<> Edu::copy(uint64_t source, uint64_t destination, uint64_t direction, uint64_t bytes) {
   PCILEND_TRY(await_idle());
   registers_.store<uint64_t>(kSource, source);
   registers_.store<uint64_t>(kDestination, destination);
-  registers_.store<uint64_t>(kCount, kPage);
+  registers_.store<uint64_t>(kCount, bytes);
   registers_.store<uint64_t>(kCommand, kRun | kInterruptOnEnd | direction);
   PCILEND_TRY(await_interrupt());
   return await_idle();

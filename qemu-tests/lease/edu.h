@@ -25,7 +25,9 @@ class Edu {
   [[nodiscard]] Result<uint32_t> factorial(uint32_t number);
   // A page between memory and its own; waits for the interrupt.
   [[nodiscard]] Result<> fetch(uint64_t address) { return copy(address, kOwn, 0); }
-  [[nodiscard]] Result<> deliver(uint64_t address) { return copy(kOwn, address, kFromOwn); }
+  [[nodiscard]] Result<> deliver(uint64_t address, uint64_t bytes = kPage) {
+    return copy(kOwn, address, kFromOwn, bytes);
+  }
   [[nodiscard]] uint64_t interrupts() const { return interrupts_; }
   // Of two that are not so by themselves.
   [[nodiscard]] bool reads_ones() const { return load(0x00) == ~0U && load(0x08) == ~0U; }
@@ -41,7 +43,8 @@ class Edu {
   [[nodiscard]] uint32_t load(size_t offset) const { return registers_.load<uint32_t>(offset); }
   [[nodiscard]] Result<> await_interrupt();
   [[nodiscard]] Result<> await_idle() const;
-  [[nodiscard]] Result<> copy(uint64_t source, uint64_t destination, uint64_t direction);
+  [[nodiscard]] Result<> copy(uint64_t source, uint64_t destination, uint64_t direction,
+                              uint64_t bytes = kPage);
 
   Lease lease_;
   Registers registers_;

@@ -8,8 +8,8 @@
 //	join ID VECTORS STEP...		becomes a client of it
 //
 // Steps: listen N, deafen N: interrupt N is wanted, or no longer; raise N: has the manager raise it
-// (which ends when one that is wanted has come); counts: how many have come of each; refused;
-// wait FILE.
+// (which ends when one that is wanted has come); counts: how many have come of each; await COUNT:
+// until as many have come of number 0; refused; wait FILE.
 #include <poll.h>
 #include <unistd.h>
 
@@ -155,7 +155,11 @@ class Manager {
     std::erase_if(pairs_, [&](const auto& pair) {
       return pair.first >= notice.vector && pair.first < notice.vector + notice.vectors;
     });
-    return lease_.cleared(notice);
+    PCILEND_TRY(lease_.cleared(notice));
+    // None of them goes anywhere now, whatever the function does.
+    for (uint32_t i = 0; i < notice.vectors; ++i) PCILEND_TRY(raise(notice.vector + i));
+    say({{"step", "raised"}, {"lease", notice.lease}});
+    return {};
   }
 
   // "2": raise its interrupt 2. One that it has not tells nobody anything.
@@ -250,6 +254,7 @@ class Listener {
     if (name == "listen") return listen(vector->front());
     if (name == "deafen") return deafen(vector->front());
     if (name == "raise") return raise(vector->front());
+    if (name == "await") return await(vector->front());
     return fail(ErrorClass::Usage, "no step '{}'", name);
   }
 
@@ -286,6 +291,16 @@ class Listener {
       return fail(ErrorClass::Unreachable, "interrupt {} does not come", vector);
     count(vector, event->second);
     return Json{{"wanted", true}, {"come", come_[vector]}};
+  }
+
+  Result<Json> await(uint64_t wanted) {
+    const UniqueFd& event = events_.at(0);
+    for (count(0, event); come_[0] < wanted; count(0, event)) {
+      pollfd poll{event.get(), POLLIN, 0};
+      if (::poll(&poll, 1, kPatienceMs) <= 0)
+        return fail(ErrorClass::Unreachable, "{} of {} interrupts have come", come_[0], wanted);
+    }
+    return Json{{"come", come_[0]}};
   }
 
   void count(uint32_t vector, const UniqueFd& event) {

@@ -6,10 +6,12 @@
 //
 // Steps: look: what it is; factorial: by an interrupt; map BYTES: two segments, the first for
 // reading; copy: each page of the first to the second, by the device; overwrite: it tries to write
-// to the first; hints: where a buffer is that it only reads, and that it tries to write to; unmap;
-// stale: it tries to write where the second was; remap TIMES: maps and unmaps it; refused: all that
-// is not to be had; run: copies until something fails; over, recalled: waits for that; disturbed:
-// waits until the epoch is another one than at first; ones: what is left of its registers; state.
+// to the first; hints: where a buffer is that it only reads, and that it tries to write to; forge
+// ADDRESS: it writes a word there, as one that raises an interrupt; unmap; stale: it tries to write
+// where the second was; remap TIMES: maps and unmaps it; time BYTES: how long that takes of other
+// memory, which is a huge page if it is as large; refused: all that is not to be had; run: copies
+// until something fails; over, recalled: waits for that; disturbed: waits until the epoch is
+// another one than at first; ones: what is left of its registers; state.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -17,6 +19,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -74,10 +77,12 @@ class User {
     if (name == "map") return map(argument);
     if (name == "copy") return copy();
     if (name == "overwrite") return overwrite();
+    if (name == "forge") return forge(argument);
     if (name == "hints") return hints();
     if (name == "unmap") return unmap();
     if (name == "stale") return stale();
     if (name == "remap") return remap(argument);
+    if (name == "time") return time(argument);
     if (name == "refused") return refused();
     if (name == "run") return run();
     if (name == "over" || name == "recalled") return await();
@@ -86,7 +91,9 @@ class User {
     if (name == "state") return state();
     return fail(ErrorClass::Usage, "no step '{}'", name);
   }
-  static bool takes_argument(std::string_view step) { return step == "map" || step == "remap"; }
+  static bool takes_argument(std::string_view step) {
+    return step == "map" || step == "remap" || step == "forge" || step == "time";
+  }
 
  private:
   User(Client& client, FunctionId id, uint64_t slice, Edu edu)
@@ -141,6 +148,14 @@ class User {
   }
   Result<Json> stale() { return try_to_write(*to_, former_); }
 
+  Result<Json> forge(uint64_t address) {
+    const uint32_t data = 0x41;  // a vector, where nothing else says which
+    std::memcpy(from_->bytes().data(), &data, sizeof data);
+    PCILEND_TRY(edu_.fetch(source_->address()));
+    PCILEND_TRY(edu_.deliver(address, sizeof data));
+    return Json::object();
+  }
+
   Result<Json> hints() {
     BufferOptions options{{.device_writes = false, .host_reads = false}};
     auto commands = DeviceBuffer::create(edu_.lease(), Edu::kPage, options);
@@ -173,6 +188,30 @@ class User {
       address = mapped->address();
     }
     return Json{{"times", times}};
+  }
+
+  static uint64_t median(std::vector<uint64_t> values) {
+    std::ranges::sort(values);
+    return values.at(values.size() / 2);
+  }
+  Result<Json> time(uint64_t bytes) {
+    using Clock = std::chrono::steady_clock;
+    constexpr int kTimes = 500;
+    const auto memory = OwnedSegment::create(ThisHost(*client_), bytes,
+                                             {.name = "time", .huge = bytes >= uint64_t{2} << 20});
+    if (!memory) return tl::unexpected(memory.error());
+    std::vector<uint64_t> map_ns;
+    std::vector<uint64_t> unmap_ns;
+    for (int i = 0; i < kTimes; ++i) {
+      const auto start = Clock::now();
+      auto mapped = edu_.lease().map(memory->buffer());
+      const auto there = Clock::now();
+      if (!mapped) return tl::unexpected(std::move(mapped).error());
+      { const DeviceMemory ends = std::move(*mapped); }
+      map_ns.push_back(static_cast<uint64_t>((there - start).count()));
+      unmap_ns.push_back(static_cast<uint64_t>((Clock::now() - there).count()));
+    }
+    return Json{{"times", kTimes}, {"map_ns", median(map_ns)}, {"unmap_ns", median(unmap_ns)}};
   }
 
   // What a request that must be refused was answered with.

@@ -4,14 +4,18 @@
 //
 //	manage ID STEP...	leases it alone
 //	join ID[,VECTORS] STEP...	becomes a client of it
+//	crowd ID COUNT FILE		so many clients of it once the file is there, for ever
 //
 // Steps of a manager: share CLIENTS[,NODE...]: a policy: page 0 of BAR 0 is common, 4 pages from 16
 // on are one each; serve: confirms the end of clients, and answers them, until the lease is over;
-// hold FILE: answers no mail before the file is there; mute: is told of them, and confirms nothing;
-// refused.
+// hold FILE: answers no mail before the file is there; late FILE: answers none, and first looks at
+// what becomes of each client that ends, until the file is there, or 4 s; mute: is told of them,
+// and confirms nothing; refused.
+//
 // Steps of both: map BYTES: two segments; copy: each page of the first to the second, by the
 // device; run FILE: copies until the file is there; wait FILE; over: waits for the end; ones: what
 // is left then; denied: what a client can't have; fill: maps as many pieces as it may; state.
+//
 // Steps of a client: ask TEXT: its manager, which answers with the same and the client's number;
 // misuse: mail that is refused; turns FILE: as run, but side by side with others on any host: who
 // may use edu's registers is asked of the manager.
@@ -28,6 +32,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -121,7 +126,7 @@ class User {
   }
 
   static bool takes_argument(std::string_view step) {
-    for (const char* one : {"share", "map", "run", "wait", "hold", "ask", "turns"})
+    for (const char* one : {"share", "map", "run", "wait", "hold", "late", "ask", "turns"})
       if (step == one) return true;
     return false;
   }
@@ -130,6 +135,10 @@ class User {
     if (name == "share") return share(argument);
     if (name == "serve" || name == "mute") return serve(name == "serve");
     if (name == "hold") return serve(true, argument);
+    if (name == "late") {
+      late_ = argument;
+      return serve(true);
+    }
     if (name == "ask") return ask(argument);
     if (name == "misuse") return misuse();
     if (name == "turns") return turns(argument);
@@ -169,7 +178,7 @@ class User {
   Result<Json> serve(bool confirm, const std::string& file = {}) {
     say({{"step", "serving"}});
     for (;;) {
-      const bool answers = file.empty() || is_there(file);
+      const bool answers = late_.empty() && (file.empty() || is_there(file));
       if (answers) answer_mail();
       pollfd poll{lease_.fd(), POLLIN, 0};
       if (::poll(&poll, 1, answers ? kPatienceMs : 10) < 0) return fail_errno("poll");
@@ -191,9 +200,30 @@ class User {
          {"slice", client.slice},
          {"piece", client.piece}});
     if (client.news == PCILEND_NEWS_JOINED || !confirm) return {};
-    PCILEND_TRY(confirm_end(client));
+    PCILEND_TRY(late_.empty() ? confirm_end(client) : confirm_late(client));
     std::erase(waiting_, client.lease);
     if (has_turn_ == client.lease) pass_turn();
+    return {};
+  }
+
+  // The second page of its slice is still there to be written to, what it had is given to nobody
+  // else, as a client of this process, and its question went with it.
+  Result<> confirm_late(const ClientNotice& client) {
+    if (own_.erase(client.lease) != 0) return confirm_end(client);
+    {
+      const Turn turn;
+      PCILEND_TRY(move(kOwn, client.slice + kPage, kFromOwn));
+    }
+    const auto other = Lease::join(ThisHost(*client_), id_, "edu's manager");
+    if (!other) return tl::unexpected(other.error());
+    own_.insert(other->client().lease);
+    say({{"step", "pried"},
+         {"slice", other->client().slice},
+         {"piece", other->client().piece},
+         {"answer", text_of(send(client.lease, "too late"))}});
+    for (int ms = 0; ms < 4000 && !is_there(late_); ms += 10) ::poll(nullptr, 0, 10);
+    PCILEND_TRY(confirm_end(client));
+    say({{"step", "confirmed"}});
     return {};
   }
 
@@ -483,9 +513,32 @@ class User {
   uint32_t has_turn_ = 0;         // as its manager sees it; 0: nobody
   std::deque<uint32_t> waiting_;
   std::map<uint32_t, std::string> held_;  // what they have asked
+  std::string late_;
+  std::set<uint32_t> own_;  // clients of the manager's own process
 };
 
+Result<> crowd(std::string_view what, std::string_view how_many, const std::string& file) {
+  const auto id = parse_function_id(what);
+  if (!id) return tl::unexpected(id.error());
+  const auto count = numbers(how_many);
+  if (!count) return tl::unexpected(count.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  std::vector<Lease> leases;
+  leases.reserve(count->front());
+  say({{"step", "waiting"}});
+  while (!is_there(file)) ::poll(nullptr, 0, 10);
+  while (leases.size() < count->front()) {
+    auto lease = Lease::join(*host, *id, "one of many");
+    if (!lease) return tl::unexpected(std::move(lease).error());
+    leases.push_back(std::move(*lease));
+  }
+  say({{"made", leases.size()}});
+  for (;;) ::pause();
+}
+
 Result<> use(std::string_view role, std::string_view what, std::span<char*> steps) {
+  if (role == "crowd" && steps.size() == 2) return crowd(what, steps[0], steps[1]);
   const size_t comma = what.find(',');
   const auto id = parse_function_id(what.substr(0, comma));
   if (!id) return tl::unexpected(id.error());
@@ -519,9 +572,9 @@ Result<> use(std::string_view role, std::string_view what, std::span<char*> step
 
 int main(int argc, char** argv) {
   const std::span<char*> arguments(argv, static_cast<size_t>(argc));
-  const Result<> done =
-      argc > 3 ? use(argv[1], argv[2], arguments.subspan(3))
-               : fail(ErrorClass::Usage, "usage: {} manage|join ID STEP...", argc ? argv[0] : "");
+  const Result<> done = argc > 3 ? use(argv[1], argv[2], arguments.subspan(3))
+                                 : fail(ErrorClass::Usage, "usage: {} manage|join|crowd ID STEP...",
+                                        argc ? argv[0] : "");
   if (done) return 0;
   std::cerr << done.error().message << "\n";
   return static_cast<int>(done.error().kind);

@@ -12,11 +12,11 @@
 //	guess SEED ROUNDS		requests at random, with descriptors of all kinds
 //
 // Steps: fill SEED, check SEED: a word of each page; fill-all SEED BYTES, check-all SEED BYTES: all
-// words from the start on; ones: a word of each page is all-ones; scribble: stores to each page;
-// private: it can't be mapped otherwise than it is; lost: waits until it is lost; epoch: says it;
-// notify: notifies its owner; notified: waits until that has been done; traffic SEED: stores and
-// loads until it is lost; booted: waits until its node has booted, and offers it again; stay: for
-// ever.
+// words from the start on, with their checksum; ones: a word of each page is all-ones; scribble:
+// stores to each page; private: it can't be mapped otherwise than it is; lost: waits until it is
+// lost; epoch: says it; notify: notifies its owner; notified: waits until that has been done;
+// traffic SEED: stores and loads until it is lost; booted: waits until its node has booted, and
+// offers it again; stay: for ever.
 #include <fcntl.h>
 #include <linux/dma-heap.h>
 #include <poll.h>
@@ -90,17 +90,36 @@ Result<uint64_t> messages(Client& client) {
   return sum;
 }
 
+// Of words in their order (FNV-1a, by words).
+class Checksum {
+ public:
+  void add(uint64_t word) { sum_ = (sum_ ^ word) * 0x100000001b3; }
+  [[nodiscard]] uint64_t value() const { return sum_; }
+
+ private:
+  uint64_t sum_ = 0xcbf29ce484222325;
+};
+
 Result<Json> compare(const Words& words, uint64_t seed, size_t bytes, size_t step) {
   uint64_t wrong = 0;
   uint64_t looked = 0;
-  for (size_t at = 0; at < bytes; at += step, ++looked)
-    wrong += words.load(at) != (seed == ~uint64_t{0} ? seed : pattern(seed, at));
-  return Json{{"looked", looked}, {"wrong", wrong}};
+  Checksum sum;
+  for (size_t at = 0; at < bytes; at += step, ++looked) {
+    const uint64_t word = words.load(at);
+    wrong += word != (seed == ~uint64_t{0} ? seed : pattern(seed, at));
+    sum.add(word);
+  }
+  return Json{{"looked", looked}, {"wrong", wrong}, {"sum", sum.value()}};
 }
 
 Result<Json> store(Words& words, uint64_t seed, size_t bytes, size_t step) {
-  for (size_t at = 0; at < bytes; at += step) words.store(at, pattern(seed, at));
-  return Json{{"stored", bytes / step}};
+  Checksum sum;
+  for (size_t at = 0; at < bytes; at += step) {
+    const uint64_t word = pattern(seed, at);
+    words.store(at, word);
+    sum.add(word);
+  }
+  return Json{{"stored", bytes / step}, {"sum", sum.value()}};
 }
 
 // What may not be mapped: a copy on write, and for writing what is read-only.

@@ -34,6 +34,11 @@ TEST(Slice, BeginsAt64GiBAndIsAlignedToItsSize) {
   }
 }
 
+TEST(Slice, AnIommuThatTranslatesAllAddressesHasPlaces) {
+  auto slices = Slices(~0ULL);
+  EXPECT_EQ(Place(*slices, 64 * kMiB), 1ULL << 36);
+}
+
 TEST(Slice, SizesArePowersOfTwo) {
   auto slices = Slices();
   u64 address = 7;

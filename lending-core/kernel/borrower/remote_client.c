@@ -417,6 +417,10 @@ static const char *client_why(int error)
 		return "its interrupts can't go to this host: join without, and poll";
 	case -ENOSPC:
 		return "its lender has no room for another client";
+	case -EXFULL:
+		return "its lender's adapter does not let it through: see the kernel log there";
+	case -EIO:
+		return "its lender could not map it for this host: see the kernel log there";
 	case -ETIMEDOUT:
 		return "its lender does not answer: see whether that host is alive";
 	case -ENETDOWN:

@@ -16,6 +16,9 @@ using json = nlohmann::json;
 using testing::HasSubstr;
 
 constexpr const char* kUser = "/usr/lib/pcilend-lab/lease-user";
+constexpr const char* kIntruder = "/usr/lib/pcilend-lab/nvme-intruder";
+// What a host's interrupt remapping says of a message that it does not let through.
+constexpr const char* kForged = R"(DMAR: \[INTR-REMAP\] Request device)";
 
 // What is written on a line each.
 std::vector<json> lines(const std::string& text) {
@@ -170,6 +173,53 @@ TEST_P(DeviceApi, AFunctionReachesWhatIsMappedForItAndNoMore) {
   EXPECT_THAT(steps[3].at("insisted").get<std::string>(),
               HasSubstr(near ? "not refused" : "can't be had yet: leave the place out"));
   EXPECT_EQ(steps[5].at("changed"), false) << "a segment that is not mapped any more";
+}
+
+/*
+ *   process ── edu: a message in place of data ──> interrupts of the function's host
+ *                                             ──> those of the process's own, over the NTB
+ */
+TEST_P(DeviceApi, AnInterruptThatAFunctionForgesIsStopped) {
+  expected_.emplace_back("DMAR: DRHD: handling fault status reg");
+  expected_.emplace_back(kForged);
+  // As an IOMMU's table would have it: of number 2000, which is not there.
+  constexpr uint64_t kMessage = 2000 << 5 | 1 << 4;
+  ASSERT_EQ(use(fmt::format("map 4096 forge {}", 0xfee00000 + kMessage)).size(), 2U);
+  EXPECT_THAT(lender().log(), testing::ContainsRegex(kForged));
+  if (GetParam() == Where::Lender) return;
+  ASSERT_OK(lab_->host(1).mark_log());
+  ASSERT_EQ(use(fmt::format("map 4096 forge {}", 0xfe000000 + kMessage)).size(), 2U);
+  EXPECT_THAT(host().log(), testing::ContainsRegex(kForged));
+}
+
+/*
+ *   process ── a drive's page with the table of MSI-X; the function's configuration space
+ */
+TEST_P(DeviceApi, NeitherTheTableOfInterruptsNorConfigurationCanBeHad) {
+  const auto address = lender().address("target");
+  ASSERT_OK(address);
+  const auto offered = offer(lender(), *address);
+  ASSERT_OK(offered);
+  const std::string drive = offered->at("id");
+  ASSERT_OK(await_state(host(), drive, "available"));
+  const auto said = host().run(fmt::format("{} lease {} 3", kIntruder, drive));
+  ASSERT_OK(said);
+  const json pages = lines(*said).back().at("pages");
+  for (const char* page : {"0", "1"}) EXPECT_EQ(pages.at(page), "not refused") << page;
+  EXPECT_THAT(pages.at("2").get<std::string>(), HasSubstr("its interrupt table is at 0x2000"));
+  ASSERT_OK(await_state(lender(), drive, "available"));
+  ASSERT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", drive)));
+
+  ASSERT_NO_FATAL_FAILURE(start_user("map 4096 recalled copy", "waiting"));
+  // Who was handed the descriptor, and has no other rights.
+  EXPECT_OK(host().run(
+      "at=$(dirname $(grep -lx 0x11e8 /sys/bus/pci/devices/*/device)) && [ -e $at/config ] && "
+      "! setpriv --reuid 65534 --clear-groups sh -c \"echo >$at/config\""));
+  ASSERT_OK(lender().run("pcilend unavailable --grace 600 " + id_));
+  const auto steps = end_of_user();
+  taken_ = true;
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_EQ(steps[3].at("same"), true);
 }
 
 /*

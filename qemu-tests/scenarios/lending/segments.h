@@ -42,8 +42,9 @@ class Segments : public TwoHosts {
   }
 
   // Steps of a program, to their end: what each has said.
-  static std::vector<nlohmann::json> use(const lab::Host& host, const std::string& what) {
-    const auto said = host.run(fmt::format("{} {}", kSegmentUser, what));
+  static std::vector<nlohmann::json> use(const lab::Host& host, const std::string& what,
+                                         std::chrono::milliseconds within = lab::kPatience) {
+    const auto said = host.run(fmt::format("{} {}", kSegmentUser, what), {{}, within});
     EXPECT_OK(said);
     std::vector<nlohmann::json> steps;
     for (auto& line : lines(said.value_or("")))

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "scenarios/lending/segments.h"
+#include "testing/kernel_memory.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -39,13 +40,10 @@ class SegmentMemory : public Segments {
     EXPECT_EQ(said->code, code) << command << ": " << said->err;
     EXPECT_THAT(said->err, HasSubstr(text)) << command;
   }
-  // Memory of the kernel itself, in bytes.
-  static int64_t kernel_memory(const lab::Host& host) {
-    const auto kib = host.run(
-        "sync; echo 2 >/proc/sys/vm/drop_caches; awk '/^(Slab|PageTables|SecPageTables|Percpu|"
-        "KernelStack):/ { sum += $2 } END { print sum }' /proc/meminfo");
-    EXPECT_OK(kib);
-    return kib ? std::stoll(*kib) * 1024 : 0;
+  static int64_t kernel_memory_of(const lab::Host& host) {
+    const auto bytes = kernel_memory(host);
+    EXPECT_OK(bytes);
+    return bytes.value_or(0);
   }
 };
 
@@ -118,22 +116,22 @@ TEST_F(SegmentMemory, IsLimited) {
 TEST_F(SegmentMemory, CostsTheKernelLittle) {
   constexpr int kMany = 250;
   constexpr int kCrowd = 60;
-  const int64_t before = kernel_memory(lender());
+  const int64_t before = kernel_memory_of(lender());
   ASSERT_NO_FATAL_FAILURE(own(lender(), fmt::format("many 8 {}", kMany)));
-  const int64_t segment = (kernel_memory(lender()) - before) / kMany;
+  const int64_t segment = (kernel_memory_of(lender()) - before) / kMany;
   const auto listed = borrower().json("pcilend segment list --json");
   ASSERT_OK(listed);
   ASSERT_EQ(listed->at("segments").size(), static_cast<size_t>(kMany)) << "what peers offer";
   const std::string first = listed->at("segments").at(0).at("id");
 
-  const int64_t free_before = kernel_memory(borrower());
+  const int64_t free_before = kernel_memory_of(borrower());
   auto crowd = borrower().start(fmt::format("exec {} crowd {} {}", kSegmentUser, first, kCrowd));
   ASSERT_OK(crowd);
   ASSERT_OK(borrower().until("true", [&](const lab::Output&) {
     return crowd->ended() || !lines(crowd->output_so_far()).empty();
   }));
   ASSERT_FALSE(crowd->ended());
-  const int64_t connection = (kernel_memory(borrower()) - free_before) / kCrowd;
+  const int64_t connection = (kernel_memory_of(borrower()) - free_before) / kCrowd;
   crowd->interrupt();
   ASSERT_OK(crowd->wait());
   ASSERT_NO_FATAL_FAILURE(end());

@@ -46,6 +46,44 @@ TEST_F(Segments, AreReadAndWrittenWithoutAMessage) {
 }
 
 /*
+ *   64 MiB of host1 <── stores of host2, all of its words ── the same checksum on both
+ *   64 MiB of host2 <── stores of host1 ──────────────────── the same
+ *
+ * What the fabric counts is these stores, and what links say of themselves meanwhile.
+ */
+TEST_F(Segments, SixtyFourMebibytesGoEachWayWithoutAMessage) {
+  constexpr uint64_t kBytes = 64 << 20;
+  constexpr uint64_t kWords = kBytes / 8;
+  for (const auto& [owner, other] :
+       {std::pair{&lender(), &borrower()}, std::pair{&borrower(), &lender()}}) {
+    SCOPED_TRACE(owner->name());
+    ASSERT_NO_FATAL_FAILURE(create(*owner, fmt::format("--size 64M {}", other->node())));
+    ASSERT_OK(lab_->fabric().counters(true));
+    const auto sent =
+        use(*other, fmt::format("connect {} fill-all 9 {}", id_, kBytes), std::chrono::minutes(10));
+    ASSERT_EQ(sent.size(), 1U);
+    const auto counters = lab_->fabric().counters();
+    ASSERT_OK(counters);
+    EXPECT_EQ(sent[0].at("stored"), kWords);
+    EXPECT_EQ(sent[0].at("messages"), 0);
+    EXPECT_EQ(sent[0].at("complete"), true);
+    const auto path = counters->path(other->number(), owner->number());
+    EXPECT_GE(path.memory.write_bytes, kBytes);
+    EXPECT_LT(path.memory.write_bytes, kBytes + kBytes / 1000);
+    EXPECT_EQ(path.all_ones_reads, 0U);
+    EXPECT_EQ(path.dropped_writes, 0U);
+    fmt::print(stderr, "-- {} stores of {} bytes\n", path.memory.writes, path.memory.write_bytes);
+    const auto got =
+        use(*owner, fmt::format("own {} check-all 9 {}", pid_, kBytes), std::chrono::minutes(10));
+    ASSERT_EQ(got.size(), 1U);
+    EXPECT_EQ(got[0].at("looked"), kWords);
+    EXPECT_EQ(got[0].at("wrong"), 0);
+    EXPECT_EQ(got[0].at("sum"), sent[0].at("sum"));
+    ASSERT_NO_FATAL_FAILURE(end_owner(*owner));
+  }
+}
+
+/*
  *   host1                                   host2
  *   create --read-only ── offer ──> can read it, and connect it read-only only
  */

@@ -62,6 +62,7 @@ class ShareUser {
   }
   // To its end, which is as it should be.
   Result<> end() {
+    PCILEND_TRY(lab::eventually("it ends", lab::kPatience, [&] { return running_.ended(); }));
     const auto ended = running_.wait();
     if (!ended) return tl::unexpected(ended.error());
     if (ended->code != 0)
@@ -98,6 +99,12 @@ class SharedLease : public testing::Test {
   static void SetUpTestSuite() {
     lab::Options options;
     options.name = "shared-lease";
+    start(std::move(options));
+  }
+  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
+
+  // Three of these hosts, and what the first one shares.
+  static void start(lab::Options options) {
     options.hosts = 3;
     ASSERT_OK(options.add_device("host1:edu,id=edu,dma_mask=0xffffffffff,root-port=on"));
     ASSERT_OK(options.add_device(
@@ -109,7 +116,6 @@ class SharedLease : public testing::Test {
     ASSERT_OK(address);
     address_ = *address;
   }
-  static void TearDownTestSuite() { EXPECT_OK(end_lab(lab_)); }
 
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";

@@ -300,11 +300,14 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
 }
 
 /*
- *   client a maps piece after piece ── what is left is client b's
+ *   manager and client a map piece after piece ── what is left is client b's
  */
 TEST_F(SharedLease, AClientThatMapsAllItMayLeavesTheOthersTheirs) {
-  auto keeper = manager("2");
+  auto keeper = manager("2", "fill serve");
   ASSERT_OK(keeper);
+  EXPECT_EQ(keeper->said("fill")->at("pieces"), 128);
+  EXPECT_THAT(keeper->said("fill")->at("refused").get<std::string>(),
+              HasSubstr("a manager has at most 128 pieces"));
   auto a = ShareUser::start(lender(), "join", id_, "map 4096 fill wait /run/end-a fill copy");
   ASSERT_OK(a);
   ASSERT_OK(a->await("waiting"));
