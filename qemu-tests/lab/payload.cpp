@@ -70,6 +70,7 @@ Result<std::vector<PayloadFile>> payload_files(const Artefacts& artefacts,
       {artefacts.bin / "pcilend-nvme-bench", "/usr/lib/pcilend-lab/nvme-bench", 0755},
       {artefacts.bin / "pcilend-nvme-disk", "/usr/libexec/pcilend/pcilend-nvme-disk", 0755},
       {artefacts.bin / "pcilend-nvme-manager", "/usr/sbin/pcilend-nvme-manager", 0755},
+      {artefacts.bin / "pcilend-path-user", "/usr/lib/pcilend-lab/path-user", 0755},
       {artefacts.bin / "pcilend-share-user", "/usr/lib/pcilend-lab/share-user", 0755},
       {artefacts.bin / "pcilend-segment-user", "/usr/lib/pcilend-lab/segment-user", 0755},
   };
