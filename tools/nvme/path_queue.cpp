@@ -137,7 +137,6 @@ void PathQueue::lose(const std::string& why) {
     if (tag.stage != Stage::Issued) continue;
     ++held_;
     ++repeated_;
-    tag.lane = nullptr;
     tag.lease = lease;
     tag.stage = changes_medium(tag.task.work) && !cleared ? Stage::Held : Stage::Waiting;
     waiting_ |= tag.stage == Stage::Waiting;
@@ -182,7 +181,6 @@ Result<bool> PathQueue::issue(uint32_t tag) {
     if (!*slot) return false;
     active_->tag_of_slot[**slot] = tag;
     t.stage = Stage::Issued;
-    t.lane = active_;
     t.since = Clock::now();
     --held_;
     return true;

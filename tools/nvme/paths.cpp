@@ -147,13 +147,26 @@ size_t Paths::up() const {
 }
 
 Result<> Paths::add(PathUser& user) {
+  const std::lock_guard lock(mutex_);
+  Result<> none = fail(ErrorClass::Unreachable, "no path works");
+  bool any = false;
   for (size_t number = 0; number < paths_.size(); ++number) {
-    const auto& drive = paths_[number].drive;
+    const auto drive = paths_[number].drive;
     if (!drive) continue;
     auto lanes = equip(drive, number, {&user});
-    if (!lanes) return tl::unexpected(std::move(lanes).error());
-    user.give(std::move(lanes->front()));
+    if (lanes) {
+      user.give(std::move(lanes->front()));
+      any = true;
+      continue;
+    }
+    none = tl::unexpected(std::move(lanes).error());
+    // One that has gone meanwhile is not missed while another one works.
+    if (drive->lost())
+      lose(paths_[number], none.error().message);
+    else
+      return none;
   }
+  if (!any) return none;
   users_.push_back(&user);
   changed();
   return {};

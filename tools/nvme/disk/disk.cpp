@@ -21,6 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
@@ -152,6 +153,7 @@ class Disk {
     former_ = *former;
     record_.number = former->number;
     record_.recoveries = former->recoveries + 1;
+    record_.paths = former->paths;
     record_.leases = former->leases;
     record_.key = former->key;
     record_.state = "recovering";
@@ -195,7 +197,7 @@ class Disk {
   }
 
   // How its drive is got over each of its paths: one has it alone, or as a client of its manager.
-  Result<std::vector<PathOpener>> openers(const ThisHost& host, uint64_t slice) const {
+  Result<std::vector<PathOpener>> openers(const ThisHost& host, uint64_t slice) {
     const FunctionId id = options_.function;
     if (options_.alone)
       return std::vector<PathOpener>{{to_string(id), [host, id, slice](uint64_t) {
@@ -203,6 +205,11 @@ class Disk {
                                       }}};
     auto adapters = choose_paths(host, id, options_.paths);
     if (!adapters) return tl::unexpected(std::move(adapters).error());
+    // Those of a former run are paths still, though they may be down just now.
+    for (const std::string& adapter : record_.paths)
+      if (options_.paths.empty() && std::ranges::find(*adapters, adapter) == adapters->end())
+        adapters->push_back(adapter);
+    record_.paths = *adapters;
     return join_openers(id, kOwner, *adapters, slice, true);
   }
 

@@ -37,6 +37,7 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     record.queues = json.at("queues");
     record.depth = json.at("depth");
     record.power_cycles = json.at("power_cycles");
+    record.paths = json.at("paths").get<std::vector<std::string>>();
     record.leases = json.at("leases").get<std::vector<uint32_t>>();
     record.key = json.at("key");
     record.pid = json.at("pid");
@@ -107,6 +108,7 @@ Result<> write_record(const Environment& environment, const DiskRecord& record) 
                   {"queues", record.queues},
                   {"depth", record.depth},
                   {"power_cycles", record.power_cycles},
+                  {"paths", record.paths},
                   {"leases", record.leases},
                   {"key", record.key},
                   {"pid", record.pid},

@@ -31,6 +31,7 @@ struct DiskRecord {
   uint32_t depth = 0;
   uint64_t power_cycles = 0;  // of the drive
   // As what the drive's manager knows its program, over each path, and the key that goes with that.
+  std::vector<std::string> paths;  // adapters, of a client
   std::vector<uint32_t> leases;
   uint64_t key = 0;
   uint32_t pid = 0;

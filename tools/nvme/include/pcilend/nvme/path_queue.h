@@ -96,8 +96,7 @@ class PathQueue final : private PathUser {
   struct Tag {
     Stage stage = Stage::Free;
     Task task;
-    const Lane* lane = nullptr;  // that it was issued over, and whose memory it has
-    uint32_t lease = 0;          // Held: until that client is cleared
+    uint32_t lease = 0;  // Held: until that client is cleared
     Clock::time_point since;
   };
 
