@@ -133,7 +133,6 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
     return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
   if (hello.former != 0 && hello.former != client && book_.knows(hello.former))
     return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
-  // One that is given again would open a client to who knows the former one.
   if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
   mail::Welcome welcome{.entries = entries, .pairs = options_.each.pairs};
