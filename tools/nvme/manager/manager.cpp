@@ -208,9 +208,10 @@ Result<mail::Answer> Manager::answer(uint32_t, const mail::Clear& clear) {
   const auto pairs = book_.pairs(clear.lease);
   for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
   book_.quarantine(clear.lease);
-  tell_(fmt::format("client {} of node {} is cleared, as it asks over another path: {} pairs of "
-                    "queues deleted",
-                    clear.lease, nodes_[clear.lease], pairs.size()));
+  tell_(
+      fmt::format("client {} of node {} is cleared, as it asks over another path: {} pairs of "
+                  "queues deleted",
+                  clear.lease, nodes_[clear.lease], pairs.size()));
   return mail::Confirmed{};
 }
 
