@@ -332,7 +332,7 @@ static int share_admits(const struct pcilend_share *share, const struct pcilend_
 		const struct pcilend_share_client *other = &share->client[i];
 
 		if (other->state != PCILEND_CLIENT_NONE && other->node == event->node &&
-		    other->boot != event->boot)
+		    other->path == event->path && other->boot != event->boot)
 			return share_refuse(result, -EAGAIN,
 					    "a former boot of this node is not cleared: try again");
 	}
@@ -369,6 +369,7 @@ static int share_join(struct pcilend_share *share, const struct pcilend_share_ev
 		.state = PCILEND_CLIENT_REQUESTED,
 		.node = event->node,
 		.boot = event->boot,
+		.path = event->path,
 		.lease = ++numbers->last,
 		.wish = event->wish,
 		.slice = slice,

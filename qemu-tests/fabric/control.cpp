@@ -96,6 +96,8 @@ json adapter_status(const Fabric& fabric, const Adapter& adapter) {
           {"requesters", requesters},
           {"dma_maps", adapter.memory().count()},
           {"dma_mapped_bytes", adapter.memory().mapped_bytes()},
+          {"held", fabric.tampering(adapter).held.size()},
+          {"trips", fabric.tampering(adapter).trip.has_value()},
           {"vectors_enabled", adapter.interrupts().enabled()},
           {"posted_depth", session != nullptr ? session->connection().queued_messages() : 0},
           {"posted_bytes", session != nullptr ? session->connection().queued_bytes() : 0}};
@@ -242,6 +244,35 @@ Result<json> change_requesters(const Fabric& fabric, const json& request) {
   return json{{"ok", true}};
 }
 
+Result<json> change_hold(Fabric& fabric, const json& request) {
+  const auto pair = pair_of(fabric, request, "from", "to");
+  if (!pair) return tl::unexpected(pair.error());
+  const auto held = flag_of(request, "held");
+  if (!held) return tl::unexpected(held.error());
+  Adapter& from = fabric.adapter(pair->a, pair->b, pair->path.value_or(0));
+  return json{{"ok", true}, {"released", fabric.hold(from, *held)}};
+}
+
+Result<json> set_trip(Fabric& fabric, const json& request) {
+  const auto pair = pair_of(fabric, request, "from", "to");
+  if (!pair) return tl::unexpected(pair.error());
+  const auto flap = number_of(request, "flap_ms", 0);
+  if (!flap) return tl::unexpected(flap.error());
+  if (*flap > kMaxFlapMs)
+    return fail(ErrorClass::Usage, "'flap_ms' is {}: at most {}", *flap, kMaxFlapMs);
+  Trip trip{.reads = {}, .writes = {}, .flap = std::chrono::milliseconds(*flap)};
+  for (const auto& [key, what] : {std::pair("reads", &trip.reads), {"writes", &trip.writes}}) {
+    if (!request.contains(key)) continue;
+    const auto count = number_of(request, key, 0);
+    if (!count) return tl::unexpected(count.error());
+    *what = *count;
+  }
+  if (!trip.reads && !trip.writes)
+    return fail(ErrorClass::Usage, "after what? Give 'reads' or 'writes'");
+  fabric.set_trip(fabric.adapter(pair->a, pair->b, pair->path.value_or(0)), trip);
+  return json{{"ok", true}};
+}
+
 Result<json> read_counters(Fabric& fabric, const json& request) {
   bool reset = false;
   if (request.contains("reset")) {
@@ -363,6 +394,10 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     answer = change_events(fabric, request);
   } else if (*op == "requesters") {
     answer = change_requesters(fabric, request);
+  } else if (*op == "hold") {
+    answer = change_hold(fabric, request);
+  } else if (*op == "trip") {
+    answer = set_trip(fabric, request);
   } else if (*op == "counters") {
     answer = read_counters(fabric, request);
   } else if (*op == "sweep") {
@@ -370,8 +405,9 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     if (work) return std::move(*work);
     answer = tl::unexpected(work.error());
   } else {
-    answer = fail(ErrorClass::Usage,
-                  "unknown op '{}': status, link, events, requesters, counters or sweep", *op);
+    answer = fail(
+        ErrorClass::Usage,
+        "unknown op '{}': status, link, events, requesters, hold, trip, counters or sweep", *op);
   }
   respond(answer ? *answer : refusal(answer.error().message));
   return nullptr;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "memory_access.h"
@@ -21,6 +22,13 @@ constexpr auto kDriverProbe = std::chrono::milliseconds(200);
 constexpr uint64_t kGranule = 2 << 20;
 constexpr size_t kMaxGranules = 1024;
 
+// Of what ends in a peer's memory: functions use that above the area of processors.
+void count_down(std::optional<Trip>& trip, std::optional<uint64_t> Trip::*what, uint64_t address) {
+  if (!trip || address < kGuestMemory) return;
+  std::optional<uint64_t>& left = (*trip).*what;
+  if (left && *left != 0) --*left;
+}
+
 }  // namespace
 
 Fabric::Fabric(const FabricOptions& options, Clock clock, Log& log)
@@ -30,6 +38,7 @@ Fabric::Fabric(const FabricOptions& options, Clock clock, Log& log)
       waits_(options.hosts),
       links_(options.hosts * (options.hosts - 1) / 2 * options.paths),
       traffic_(options.hosts * (options.hosts - 1) * options.paths),
+      tampering_(traffic_.size()),
       answered_(traffic_.size()) {
   Bridge& bridge = *this;
   std::vector<std::array<std::unique_ptr<AdapterModel>, 2>> models(links_.size());
@@ -120,6 +129,7 @@ void Fabric::detach(Adapter& adapter, std::string_view why) {
   log_.info("{}: {}", adapter.name(), why);
   // Readers that wait for this host are answered before its session cancels their messages.
   const std::unique_ptr<Session> session = adapter.detach();
+  for (const Adapter* end : {&adapter, &peer_of(adapter)}) tampering_of(*end).forget();
   update_link(adapter);
   answered_[adapter_index(peer_of(adapter))].clear();
 }
@@ -131,6 +141,7 @@ void Fabric::connected(Adapter& adapter) {
 void Fabric::was_reset(Adapter& adapter, bool was_touched) {
   if (!was_touched) return;
   log_.info("{}: reset", adapter.name());
+  for (const Adapter* end : {&adapter, &peer_of(adapter)}) tampering_of(*end).forget();
   take_down(adapter);
   update_link(adapter);
 }
@@ -159,6 +170,51 @@ void Fabric::set_link(size_t a, size_t b, bool enabled, size_t path) {
 void Fabric::flap(size_t a, size_t b, std::chrono::milliseconds time, size_t path) {
   set_link(a, b, false, path);
   timers_.arm(now() + time, [this, a, b, path] { set_link(a, b, true, path); });
+}
+
+size_t Fabric::hold(Adapter& from, bool holds) {
+  Tampering& what = tampering_of(from);
+  const std::vector<HeldWrite> held = std::move(what.held);
+  what.holds = holds;
+  what.held.clear();
+  what.held_bytes = 0;
+  log_.info("{}: posted writes are {}; {} that were held arrive", from.name(),
+            holds ? "held" : "let go", held.size());
+  for (const HeldWrite& write : held) arrive_write(from, write.window, write.offset, write.data);
+  return held.size();
+}
+
+void Fabric::set_trip(const Adapter& from, const Trip& trip) {
+  tampering_of(from).trip = trip;
+  log_.info("{}: its link goes down after {} reads, or {} writes, of functions", from.name(),
+            trip.reads ? std::to_string(*trip.reads) : "any number of",
+            trip.writes ? std::to_string(*trip.writes) : "any number of");
+}
+
+// Between two transactions, never inside of one.
+void Fabric::spring(Adapter& from) {
+  auto& trip = tampering_of(from).trip;
+  if (!trip || !trip->is_due()) return;
+  const Trip due = *std::exchange(trip, std::nullopt);
+  if (due.flap.count() != 0)
+    flap(from.host(), from.peer(), due.flap, from.path());
+  else
+    set_link(from.host(), from.peer(), false, from.path());
+}
+
+bool Fabric::keep_back(Adapter& from, unsigned window, uint64_t offset,
+                       std::span<const std::byte> data) {
+  Tampering& what = tampering_of(from);
+  if (!what.holds || !link_of(from).up) return false;
+  if (what.held_bytes + data.size() > options_.posted_limit) {
+    traffic_of(from).count_lost_write(Loss::Overflow);
+    log_.artefact("overflow", "{}: {} writes are held; another one is dropped", from.name(),
+                  what.held.size());
+    return true;
+  }
+  what.held.push_back({window, offset, {data.begin(), data.end()}});
+  what.held_bytes += data.size();
+  return true;
 }
 
 void Fabric::set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path) {
@@ -244,6 +300,8 @@ void Fabric::signal_peer(Adapter& adapter, const Signal& signal) {
 
 void Fabric::window_write(Adapter& from, unsigned window, uint64_t offset,
                           std::span<const std::byte> data) {
+  spring(from);
+  if (keep_back(from, window, offset, data)) return;
   const Link& link = link_of(from);
   if (link.up && link.delay == Duration::zero() && channel_from(from).empty()) {
     arrive_write(from, window, offset, data);
@@ -268,6 +326,7 @@ void Fabric::arrive_write(Adapter& from, unsigned window, uint64_t offset,
       case Adapter::Where::Memory:
         store(landing.bytes, part);
         path.count_write(landing.target, part.size());
+        count_down(tampering_of(from).trip, &Trip::writes, landing.address);
         break;
       case Adapter::Where::Nowhere:
         path.count_lost_write(Loss::Unmapped);
@@ -302,6 +361,7 @@ void Fabric::send_write(Adapter& from, const Adapter::Landing& landing,
 }
 
 void Fabric::window_read(Adapter& from, unsigned window, const ReadTicket& ticket) {
+  spring(from);
   carry(
       from, [this, &from, window, ticket] { arrive_read(from, window, ticket); },
       [this, &from, ticket] { answer_ones(from, ticket, Loss::LinkDown); });
@@ -330,6 +390,7 @@ void Fabric::arrive_read(Adapter& from, unsigned window, const ReadTicket& ticke
         }
         load(std::span(scratch_).subspan(done, landing.size), landing.bytes);
         path.count_read(landing.target, landing.size);
+        count_down(tampering_of(from).trip, &Trip::reads, landing.address);
         break;
       case Adapter::Where::Message:
         landing.size = std::min<uint64_t>(landing.size, kMaxDmaRead);

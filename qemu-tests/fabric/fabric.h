@@ -20,6 +20,7 @@
 #include "log.h"
 #include "models.h"
 #include "pcilend/result.h"
+#include "tampering.h"
 #include "timers.h"
 #include "wait_graph.h"
 
@@ -67,6 +68,15 @@ class Fabric final : private Bridge {
   // Down, and up again after `time`, when the drivers that hear of it have acknowledged that.
   void flap(size_t a, size_t b, std::chrono::milliseconds time, size_t path = 0);
   void set_delay(size_t a, size_t b, std::chrono::milliseconds delay, size_t path = 0);
+
+  // Posted writes of this adapter's host wait, before they reach the peer, until they are let go:
+  // then they arrive whatever has become of the link, in order. Returns how many that were.
+  size_t hold(Adapter& from, bool holds);
+  // The link goes down when the functions of this adapter's host have done so much.
+  void set_trip(const Adapter& from, const Trip& trip);
+  [[nodiscard]] const Tampering& tampering(const Adapter& from) const {
+    return tampering_[adapter_index(from)];
+  }
 
   // What went through an adapter of `from` towards `to`.
   [[nodiscard]] const PathCounters& traffic(const Adapter& from) const;
@@ -118,6 +128,9 @@ class Fabric final : private Bridge {
   [[nodiscard]] Link& link_of(const Adapter& adapter);
   [[nodiscard]] Channel& channel_from(const Adapter& adapter);
   PathCounters& traffic_of(const Adapter& from) { return traffic_[adapter_index(from)]; }
+  Tampering& tampering_of(const Adapter& from) { return tampering_[adapter_index(from)]; }
+  void spring(Adapter& from);
+  bool keep_back(Adapter& from, unsigned window, uint64_t offset, std::span<const std::byte> data);
 
   // Carries something over the link, at once or when its time has come. Without a link it is lost.
   template <class Deliver, class Lose>
@@ -149,6 +162,7 @@ class Fabric final : private Bridge {
   std::vector<std::unique_ptr<Adapter>> adapters_;
   std::vector<Link> links_;
   std::vector<PathCounters> traffic_;                                       // by adapter
+  std::vector<Tampering> tampering_;                                        // by adapter
   std::vector<std::vector<uint64_t>> answered_;                             // by adapter
   std::unordered_map<const Adapter*, std::optional<Timers::Id>> releases_;  // of held link events
   std::unordered_map<uint64_t, PendingRead> reads_;

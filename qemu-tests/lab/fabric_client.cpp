@@ -105,11 +105,67 @@ Result<> Fabric::flap(int a, int b, std::chrono::milliseconds time, int path) co
   return change(a, b, path, {{"flap_ms", time.count()}});
 }
 
-Result<> Fabric::tell_events(int host, int peer, bool told) const {
-  PCILEND_TRY(request(
-      {{"op", "events"}, {"host", host_name(host)}, {"peer", host_name(peer)}, {"told", told}},
-      Deadline(kAnswer)));
+Result<> Fabric::tell_events(int host, int peer, bool told, int path) const {
+  PCILEND_TRY(request({{"op", "events"},
+                       {"host", host_name(host)},
+                       {"peer", host_name(peer)},
+                       {"path", path},
+                       {"told", told}},
+                      Deadline(kAnswer)));
   return {};
+}
+
+Result<> Fabric::hold(int from, int to, int path) const {
+  PCILEND_TRY(request({{"op", "hold"},
+                       {"from", host_name(from)},
+                       {"to", host_name(to)},
+                       {"path", path},
+                       {"held", true}},
+                      Deadline(kAnswer)));
+  return {};
+}
+
+Result<uint64_t> Fabric::release(int from, int to, int path) const {
+  return request({{"op", "hold"},
+                  {"from", host_name(from)},
+                  {"to", host_name(to)},
+                  {"path", path},
+                  {"held", false}},
+                 Deadline(kAnswer))
+      .map([](const json& answer) { return answer.value("released", uint64_t{0}); });
+}
+
+Result<json> Fabric::adapter(int host, int peer, int path) const {
+  const auto status = request({{"op", "status"}}, Deadline(kAnswer));
+  if (!status) return tl::unexpected(status.error());
+  for (const json& one : status->value("adapters", json::array()))
+    if (one.value("host", "") == host_name(host) && one.value("peer", "") == host_name(peer) &&
+        one.value("path", 0) == path)
+      return one;
+  return fail(ErrorClass::NotFound, "no adapter {} of {} towards {}", path, host_name(host),
+              host_name(peer));
+}
+
+Result<uint64_t> Fabric::held(int from, int to, int path) const {
+  return adapter(from, to, path).map([](const json& one) {
+    return one.value("held", uint64_t{0});
+  });
+}
+
+Result<> Fabric::trip(int from, int to, int path, const Trip& trip) const {
+  json order = {{"op", "trip"},
+                {"from", host_name(from)},
+                {"to", host_name(to)},
+                {"path", path},
+                {"flap_ms", trip.flap.count()}};
+  if (trip.reads) order["reads"] = *trip.reads;
+  if (trip.writes) order["writes"] = *trip.writes;
+  PCILEND_TRY(request(order, Deadline(kAnswer)));
+  return {};
+}
+
+Result<bool> Fabric::trips(int from, int to, int path) const {
+  return adapter(from, to, path).map([](const json& one) { return one.value("trips", false); });
 }
 
 Result<> Fabric::set_delay(int a, int b, std::chrono::milliseconds delay, int path) const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,20 @@ class Fabric {
   // Down, and up again by itself.
   Result<> flap(int a, int b, std::chrono::milliseconds time, int path = 0) const;
   // Whether the driver of `host` hears of what becomes of its link to `peer`.
-  Result<> tell_events(int host, int peer, bool told) const;
+  Result<> tell_events(int host, int peer, bool told, int path = 0) const;
+  // Posted writes of `from` are held on their way; or they arrive, whatever the link is: so many.
+  Result<> hold(int from, int to, int path) const;
+  Result<uint64_t> release(int from, int to, int path) const;
+  [[nodiscard]] Result<uint64_t> held(int from, int to, int path) const;
+  // The link goes down in the middle of what functions of `from` do in `to`'s memory.
+  struct Trip {
+    std::optional<uint64_t> reads;
+    std::optional<uint64_t> writes;
+    std::chrono::milliseconds flap{};
+  };
+  Result<> trip(int from, int to, int path, const Trip& trip) const;
+  // It has not been reached yet.
+  [[nodiscard]] Result<bool> trips(int from, int to, int path) const;
   Result<> set_delay(int a, int b, std::chrono::milliseconds delay, int path = 0) const;
   // Resets them after reading, if asked to.
   Result<Counters> counters(bool reset = false) const;
@@ -94,6 +108,7 @@ class Fabric {
 
  private:
   [[nodiscard]] Result<> change(int a, int b, int path, nlohmann::json change) const;
+  [[nodiscard]] Result<nlohmann::json> adapter(int host, int peer, int path) const;
 
   std::string control_;
 };

@@ -247,13 +247,14 @@ class NetlinkClient final : public Client {
   }
 
   Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
-                              uint32_t vectors) override {
-    return one(Request(PCILEND_CMD_JOIN)
-                   .put(PCILEND_A_ID, id.value)
-                   .put(PCILEND_A_OWNER, owner)
-                   .put64(PCILEND_A_SIZE, slice)
-                   .put(PCILEND_A_VECTORS, vectors),
-               decode_joined);
+                              uint32_t vectors, const std::string& adapter) override {
+    Request request(PCILEND_CMD_JOIN);
+    request.put(PCILEND_A_ID, id.value)
+        .put(PCILEND_A_OWNER, owner)
+        .put64(PCILEND_A_SIZE, slice)
+        .put(PCILEND_A_VECTORS, vectors);
+    if (!adapter.empty()) request.put(PCILEND_A_ADAPTER, adapter);
+    return one(request, decode_joined);
   }
 
   Result<> check(const PciAddress& local) override {

@@ -42,14 +42,20 @@ Result<Lease> Lease::borrow(const ThisHost& host, FunctionId id, std::string_vie
 }
 
 Result<Lease> Lease::join(const ThisHost& host, FunctionId id, std::string_view owner,
-                          uint64_t slice, uint32_t vectors) {
-  auto joined = host.client_->join(id, owner, slice, vectors);
+                          uint64_t slice, uint32_t vectors, const std::string& adapter) {
+  auto joined = host.client_->join(id, owner, slice, vectors, adapter);
   if (!joined) return tl::unexpected(std::move(joined).error());
   auto lease = open(host, std::move(joined->leased));
   if (!lease) return lease;
   lease->self_ = joined->client;
   lease->ranges_ = std::move(joined->ranges);
   return lease;
+}
+
+Result<std::vector<std::string>> Lease::paths(const ThisHost& host, FunctionId id) {
+  auto function = host.client_->function(id);
+  if (!function) return tl::unexpected(std::move(function).error());
+  return std::move(function->paths);
 }
 
 Result<Lease> Lease::open(const ThisHost& host, LeasedFunction leased) {

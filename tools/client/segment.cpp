@@ -57,6 +57,22 @@ Result<> OwnedSegment::offer(uint32_t node, bool read_only, const std::string& a
   return client_->offer_segment(id_, node, read_only, adapter);
 }
 
+Result<> OwnedSegment::offer_over_all(uint32_t node, bool read_only) {
+  const auto links = client_->links();
+  if (!links) return tl::unexpected(links.error());
+  size_t offers = 0;
+  for (const Link& link : *links) {
+    if (link.peer != node || link.state != PCILEND_LINK_UP) continue;
+    const auto offered = offer(node, read_only, link.adapter);
+    // One that went down in between is none.
+    if (offered)
+      ++offers;
+    else if (offered.error().kind != ErrorClass::Unreachable)
+      return offered;
+  }
+  return offers != 0 ? Result<>() : offer(node, read_only);
+}
+
 Result<> OwnedSegment::withdraw(std::optional<uint32_t> node) {
   return client_->withdraw_segment(id_, node);
 }

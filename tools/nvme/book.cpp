@@ -44,6 +44,23 @@ void Book::quarantine(uint32_t client) {
   if (it != clients_.end()) it->second.quarantined = true;
 }
 
+void Book::give_key(uint32_t client, uint64_t key) {
+  const auto it = clients_.find(client);
+  if (it != clients_.end()) it->second.key = key;
+}
+
+Result<> Book::allow_clear(const mail::Clear& clear) const {
+  const auto it = clients_.find(clear.lease);
+  if (it == clients_.end() || clear.key == 0 || it->second.key != clear.key)
+    return fail(ErrorClass::NotFound, "client {} is not here, or has another key", clear.lease);
+  return {};
+}
+
+bool Book::quarantined(uint32_t client) const {
+  const auto it = clients_.find(client);
+  return it != clients_.end() && it->second.quarantined;
+}
+
 std::vector<uint16_t> Book::pairs(uint32_t client) const {
   const auto it = clients_.find(client);
   return it == clients_.end() ? std::vector<uint16_t>() : it->second.pairs;
@@ -55,7 +72,8 @@ Result<QueueRequest> Book::allow_pair(uint32_t client, const QueueRequest& reque
   const Entry& entry = **found;
   const ClientNotice& notice = entry.notice;
   if (entry.quarantined)
-    return fail(ErrorClass::State, "the link of client {} was lost: join anew", client);
+    return fail(ErrorClass::State, "client {} has lost its link, or was cleared: join anew",
+                client);
   if (entry.pairs.size() >= limits_.pairs)
     return fail(ErrorClass::State, "client {} has {} pairs of queues, as many as it may have",
                 client, entry.pairs.size());

@@ -2,6 +2,7 @@
 #include "pcilend/nvme/drive.h"
 
 #include "pcilend/nvme/controller.h"
+#include "pcilend/result.h"
 
 namespace pcilend::nvme {
 namespace {
@@ -33,6 +34,10 @@ class AloneDrive final : public Drive {
 };
 
 }  // namespace
+
+Result<> Drive::clear(uint32_t lease, uint64_t) {
+  return fail(ErrorClass::Unsupported, "a drive that is not shared has no client {}", lease);
+}
 
 Result<std::unique_ptr<Drive>> Drive::open_alone(const ThisHost& host, FunctionId id,
                                                  std::string_view owner, uint64_t slice) {

@@ -3,6 +3,7 @@
 // manager is asked for.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "pcilend/nvme/mail.h"
@@ -72,8 +73,8 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   JoinedDrive(std::unique_ptr<Tenancy> tenancy, milliseconds patience)
       : tenancy_(std::move(tenancy)), patience_(patience), epoch_(tenancy_->epoch()) {}
 
-  Result<> begin(uint32_t former) {
-    const auto welcome = hello(former);
+  Result<> begin(uint32_t former, uint64_t key) {
+    const auto welcome = hello({former, key});
     if (!welcome) return tl::unexpected(welcome.error());
     entries_ = welcome->entries;
     if (welcome->near_segment != 0) PCILEND_TRY(connect(*welcome));
@@ -114,6 +115,12 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     return tenancy_->over() || tenancy_->epoch() != epoch_;
   }
   [[nodiscard]] uint32_t lease() const override { return tenancy_->lease(); }
+  Result<> clear(uint32_t lease, uint64_t key) override {
+    auto done = confirmed(mail::Clear{lease, key}, patience_);
+    if (!done && done.error().kind == ErrorClass::NotFound) return {};
+    return done;
+  }
+  void leave() override { tenancy_->leave(); }
 
  private:
   // As a device.
@@ -164,12 +171,12 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     tenancy_->leave();
   }
 
-  Result<mail::Welcome> hello(uint32_t former) {
+  Result<mail::Welcome> hello(const mail::Hello& hello) {
     const auto until = steady_clock::now() + patience_;
     for (;;) {
-      auto answer = ask<mail::Welcome>(mail::Hello{former}, patience_);
+      auto answer = ask<mail::Welcome>(hello, patience_);
       // A former one is still being ended.
-      if (answer || former == 0 || answer.error().kind != ErrorClass::State || lost() ||
+      if (answer || hello.former == 0 || answer.error().kind != ErrorClass::State || lost() ||
           steady_clock::now() > until)
         return answer;
       std::this_thread::sleep_for(kStep);
@@ -230,6 +237,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   // The answer to this question, of all that may come late.
   template <class Wanted>
   Result<Wanted> ask(const mail::Question& question, milliseconds patience) {
+    const std::lock_guard lock(asking_);
     const uint32_t number = ++number_;
     const auto answer = tenancy_->ask(mail::encode(number, question), patience);
     if (!answer) return tl::unexpected(answer.error());
@@ -253,15 +261,16 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   ControllerInfo info_;
   std::optional<NearPages> near_;
   std::unique_ptr<Memory> page_;  // that Identify writes to
+  std::mutex asking_;
   uint32_t number_ = 0;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<Tenancy> tenancy, uint32_t former,
-                                       milliseconds patience) {
+                                       milliseconds patience, uint64_t key) {
   auto drive = std::make_unique<JoinedDrive>(std::move(tenancy), patience);
-  PCILEND_TRY(drive->begin(former));
+  PCILEND_TRY(drive->begin(former, key));
   return drive;
 }
 

@@ -96,13 +96,14 @@ class LeasedTenancy final : public Tenancy {
 
 Result<std::unique_ptr<Drive>> Drive::join(const ThisHost& host, FunctionId id,
                                            std::string_view owner, const JoinOptions& options) {
-  auto lease = Lease::join(host, id, owner, options.slice, options.interrupt ? 1 : 0);
+  auto lease =
+      Lease::join(host, id, owner, options.slice, options.interrupt ? 1 : 0, options.adapter);
   if (!lease) return tl::unexpected(std::move(lease).error());
   PCILEND_TRY(check_class(*lease));
   auto doorbells = lease->bar(0, kDoorbellPage, kDoorbellBytes);
   if (!doorbells) return tl::unexpected(std::move(doorbells).error());
   return join_by(std::make_unique<LeasedTenancy>(host, std::move(*lease), std::move(*doorbells)),
-                 options.former);
+                 options.former, options.patience, options.key);
 }
 
 }  // namespace pcilend::nvme

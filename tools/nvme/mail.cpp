@@ -17,6 +17,7 @@ enum Topic : uint16_t {
   kIdentify = 4,
   kController = 5,
   kLog = 6,
+  kClear = 7,
   kRefusal = 0x100,
   kConfirmed = 0x101,
   kWelcome = 0x102,
@@ -36,8 +37,17 @@ struct HelloWire {
   Header header;
   uint32_t former;
   uint32_t zero;
+  uint64_t key;
 };
-static_assert(sizeof(HelloWire) == 16);
+static_assert(sizeof(HelloWire) == 24);
+
+struct ClearWire {
+  Header header;
+  uint32_t lease;
+  uint32_t zero;
+  uint64_t key;
+};
+static_assert(sizeof(ClearWire) == 24);
 
 struct CreateWire {
   Header header;
@@ -140,6 +150,14 @@ Wire make(Topic topic, uint32_t number) {
 std::vector<std::byte> put(uint32_t number, const Hello& hello) {
   auto wire = make<HelloWire>(kHello, number);
   wire.former = hello.former;
+  wire.key = hello.key;
+  return bytes_of(wire);
+}
+
+std::vector<std::byte> put(uint32_t number, const Clear& clear) {
+  auto wire = make<ClearWire>(kClear, number);
+  wire.lease = clear.lease;
+  wire.key = clear.key;
   return bytes_of(wire);
 }
 
@@ -296,8 +314,13 @@ Result<Letter<Question>> decode_question(std::span<const std::byte> bytes) {
   const uint32_t number = header->number;
   switch (header->topic) {
     case kHello:
-      return letter<Question>(
-          number, read_as<HelloWire>(bytes, [](const auto& wire) { return Hello{wire.former}; }));
+      return letter<Question>(number, read_as<HelloWire>(bytes, [](const auto& wire) {
+                                return Hello{wire.former, wire.key};
+                              }));
+    case kClear:
+      return letter<Question>(number, read_as<ClearWire>(bytes, [](const auto& wire) {
+                                return Clear{wire.lease, wire.key};
+                              }));
     case kCreatePair:
       return letter<Question>(number, read_create(bytes));
     case kDeletePair:

@@ -119,6 +119,9 @@ const CommandOption kReadOnlyDisk{"--read-only", "", "attach: without writing to
                                   &Options::read_only};
 const CommandOption kSharedFs{
     "--shared-fs", "", "attach: for a file system that several hosts mount", &Options::shared_fs};
+const CommandOption kDiskPaths{"--adapter", "BDF[,BDF...]",
+                               "attach: over these NTB adapters; default: over all that lead to it",
+                               &Options::adapter};
 const CommandOption kPatience{"--patience", "SECONDS",
                               "attach: how long I/O waits for a lost drive; default: 60",
                               &Options::patience};
@@ -287,7 +290,7 @@ const std::vector<Command>& commands() {
        "nvme",
        "make disks of NVMe drives that this host leases",
        {kNvmeAction, kNvmeWords},
-       {kJson, kAlone, kNamespace, kQueues, kDepth, kReadOnlyDisk, kSharedFs, kPatience,
+       {kJson, kAlone, kNamespace, kQueues, kDepth, kReadOnlyDisk, kSharedFs, kDiskPaths, kPatience,
         kDiskTimeout, force("detach: though it is in use")},
        command_nvme},
       {kBorrower,

@@ -34,6 +34,17 @@ Result<> check_number(std::string_view name, const std::optional<uint32_t>& valu
   return fail(ErrorClass::Usage, "{} {}: give {} to {}", name, *value, least, most);
 }
 
+// Between the commas.
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t at = 0; !list.empty() && at != std::string::npos;) {
+    const size_t end = list.find(',', at);
+    names.push_back(list.substr(at, end - at));
+    at = end == std::string::npos ? end : end + 1;
+  }
+  return names;
+}
+
 // What its program is called with, besides the function.
 Result<std::vector<std::string>> program_words(const Options& options) {
   PCILEND_TRY(check_number("--namespace", options.name_space, 1, 0xfffffffe));
@@ -47,6 +58,15 @@ Result<std::vector<std::string>> program_words(const Options& options) {
         ErrorClass::Usage,
         "others may write to the drive, too, and file systems of one host don't survive "
         "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
+  if (!options.adapter.empty() && options.alone)
+    return fail(ErrorClass::Usage,
+                "--adapter with --alone: a drive that is had alone goes over one path, the best");
+  for (const std::string& adapter : names_in(options.adapter))
+    if (!parse_pci_address(adapter))
+      return fail(ErrorClass::Usage,
+                  "'{}' is no adapter: give PCI addresses as 'pcilend show' has "
+                  "them (0000:00:04.0,0000:00:05.0)",
+                  adapter);
   std::vector<std::string> words;
   const auto add = [&](const char* name, const std::optional<uint32_t>& value) {
     if (value) words.insert(words.end(), {name, std::to_string(*value)});
@@ -55,6 +75,7 @@ Result<std::vector<std::string>> program_words(const Options& options) {
   add("--queues", options.queues);
   add("--depth", options.depth);
   add("--patience", options.patience);
+  if (!options.adapter.empty()) words.insert(words.end(), {"--path", options.adapter});
   if (options.alone) words.emplace_back("--alone");
   if (options.read_only) words.emplace_back("--read-only");
   if (options.shared_fs) words.emplace_back("--shared-fs");

@@ -440,6 +440,29 @@ TEST_F(ShareTest, ANewBootIsAdmittedWhenTheOldOneIsCleared) {
   EXPECT_EQ(Find(result().lease)->slice, slice) << "now it is free";
 }
 
+// Each link to a node has boots of its own: two leases of one host go over two of them.
+TEST_F(ShareTest, OverAnotherLinkAnotherBootIsNoFormerOne) {
+  const u32 a = Client(2, 100);
+  pcilend_share_event join = {};
+  join.type = PCILEND_SHARE_JOIN;
+  join.node = 2;
+  join.boot = 200;
+  join.path = 1;
+  join.wish = Wish();
+  ASSERT_EQ(Apply(join), 0);
+  const u32 b = result().lease;
+  EXPECT_NE(Find(a)->slice, Find(b)->slice);
+  join.boot = 201;
+  EXPECT_EQ(Apply(join), -EAGAIN) << "a former boot of that link";
+  // What happens to one of the links is not the other's.
+  Of(PCILEND_SHARE_MAPPED, b);
+  ASSERT_EQ(Peer(PCILEND_SHARE_LINK_LOST, 2, 100), 0);
+  EXPECT_EQ(Find(a)->state, PCILEND_CLIENT_QUARANTINING);
+  EXPECT_EQ(Find(b)->state, PCILEND_CLIENT_ACTIVE);
+  ASSERT_EQ(Peer(PCILEND_SHARE_PEER_DEAD, 2, 100), 0);
+  EXPECT_EQ(Find(b)->state, PCILEND_CLIENT_ACTIVE);
+}
+
 TEST_F(ShareTest, NoSliceIsGivenTwiceBeforeItsClientIsOver) {
   std::set<u64> slices;
   std::vector<u32> leases;

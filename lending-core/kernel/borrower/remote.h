@@ -39,7 +39,7 @@ int pcilend_borrower_reserve(const struct pcilend_msg_reserve *msg,
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack);
 
 /* remote_client.c */
-int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
+int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const char *adapter,
 			const struct pcilend_share_wish *wish, struct file **file,
 			struct pcilend_joined *joined, struct netlink_ext_ack *extack);
 

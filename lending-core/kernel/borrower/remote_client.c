@@ -400,6 +400,7 @@ static void client_describe(struct remote_client *client, const struct pcilend_m
 	};
 	for (i = 0; i < client->ranges; i++)
 		joined->range[i] = client->range[i].pages;
+	strscpy(joined->adapter, pci_name(client->link->pdev), sizeof(joined->adapter));
 }
 
 static const char *client_why(int error)
@@ -482,21 +483,22 @@ static int client_join(struct remote_client *client, const struct pcilend_share_
 }
 
 /* The link for a new client, counted in its leases, with a reference. */
-static struct pcilend_link *client_choose_link(struct pcilend_remote *remote)
+static struct pcilend_link *client_choose_link(struct pcilend_remote *remote, const char *adapter)
 {
 	struct remote *r = to_remote(remote);
 	struct pcilend_link *link;
 
 	guard(mutex)(&r->lock);
-	link = remote_path_choose(r, NULL);
+	link = remote_path_choose(r, adapter);
 	if (!link)
 		return NULL;
 	atomic_inc(&link->leases);
 	return pcilend_link_get(link);
 }
 
-static int client_make(struct pcilend_remote *remote, const struct pcilend_share_wish *wish,
-		       struct remote_client **made, struct netlink_ext_ack *extack)
+static int client_make(struct pcilend_remote *remote, const char *adapter,
+		       const struct pcilend_share_wish *wish, struct remote_client **made,
+		       struct netlink_ext_ack *extack)
 {
 	struct remote_client *client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	u64 bytes = wish->slice_bytes;
@@ -508,11 +510,13 @@ static int client_make(struct pcilend_remote *remote, const struct pcilend_share
 		kfree(client);
 		return -ENOMEM;
 	}
-	client->link = client_choose_link(remote);
+	client->link = client_choose_link(remote, adapter);
 	if (!client->link) {
 		kfree(client->vector);
 		kfree(client);
-		return pcilend_refuse(extack, -EHOSTUNREACH, "no link to its lender is up: see 'pcilend link'");
+		return pcilend_refuse(extack, -EHOSTUNREACH, adapter ?
+				      "its lender is not reached over that adapter: 'pcilend show' lists its paths" :
+				      "no link to its lender is up: see 'pcilend link'");
 	}
 	if (client->link->aperture.direct)
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");
@@ -563,12 +567,13 @@ static void client_discard(struct remote_client *client)
 
 /**
  * pcilend_remote_join - the calling process becomes a client of a function of another host
+ * @adapter: over this one; NULL: over the best
  * @owner, @wish, @file, @joined: as for pcilend_lender_join()
  *
  * When the lender does not answer it may have granted the lease: the slot stays taken until that
  * boot of it is over.
  */
-int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
+int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const char *adapter,
 			const struct pcilend_share_wish *wish, struct file **file,
 			struct pcilend_joined *joined, struct netlink_ext_ack *extack)
 {
@@ -579,7 +584,7 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner,
 		return pcilend_refuse(extack, -EINVAL, "a slice is a power of two from 4 KiB to 64 GiB: give such a size");
 	if (wish->vectors > PCILEND_SHARE_VECTORS)
 		return pcilend_refuse(extack, -ERANGE, "a client has at most 32 interrupts: ask for fewer");
-	err = client_make(remote, wish, &client, extack);
+	err = client_make(remote, adapter, wish, &client, extack);
 	if (err)
 		return err;
 	client->use = pcilend_use_create(owner, file);

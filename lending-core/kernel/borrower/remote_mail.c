@@ -33,6 +33,14 @@ static void mail_queue(struct remote_client *client, unsigned int ms)
 		remote_client_put(client);
 }
 
+/* Later, unless it is queued: the next question may have come meanwhile, which must not wait. */
+static void mail_queue_again(struct remote_client *client, unsigned int ms)
+{
+	kref_get(&client->ref);
+	if (!queue_delayed_work(pcilend_wq, &client->mail.ask, msecs_to_jiffies(ms)))
+		remote_client_put(client);
+}
+
 static void mail_ask_work(struct work_struct *work)
 {
 	struct remote_client *client = container_of(work, struct remote_client, mail.ask.work);
@@ -43,7 +51,7 @@ static void mail_ask_work(struct work_struct *work)
 		err = pcilend_channel_request(client->link, PCILEND_MSG_MAIL, &msg, NULL);
 	/* When the lease is over, so is what it asks. */
 	if (err != -ESTALE)
-		mail_queue(client, err ? MAIL_RETRY_MS : MAIL_AGAIN_MS);
+		mail_queue_again(client, err ? MAIL_RETRY_MS : MAIL_AGAIN_MS);
 	remote_client_put(client);
 }
 

@@ -106,6 +106,7 @@ struct pcilend_joined {
 	struct pcilend_client_notice client;
 	u32 ranges;
 	struct pcilend_share_range range[PCILEND_SHARE_RANGES];	/* its own pages */
+	char adapter[32];		/* that it goes over; empty: it is this host's */
 };
 
 /* One whose end is being confirmed can be beside as many as there may be. */

@@ -285,6 +285,8 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 		.type = PCILEND_SHARE_JOIN,
 		.node = client->peer,
 		.boot = client->boot,
+		.path = pci_domain_nr(client->link->pdev->bus) << 16 |
+			pci_dev_id(client->link->pdev),
 		.wish = {
 			.slice_bytes = le64_to_cpu(in->slice_bytes),
 			.near_bytes = le64_to_cpu(in->near_bytes),

@@ -156,6 +156,7 @@ static const struct nla_policy join_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_OWNER] = { .type = NLA_NUL_STRING, .len = PCILEND_OWNER_BYTES - 1 },
 	[PCILEND_A_SIZE] = { .type = NLA_U64 },
 	[PCILEND_A_VECTORS] = { .type = NLA_U32 },
+	[PCILEND_A_ADAPTER] = { .type = NLA_NUL_STRING, .len = 31 },
 };
 
 static const struct nla_policy client_next_policy[PCILEND_A_MAX + 1] = {

@@ -149,15 +149,20 @@ static int netlink_share_join_remote(struct genl_info *info,
 				     const struct pcilend_share_wish *wish, struct file **file,
 				     struct netlink_join *join)
 {
+	const struct nlattr *adapter = info->attrs[PCILEND_A_ADAPTER];
 	struct pcilend_remote *remote;
 	int err = pcilend_get_remote(info, &remote);
 
 	if (err)
 		return err;
-	err = pcilend_remote_join(remote, nla_data(info->attrs[PCILEND_A_OWNER]), wish, file,
-				  &join->joined, info->extack);
-	if (!err)
+	err = pcilend_remote_join(remote, nla_data(info->attrs[PCILEND_A_OWNER]),
+				  adapter ? nla_data(adapter) : NULL, wish, file, &join->joined,
+				  info->extack);
+	if (!err) {
 		pcilend_remote_report(remote, &join->report);
+		/* That of this client, of all that this host may be. */
+		strscpy(join->report.adapter, join->joined.adapter, sizeof(join->report.adapter));
+	}
 	pcilend_remote_put(remote);
 	return err;
 }

@@ -41,6 +41,70 @@ class ControlTest : public test::FabricLab {
   }
 };
 
+// Behind the place where the link is cut.
+TEST_F(ControlTest, WritesThatAreHeldArriveWhenTheyAreLetGo) {
+  make(2);
+  Host& a = boot(1, 2);
+  Host& b = boot(2, 1);
+  json hold = {{"op", "hold"}, {"from", "host1"}, {"to", "host2"}, {"held", true}};
+  EXPECT_EQ(ask(hold)["ok"], true);
+  put<uint32_t>(a, kRegionBar2, 0x10, 1);
+  put<uint32_t>(a, kRegionBar4, 0x20, 2);
+  put<uint32_t>(a, kRegionBar2, 0x10, 3);
+  put<uint32_t>(b, kRegionBar2, 0x10, 9);
+  EXPECT_EQ(a.ram.get<uint32_t>(0x10), 9u) << "the other direction is as before";
+  EXPECT_EQ(b.ram.get<uint32_t>(0x10), 0u);
+  EXPECT_EQ(ask({{"op", "status"}})["adapters"][0]["held"], 3);
+  fabric->set_link(0, 1, false);
+  put<uint32_t>(a, kRegionBar2, 0x10, 4);
+  EXPECT_EQ(b.ram.get<uint32_t>(0x10), 0u);
+  hold["held"] = false;
+  EXPECT_EQ(ask(hold)["released"], 3);
+  run();
+  b.drain();
+  EXPECT_EQ(b.ram.get<uint32_t>(0x10), 3u) << "in order, without what the link has lost";
+  EXPECT_EQ(b.count(Command::DmaWrite), 1u);
+  EXPECT_EQ(lost_writes(1, 2, Loss::LinkDown), 1u);
+  EXPECT_EQ(ask(hold)["released"], 0);
+  EXPECT_EQ(error_of({{"op", "hold"}, {"from", "host1"}, {"to", "host2"}, {"held", 1}}),
+            "'held' is not true or false");
+}
+
+TEST_F(ControlTest, ALinkIsCutInTheMiddleOfATransfer) {
+  make(2);
+  Host& a = boot(1, 2);
+  Host& b = boot(2, 1);
+  // Where functions have memory, and where only processors do.
+  constexpr uint64_t kHigh = 8ull << 30;
+  const uint16_t id = b.client.send_map(kHigh, Host::kRamSize, b.ram.fd());
+  run();
+  ASSERT_FALSE(b.take_reply(Command::DmaMap, id)->failed());
+  const json trip = {{"op", "trip"}, {"from", "host1"}, {"to", "host2"}, {"reads", 2}};
+  EXPECT_EQ(ask(trip)["ok"], true);
+  b.ram.put<uint32_t>(0x10, 5);
+  for (int i = 0; i < 5; i++) EXPECT_EQ(get(a, kRegionBar2, 0x10, 4), 5u);
+  set_translation(b, 0, kHigh, Host::kRamSize);
+  for (int i = 0; i < 2; i++) EXPECT_EQ(get(a, kRegionBar2, 0x10, 4), 5u);
+  EXPECT_TRUE(fabric->link(0, 1).up);
+  EXPECT_EQ(ask({{"op", "status"}})["adapters"][0]["trips"], true);
+  EXPECT_EQ(get(a, kRegionBar2, 0x10, 4), 0xffffffffu);
+  EXPECT_FALSE(fabric->link(0, 1).up);
+  EXPECT_EQ(ask({{"op", "status"}})["adapters"][0]["trips"], false);
+
+  fabric->set_link(0, 1, true);
+  json flap = {{"op", "trip"}, {"from", "host1"}, {"to", "host2"}, {"writes", 1}, {"flap_ms", 50}};
+  EXPECT_EQ(ask(flap)["ok"], true);
+  put<uint32_t>(a, kRegionBar2, 0x10, 6);
+  put<uint32_t>(a, kRegionBar2, 0x14, 7);
+  EXPECT_EQ(b.ram.get<uint32_t>(0x10), 6u);
+  EXPECT_EQ(b.ram.get<uint32_t>(0x14), 0u);
+  EXPECT_FALSE(fabric->link(0, 1).enabled);
+  advance(milliseconds(60));
+  EXPECT_TRUE(fabric->link(0, 1).enabled);
+  flap.erase("writes");
+  EXPECT_EQ(error_of(flap), "after what? Give 'reads' or 'writes'");
+}
+
 TEST_F(ControlTest, APathIsChangedAloneOrWithTheOthers) {
   make(2, {.paths = 2});
   const auto enabled = [&] {

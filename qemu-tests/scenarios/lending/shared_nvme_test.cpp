@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "main_job/admin_steps.h"
+#include "scenarios/lending/process.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
 #include "testing/two_hosts.h"
@@ -17,60 +18,6 @@ using testing::HasSubstr;
 constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
 constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 constexpr const char* kLost = "was reset by others, taken back, or its link was lost";
-
-// A manager or a client, in the background, and what it says.
-class Process {
- public:
-  static Result<Process> start(const lab::Host& host, const std::string& command) {
-    // Its own errors, too: a manager speaks on stderr.
-    auto running = host.start(fmt::format("echo pid $$; exec {} 2>&1", command), {{}, 10min});
-    if (!running) return tl::unexpected(std::move(running).error());
-    return Process(host, std::move(*running));
-  }
-
-  [[nodiscard]] std::string said() const { return running_.output_so_far(); }
-  [[nodiscard]] bool ended() const { return running_.ended(); }
-  // Until it has said that, so many times.
-  Result<> await(const std::string& words, size_t count = 1) const {
-    const auto times = [&] {
-      const std::string text = said();
-      size_t found = 0;
-      for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++found;
-      return found;
-    };
-    const auto come = lab::eventually("it says: " + words, lab::kPatience,
-                                      [&] { return ended() || times() >= count; });
-    if (!come) return tl::unexpected(come.error());
-    if (times() >= count) return {};
-    return fail(ErrorClass::Failure, "it has ended without '{}': {}", words, said());
-  }
-  Result<> signal(const char* name) const {
-    int pid = 0;
-    if (std::sscanf(said().c_str(), "pid %d", &pid) != 1)
-      return fail(ErrorClass::Failure, "it has not begun: {}", said());
-    const auto sent = host_->run(fmt::format("kill -{} {}", name, pid));
-    if (!sent) return tl::unexpected(sent.error());
-    return {};
-  }
-  // Its exit code.
-  Result<int> wait() {
-    const auto ended = running_.wait();
-    if (!ended) return tl::unexpected(ended.error());
-    return ended->code;
-  }
-  // After that signal.
-  Result<int> end(const char* name) {
-    if (const auto sent = signal(name); !sent) return tl::unexpected(sent.error());
-    return wait();
-  }
-
- private:
-  Process(const lab::Host& host, lab::Running running)
-      : host_(&host), running_(std::move(running)) {}
-
-  const lab::Host* host_;
-  lab::Running running_;
-};
 
 /*
  *   host1 (lender, node 4)                              host2 (node 8), host3 (node 12)

@@ -198,7 +198,8 @@ class FakeClient final : public Client {
   Result<> lease_cleared(int, uint32_t, uint32_t) override { return no_lease(); }
   Result<> lease_send_mail(int, const Mail&) override { return no_lease(); }
   Result<std::optional<Mail>> lease_next_mail(int) override { return no_lease(); }
-  Result<JoinedFunction> join(FunctionId, std::string_view, uint64_t, uint32_t) override {
+  Result<JoinedFunction> join(FunctionId, std::string_view, uint64_t, uint32_t,
+                              const std::string&) override {
     return no_lease();
   }
   Result<> check(const PciAddress& local) override {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/line.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -37,26 +38,23 @@ class Cksum {
 class Bench {
  public:
   Bench(const BenchTarget& target, const BenchOptions& options)
-      : device_(target.device), target_(target), options_(options) {}
+      : name_(target.device.name()), target_(target), options_(options) {}
 
   Result<> open() {
     PCILEND_TRY(check());
-    QueuePairOptions wanted{options_.depth, options_.transfer, {}};
+    LineOptions wanted{
+        .depth = options_.depth,
+        .transfer = options_.transfer,
+        .staged = options_.staged,
+        .fill = [this](uint32_t place, std::span<std::byte> to) { fill(to, commands_[place]); }};
     if (options_.interrupts) wanted.vector = target_.vector;
-    auto pair = QueuePair::create(device_, target_.queues, wanted);
-    if (!pair) return tl::unexpected(std::move(pair).error());
-    pair_ = std::move(*pair);
-    auto data = device_.allocate(options_.depth * stride(), {});
-    if (!data) return tl::unexpected(std::move(data).error());
-    data_ = std::move(*data);
-    if (options_.staged) {
-      auto staged = device_.allocate(options_.depth * stride(),
-                                     {.device_writes = false, .host_reads = false});
-      if (!staged) return tl::unexpected(std::move(staged).error());
-      staged_ = std::move(*staged);
-    }
-    report_.remark = pair_->remark();
-    places_.resize(options_.depth);
+    auto line = target_.paths
+                    ? open_line(*target_.paths, target_.name_space, wanted)
+                    : open_line(target_.device, target_.queues, target_.name_space, wanted);
+    if (!line) return tl::unexpected(std::move(line).error());
+    line_ = std::move(*line);
+    report_.remark = line_->remark();
+    commands_.resize(options_.depth);
     expected_.resize(options_.transfer);
     return {};
   }
@@ -70,8 +68,9 @@ class Bench {
       }
       PCILEND_TRY(all(false));
       report_.rounds = round + 1;
-      report_.doorbells = pair_->doorbells();
-      report_.interrupts = pair_->interrupts();
+      report_.doorbells = line_->doorbells();
+      report_.interrupts = line_->interrupts();
+      report_.repeated = line_->repeated();
       report_.seconds = steady_clock::now() - begin;
       if (progress && !progress(report_)) break;
     }
@@ -84,13 +83,9 @@ class Bench {
   [[nodiscard]] uint32_t blocks() const {
     return static_cast<uint32_t>(options_.transfer / target_.name_space.block_bytes);
   }
-  // Each command's data begins a page.
-  [[nodiscard]] size_t stride() const { return (options_.transfer + kPage - 1) / kPage * kPage; }
-
   [[nodiscard]] Result<> check() const {
     if (options_.interrupts && !target_.vector)
-      return fail(ErrorClass::Unsupported, "no interrupt of {} reaches this process: poll",
-                  device_.name());
+      return fail(ErrorClass::Unsupported, "no interrupt of {} reaches this process: poll", name_);
     const NamespaceInfo& name_space = target_.name_space;
     const uint32_t unit = name_space.block_bytes;
     if (options_.transfer == 0 || options_.transfer % unit != 0)
@@ -108,13 +103,6 @@ class Bench {
   [[nodiscard]] uint64_t block_of(uint64_t command) const {
     return options_.block + command * blocks();
   }
-  // Of what is written; of what is read.
-  [[nodiscard]] Memory& memory(bool writing) const {
-    return writing && staged_ ? *staged_ : *data_;
-  }
-  [[nodiscard]] std::span<std::byte> data_of(uint32_t place, bool writing = false) const {
-    return memory(writing).bytes().subspan(place * stride(), options_.transfer);
-  }
   void fill(std::span<std::byte> bytes, uint64_t command) const {
     const uint64_t first = block_of(command) * target_.name_space.block_bytes;
     for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
@@ -127,15 +115,16 @@ class Bench {
   Result<> all(bool writing) {
     std::vector<uint32_t> free;
     for (uint32_t place = 0; place < options_.depth; ++place) free.push_back(place);
-    for (uint64_t next = 0; next < options_.commands || pair_->under_way() != 0;) {
+    for (uint64_t next = 0; next < options_.commands || line_->under_way() != 0;) {
       while (next < options_.commands && !free.empty()) {
         const uint32_t place = free.back();
         free.pop_back();
         PCILEND_TRY(submit(writing, next++, place));
       }
-      const auto done = pair_->wait(options_.patience);
+      const auto done = line_->wait(options_.patience);
       if (!done) return tl::unexpected(done.error());
-      const auto [command, place] = places_[done->slot];
+      const uint32_t place = done->tag;
+      const uint64_t command = commands_[place];
       if (done->status != 0) return refused(writing ? "write" : "read", command, done->status);
       ++(writing ? report_.writes : report_.reads);
       if (!writing && compares()) PCILEND_TRY(compare(command, place));
@@ -145,24 +134,18 @@ class Bench {
   }
 
   Result<> submit(bool writing, uint64_t command, uint32_t place) {
+    commands_[place] = command;
     // What is not written to must not be what is looked for.
-    if (writing)
-      fill(data_of(place, true), command);
-    else if (compares())
-      std::ranges::fill(data_of(place), std::byte{0x5a});
-    const uint64_t address = memory(writing).address() + place * stride();
-    const auto& name_space = target_.name_space;
-    const auto slot = writing ? pair_->write(name_space, block_of(command), blocks(), address)
-                              : pair_->read(name_space, block_of(command), blocks(), address);
-    if (!slot) return tl::unexpected(slot.error());
-    places_[**slot] = {command, place};
-    return {};
+    if (!writing && compares()) line_->spoil(place);
+    return line_->submit(place, {.work = writing ? Work::Write : Work::Read,
+                                 .block = block_of(command),
+                                 .blocks = blocks(),
+                                 .bytes = options_.transfer});
   }
 
   Result<> flush() {
-    const auto slot = pair_->flush(target_.name_space);
-    if (!slot) return tl::unexpected(slot.error());
-    const auto done = pair_->wait(options_.patience);
+    PCILEND_TRY(line_->submit(0, {.work = Work::Flush}));
+    const auto done = line_->wait(options_.patience);
     if (!done) return tl::unexpected(done.error());
     if (done->status != 0) return refused("flush", 0, done->status);
     ++report_.flushes;
@@ -172,18 +155,18 @@ class Bench {
   Result<> compare(uint64_t command, uint32_t place) {
     fill(expected_, command);
     ++report_.compared;
-    const auto bytes = data_of(place);
+    const auto bytes = line_->data(place);
     const auto at = std::ranges::mismatch(bytes, expected_).in1 - bytes.begin();
     if (static_cast<size_t>(at) == bytes.size()) return {};
     return fail(ErrorClass::Failure,
                 "block {} of namespace {} of {}, byte {}: it has not what seed {} has written",
                 block_of(command) + static_cast<uint64_t>(at) / target_.name_space.block_bytes,
-                target_.name_space.id, device_.name(),
+                target_.name_space.id, name_,
                 static_cast<uint64_t>(at) % target_.name_space.block_bytes, options_.seed);
   }
 
   [[nodiscard]] Result<> refused(const char* what, uint64_t command, uint16_t status) const {
-    return fail(ErrorClass::Failure, "{} does not {} from block {} on: {}", device_.name(), what,
+    return fail(ErrorClass::Failure, "{} does not {} from block {} on: {}", name_, what,
                 block_of(command), status_text(status));
   }
 
@@ -196,20 +179,13 @@ class Bench {
     return sum.finish();
   }
 
-  struct Placed {
-    uint64_t command = 0;
-    uint32_t place = 0;
-  };
-
-  Device& device_;
+  std::string name_;  // the drive's
   BenchTarget target_;
   BenchOptions options_;
   BenchReport report_;
-  std::unique_ptr<Memory> data_;  // outlives the queues, as does the next
-  std::unique_ptr<Memory> staged_;
-  std::unique_ptr<QueuePair> pair_;
-  std::vector<Placed> places_;  // by slot
+  std::vector<uint64_t> commands_;  // by place
   std::vector<std::byte> expected_;
+  std::unique_ptr<Line> line_;
 };
 
 }  // namespace

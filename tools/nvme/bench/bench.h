@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "pcilend/nvme/paths.h"
 #include "pcilend/nvme/queue_pair.h"
 
 namespace pcilend::nvme {
@@ -18,6 +19,7 @@ struct BenchTarget {
   Queues& queues;
   NamespaceInfo name_space;
   std::optional<uint16_t> vector;  // that there may be
+  Paths* paths = nullptr;          // then by these, started, and not by device and queues
 };
 
 struct BenchOptions {
@@ -42,6 +44,7 @@ struct BenchReport {
   uint64_t compared = 0;   // transfers
   uint64_t doorbells = 0;  // stores to them
   uint64_t interrupts = 0;
+  uint64_t repeated = 0;  // commands that were issued again, over another path
   std::chrono::duration<double> seconds{};
   uint32_t cksum = 0;  // of what is on the medium, as POSIX's cksum has it; 0 if not compared
   std::string remark;  // where memory is not where it would be best

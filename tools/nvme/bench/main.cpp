@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
-#include "pcilend/nvme/drive.h"
+#include "pcilend/nvme/paths.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -17,6 +17,7 @@ struct Arguments {
   BenchOptions bench;
   uint32_t name_space = 1;
   bool shared = false;
+  std::vector<std::string> paths;  // adapters
   uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
   bool json = false;
@@ -45,6 +46,7 @@ nlohmann::ordered_json to_json(const std::string& function, const ControllerInfo
           {"cksum", report.cksum},
           {"doorbells", report.doorbells},
           {"interrupts", report.interrupts},
+          {"repeated", report.repeated},
           {"seconds", report.seconds.count()},
           {"remark", report.remark}};
 }
@@ -74,33 +76,56 @@ void print_text(const ControllerInfo& drive, const NamespaceInfo& name_space, co
   if (!report.remark.empty()) fmt::print("{}\n", report.remark);
 }
 
+constexpr const char* kOwner = "pcilend-nvme-bench";
+
+// With a drive that is open: what is asked for.
+Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& arguments) {
+  const auto name_space = drive.name_space(arguments.name_space);
+  if (!name_space) return tl::unexpected(name_space.error());
+  const auto health = drive.health();
+  if (!health) return tl::unexpected(health.error());
+  const ControllerInfo info = drive.info();
+  const auto report =
+      run_bench({drive.device(), drive.queues(), *name_space, drive.vector(), paths},
+                arguments.bench, arguments.json ? goes_on : print_round);
+  if (!report) return tl::unexpected(report.error());
+  if (arguments.json)
+    std::cout << to_json(to_string(id), info, *name_space, arguments.bench, *report).dump(2)
+              << std::endl;
+  else
+    print_text(info, *name_space, *health, *report);
+  return {};
+}
+
+// Over all of them: what one of them loses goes over another one.
+Result<> run_over(const std::vector<std::string>& adapters, FunctionId id,
+                  const Arguments& arguments) {
+  PathsOptions options;
+  options.tell = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  const auto paths = Paths::open(
+      join_openers(id, kOwner, adapters, arguments.slice, arguments.bench.interrupts), options);
+  if (!paths) return tl::unexpected(paths.error());
+  return bench((*paths)->drive(), paths->get(), id, arguments);
+}
+
 Result<> run(const Arguments& arguments) {
   const auto id = parse_function_id(arguments.function);
   if (!id) return tl::unexpected(id.error());
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
-  const std::string_view owner = "pcilend-nvme-bench";
-  auto opened =
-      arguments.shared
-          ? Drive::join(*host, *id, owner,
-                        {.slice = arguments.slice, .interrupt = arguments.bench.interrupts})
-          : Drive::open_alone(*host, *id, owner, arguments.slice);
-  if (!opened) return tl::unexpected(std::move(opened).error());
-  Drive& drive = **opened;
-  const auto name_space = drive.name_space(arguments.name_space);
-  if (!name_space) return tl::unexpected(name_space.error());
-  const auto health = drive.health();
-  if (!health) return tl::unexpected(health.error());
-  const auto report = run_bench({drive.device(), drive.queues(), *name_space, drive.vector()},
-                                arguments.bench, arguments.json ? goes_on : print_round);
-  if (!report) return tl::unexpected(report.error());
-  if (arguments.json)
-    std::cout
-        << to_json(to_string(*id), drive.info(), *name_space, arguments.bench, *report).dump(2)
-        << std::endl;
-  else
-    print_text(drive.info(), *name_space, *health, *report);
-  return {};
+  if (!arguments.shared) {
+    const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice);
+    if (!drive) return tl::unexpected(drive.error());
+    return bench(**drive, nullptr, *id, arguments);
+  }
+  const auto adapters = choose_paths(*host, *id, arguments.paths);
+  if (!adapters) return tl::unexpected(adapters.error());
+  if (adapters->size() > 1) return run_over(*adapters, *id, arguments);
+  JoinOptions wanted{.slice = arguments.slice, .interrupt = arguments.bench.interrupts};
+  if (!adapters->empty()) wanted.adapter = adapters->front();
+  const auto drive = Drive::join(*host, *id, kOwner, wanted);
+  if (!drive) return tl::unexpected(drive.error());
+  return bench(**drive, nullptr, *id, arguments);
 }
 
 int main(int argc, char** argv) {
@@ -113,6 +138,11 @@ int main(int argc, char** argv) {
       ->required();
   app.add_flag("--shared", arguments.shared,
                "beside other processes, by its manager (pcilend-nvme-manager)");
+  app.add_option(
+         "--path", arguments.paths,
+         "with --shared: PCI addresses of the adapters to go over, 0000:00:04.0,0000:00:05.0; "
+         "else all over which it is offered")
+      ->delimiter(',');
   app.add_flag("--staged", bench.staged,
                "what is written is first put beside the drive, where there is memory for it");
   app.add_option("--slice", arguments.slice, "memory that can be mapped for the drive: 1M")

@@ -3,8 +3,10 @@
 // crash. The kernel keeps the requests that were under way (UBLK_F_USER_RECOVERY_REISSUE), the end
 // of the lease has the lender stop and reset the function, and the next run has a new lease, which
 // can't be had before that; so nothing of the former queues can be done any more when requests are
-// issued again. When the drive is lost, not the program, this one executes itself, which ends its
-// lease and its queues as its death would. docs/nvme.md, decision 0031.
+// issued again. A client's queues are cleared by what its record has of them. When the drive is
+// lost, not the program, this one executes itself, which ends its lease and its queues as its death
+// would. A client with several paths loses the drive with the last of them, for longer than it
+// waits (path_queue.h). docs/nvme.md, decisions 0031 and 0033.
 #include "disk/disk.h"
 
 #include <fcntl.h>
@@ -19,12 +21,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <mutex>
 #include <thread>
 
 #include "disk/disk_queue.h"
@@ -149,7 +153,9 @@ class Disk {
     former_ = *former;
     record_.number = former->number;
     record_.recoveries = former->recoveries + 1;
-    record_.lease = former->lease;
+    record_.paths = former->paths;
+    record_.leases = former->leases;
+    record_.key = former->key;
     record_.state = "recovering";
     if (!same) {
       left_.reset();  // it waits still
@@ -190,15 +196,34 @@ class Disk {
     return ::poll(&wait, 1, static_cast<int>(within.count())) > 0;
   }
 
-  // A client gets no queues before those of the former one are deleted.
-  Result<std::unique_ptr<Drive>> open_once(const ThisHost& host, uint64_t slice) {
-    if (options_.alone) return Drive::open_alone(host, options_.function, kOwner, slice);
-    JoinOptions wanted{.slice = slice, .interrupt = true, .former = record_.lease};
-    auto drive = Drive::join(host, options_.function, kOwner, wanted);
-    if (drive) return drive;
-    // On another host than the drive's, interrupts may be refused: it polls then.
-    wanted.interrupt = false;
-    return Drive::join(host, options_.function, kOwner, wanted);
+  // How its drive is got over each of its paths: one has it alone, or as a client of its manager.
+  Result<std::vector<PathOpener>> openers(const ThisHost& host, uint64_t slice) {
+    const FunctionId id = options_.function;
+    if (options_.alone)
+      return std::vector<PathOpener>{{to_string(id), [host, id, slice](uint64_t) {
+                                        return Drive::open_alone(host, id, kOwner, slice);
+                                      }}};
+    auto adapters = choose_paths(host, id, options_.paths);
+    if (!adapters) return tl::unexpected(std::move(adapters).error());
+    // Those of a former run are paths still, though they may be down just now.
+    for (const std::string& adapter : record_.paths)
+      if (options_.paths.empty() && std::ranges::find(*adapters, adapter) == adapters->end())
+        adapters->push_back(adapter);
+    record_.paths = *adapters;
+    return join_openers(id, kOwner, *adapters, slice, true);
+  }
+
+  Result<std::unique_ptr<Paths>> open_once(const ThisHost& host, uint64_t slice) {
+    auto all = openers(host, slice);
+    if (!all) return tl::unexpected(std::move(all).error());
+    PathsOptions wanted{.former = {record_.key, record_.leases}};
+    wanted.accept = [this](Drive& drive, const PathClients& clients) {
+      return accept(drive, clients);
+    };
+    wanted.tell = [this](const std::string& text) {
+      std::cerr << to_string(options_.function) << ": " << text << "\n";
+    };
+    return Paths::open(std::move(*all), wanted);
   }
 
   Result<> open_drive() {
@@ -212,46 +237,71 @@ class Disk {
                     (2 * kTransferWanted + kStaged + kPage + sizeof(Command) + kCompletionBytes));
     const auto end = steady_clock::now() + (left_ ? options_.patience : options_.wait);
     for (;;) {
-      auto drive = open_once(*host, std::max(slice, Lease::kSlice));
-      if (drive) {
-        drive_ = std::move(*drive);
-        // Before it has queues: whoever comes next must know whose end to wait for.
-        record_.lease = drive_->lease();
-        return write_record(environment_, record_);
+      auto paths = open_once(*host, std::max(slice, Lease::kSlice));
+      if (paths) {
+        paths_ = std::move(*paths);
+        return {};
       }
-      if (!may_change(drive.error()) || steady_clock::now() > end)
-        return tl::unexpected(std::move(drive).error());
+      if (!may_change(paths.error()) || steady_clock::now() > end)
+        return tl::unexpected(std::move(paths).error());
       if (told_to_end(kOpenStep))
         return fail(ErrorClass::State, "{} is not attached: it was told to end",
                     to_string(options_.function));
     }
   }
 
+  // A path has been joined. Before it has queues it is written down as what: whoever comes next
+  // must know what to clear first. Paths that come back lead to the same drive.
+  Result<> accept(Drive& drive, const PathClients& clients) {
+    const std::lock_guard lock(record_mutex_);
+    if (described_) {
+      const auto name_space = drive.name_space(options_.name_space);
+      if (!name_space) return tl::unexpected(name_space.error());
+      const auto health = drive.health();
+      if (!health) return tl::unexpected(health.error());
+      PCILEND_TRY(check_same(record_, drive.info(), *name_space, *health));
+    }
+    if (options_.alone) return {};
+    record_.key = clients.key;
+    record_.leases = clients.leases;
+    return write_record(environment_, record_);
+  }
+
+  [[nodiscard]] Result<> check_same(const DiskRecord& known, const ControllerInfo& info,
+                                    const NamespaceInfo& name_space, const Health& health) const {
+    if (known.serial != info.serial || known.model != info.model ||
+        known.blocks != name_space.blocks || known.block_bytes != name_space.block_bytes)
+      return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
+                  to_string(options_.function));
+    // What was written and not flushed is lost then, and who has written it does not know.
+    if (info.volatile_cache && known.power_cycles != health.power_cycles)
+      return fail(ErrorClass::State,
+                  "{} has lost power, and with it what was in its cache: check the file system",
+                  to_string(options_.function));
+    return {};
+  }
+
   Result<> describe() {
-    const auto name_space = drive_->name_space(options_.name_space);
+    Drive& drive = paths_->drive();
+    const auto name_space = drive.name_space(options_.name_space);
     if (!name_space) return tl::unexpected(name_space.error());
-    const ControllerInfo& info = drive_->info();
+    const ControllerInfo& info = drive.info();
     DiskTraits traits{
-        *name_space,         std::min(kTransferWanted, drive_->queues().limits().transfer),
+        *name_space,         std::min(kTransferWanted, drive.queues().limits().transfer),
         info.volatile_cache, info.deallocates,
         info.writes_zeroes,  options_.read_only};
     auto translator = Translator::make(traits);
     if (!translator)
       return tl::unexpected(std::move(translator).error().in(to_string(options_.function)));
     translator_.emplace(std::move(*translator));
-    if (former_ && left_ &&
-        (former_->serial != info.serial || former_->model != info.model ||
-         former_->blocks != name_space->blocks || former_->block_bytes != name_space->block_bytes ||
-         left_->max_io_buf_bytes > traits.transfer))
-      return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
+    if (former_ && left_ && left_->max_io_buf_bytes > traits.transfer)
+      return fail(ErrorClass::State, "{} is another drive than it was",
                   to_string(options_.function));
-    const auto health = drive_->health();
+    const auto health = drive.health();
     if (!health) return tl::unexpected(health.error());
-    // What was written and not flushed is lost then, and who has written it does not know.
-    if (former_ && left_ && info.volatile_cache && former_->power_cycles != health->power_cycles)
-      return fail(ErrorClass::State,
-                  "{} has lost power, and with it what was in its cache: check the file system",
-                  to_string(options_.function));
+    if (former_ && left_) PCILEND_TRY(check_same(*former_, info, *name_space, *health));
+    const std::lock_guard lock(record_mutex_);
+    described_ = true;
     record_.power_cycles = health->power_cycles;
     record_.model = info.model;
     record_.serial = info.serial;
@@ -294,10 +344,14 @@ class Disk {
   }
 
   // Of a drive of its own there is one for each queue behind that of the first; a client has one.
-  [[nodiscard]] std::optional<uint16_t> vector_of(uint16_t queue) const {
-    const auto first = drive_->vector();
-    if (!first || (queue != 0 && !options_.alone)) return {};
-    return static_cast<uint16_t>(*first + queue);
+  [[nodiscard]] std::optional<uint16_t> interrupt_of(uint16_t queue) const {
+    if (queue != 0 && !options_.alone) return {};
+    return queue;
+  }
+
+  // With one way to the drive, a loss of it is that of the drive (decision 0031).
+  [[nodiscard]] std::chrono::milliseconds hold() const {
+    return paths_->count() > 1 ? options_.patience : 0s;
   }
 
   Result<> start() {
@@ -306,26 +360,29 @@ class Disk {
     if (!file_) return fail_errno(path);
     for (uint32_t number = 0; number < record_.queues; ++number) {
       const auto queue = static_cast<uint16_t>(number);
-      DiskQueueOptions options{queue, record_.depth, transfer_, vector_of(queue)};
-      auto made = DiskQueue::make(*drive_, *translator_, file_.get(), options, *news_);
-      if (!made && options.vector) {
-        options.vector.reset();  // it has less interrupts than queues: this one is polled
-        made = DiskQueue::make(*drive_, *translator_, file_.get(), options, *news_);
-      }
+      auto made =
+          DiskQueue::make(*paths_, *translator_, file_.get(),
+                          {queue, record_.depth, transfer_, interrupt_of(queue), hold()}, *news_);
       if (!made) return tl::unexpected(std::move(made).error());
       queues_.push_back(std::move(*made));
     }
+    if (paths_->count() > 1) paths_->start();
     // Never the first thread: that one lives on when the program executes itself.
     for (const auto& queue : queues_) threads_.emplace_back([&queue] { queue->run(); });
     PCILEND_TRY(left_ ? control_->end_recovery(*record_.number) : control_->start(*record_.number));
     if (const auto loss = news_->loss(); loss && !left_)
       return fail(ErrorClass::Unreachable, "{}: {}", to_string(options_.function), *loss);
     news_->leave_requests(true);
-    record_.state = "ready";
-    PCILEND_TRY(write_record(environment_, record_));
+    PCILEND_TRY(enter("ready"));
     tell_systemd(fmt::format("READY=1\nSTATUS={} is /dev/{}\n", to_string(options_.function),
                              record_.disk()));
     return {};
+  }
+
+  Result<> enter(const char* state) {
+    const std::lock_guard lock(record_mutex_);
+    record_.state = state;
+    return write_record(environment_, record_);
   }
 
   // Until it is told to end.
@@ -340,8 +397,7 @@ class Disk {
   // All that this program has of the drive and of the disk ends with it, in the kernel.
   Result<> execute_anew(const std::string& reason) {
     std::cerr << to_string(options_.function) << ": " << reason << ": it is opened again\n";
-    record_.state = "recovering";
-    PCILEND_TRY(write_record(environment_, record_));
+    PCILEND_TRY(enter("recovering"));
     tell_systemd(fmt::format("STATUS={} is lost: {}\n", to_string(options_.function), reason));
     DiskOptions next = options_;
     next.losses = news_->answers() != 0 ? 1 : options_.losses + 1;
@@ -357,21 +413,21 @@ class Disk {
   // In order: what is in caches is written, the disk goes, its queues are deleted, the drive is
   // shut down, the lease ends.
   Result<> end() {
-    record_.state = "ending";
-    PCILEND_TRY(write_record(environment_, record_));
+    PCILEND_TRY(enter("ending"));
     if (const UniqueFd disk(::open(("/dev/" + record_.disk()).c_str(), O_RDONLY | O_CLOEXEC)); disk)
       (void)::fsync(disk.get());
     news_->leave_requests(false);
     PCILEND_TRY(control_->stop(*record_.number));
     join();
     PCILEND_TRY(control_->remove(*record_.number));
-    drive_.reset();
+    paths_.reset();
     return remove_record(environment_, record_);
   }
 
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
+    if (paths_) paths_->stop();
     queues_.clear();
     file_.reset();
   }
@@ -385,6 +441,7 @@ class Disk {
     }
     const bool ours = record_.number && (left_ || !former_);
     if (ours) {
+      if (paths_) paths_->stop();
       news_->leave_requests(false);
       const auto stopped = control_->stop(*record_.number);
       // Its threads can't be waited for; the end of this program ends them.
@@ -414,12 +471,14 @@ class Disk {
   const DiskOptions& options_;
   UniqueFd lock_;
   UniqueFd signals_;
+  std::mutex record_mutex_;  // of what is written while paths come back
   DiskRecord record_;
+  bool described_ = false;  // the drive is known by the record
   std::optional<DiskRecord> former_;
   std::optional<ublksrv_ctrl_dev_info> left_;  // a disk of a former run, to be taken over
   std::unique_ptr<QueueNews> news_;
   std::unique_ptr<UblkControl> control_;
-  std::unique_ptr<Drive> drive_;  // outlives the queues
+  std::unique_ptr<Paths> paths_;  // outlive the queues
   std::optional<Translator> translator_;
   size_t transfer_ = 0;
   UniqueFd file_;  // /dev/ublkcN
@@ -443,6 +502,10 @@ std::vector<std::string> to_words(const DiskOptions& options) {
                                  std::to_string(options.patience.count()),
                                  "--losses",
                                  std::to_string(options.losses)};
+  if (!options.paths.empty()) {
+    words.emplace_back("--path");
+    words.push_back(fmt::format("{}", fmt::join(options.paths, ",")));
+  }
   if (options.alone) words.emplace_back("--alone");
   if (options.read_only) words.emplace_back("--read-only");
   if (options.shared_fs) words.emplace_back("--shared-fs");

@@ -18,6 +18,7 @@ struct DiskOptions {
   uint32_t depth = 64;
   bool read_only = false;
   bool shared_fs = false;
+  std::vector<std::string> paths;     // adapters to go over; none: all over which it is offered
   std::chrono::seconds wait{0};       // for its lender, at the start
   std::chrono::seconds patience{60};  // for a drive that was lost; then what is asked of it fails
   uint32_t losses = 0;                // in sequence, without a request that was done in between

@@ -45,27 +45,24 @@ std::optional<std::string> QueueNews::loss() const {
   return loss_;
 }
 
-Result<std::unique_ptr<DiskQueue>> DiskQueue::make(Drive& drive, const Translator& translator,
+Result<std::unique_ptr<DiskQueue>> DiskQueue::make(Paths& paths, const Translator& translator,
                                                    int device, const DiskQueueOptions& options,
                                                    QueueNews& news) {
-  std::unique_ptr<DiskQueue> queue(new DiskQueue(drive, translator, device, options, news));
-  const size_t bytes = options.depth * options.transfer;
-  // Beside the drive, where there is such memory: then it never reads over the NTB.
-  auto staged = drive.device().allocate(options.depth * kStaged,
-                                        {.device_writes = false, .host_reads = false});
-  if (!staged) return tl::unexpected(std::move(staged).error());
-  queue->staged_ = std::move(*staged);
-  // That would be more than there is room for, and than this process's stores are good for.
-  auto writes = drive.device().allocate(bytes, {.device_writes = false});
-  if (!writes) return tl::unexpected(std::move(writes).error());
-  queue->writes_ = std::move(*writes);
-  auto reads = drive.device().allocate(bytes, {.device_reads = false, .host_writes = false});
-  if (!reads) return tl::unexpected(std::move(reads).error());
-  queue->reads_ = std::move(*reads);
-  auto pair = QueuePair::create(drive.device(), drive.queues(),
-                                {options.depth, options.transfer, options.vector});
-  if (!pair) return tl::unexpected(std::move(pair).error());
-  queue->pair_ = std::move(*pair);
+  std::unique_ptr<DiskQueue> queue(new DiskQueue(translator, device, options, news));
+  // What is larger than that has no room beside the drive, and is more than this process's stores
+  // are good for.
+  auto made = PathQueue::create(paths,
+                                {.name_space = translator.traits().name_space,
+                                 .depth = options.depth,
+                                 .transfer = options.transfer,
+                                 .staged = kStaged,
+                                 .interrupt = options.interrupt,
+                                 .patience = kPatience},
+                                [self = queue.get()](uint32_t tag, std::span<std::byte> to) {
+                                  return self->copy_in(tag, to);
+                                });
+  if (!made) return tl::unexpected(std::move(made).error());
+  queue->queue_ = std::move(*made);
   const size_t table = options.depth * sizeof(ublksrv_io_desc);
   auto requests = Mapping::map(device, options.number * kUblkRequestsStride,
                                (table + kPage - 1) / kPage * kPage, false);
@@ -98,11 +95,13 @@ void DiskQueue::run() {
   for (uint32_t tag = 0; tag < options_.depth; ++tag) give(tag, ublk_io(UBLK_IO_FETCH_REQ), 0);
   (void)::io_uring_submit(ring_->get());
   auto last = Clock::now();
-  while (!ended_ && (waiting_ != 0 || busy_ != 0)) {
+  path_seen_ = last;
+  while (!ended_ && (waiting_ != 0 || is_busy())) {
     bool moved = take_requests();
     if (!failing_ && !ended_) {
       moved |= take_completions();
-      pair_->ring();
+      queue_->ring();
+      if (!ended_) look_for_paths();
     }
     (void)::io_uring_submit(ring_->get());
     if (moved)
@@ -130,112 +129,74 @@ bool DiskQueue::take_requests() {
 void DiskQueue::begin(uint32_t tag) {
   Tag& t = tags_[tag];
   t.given = true;
-  t.since = Clock::now();
   if (failing_) return answer(tag, -EIO);
   ublksrv_io_desc request;
   std::memcpy(&request, requests_.bytes().data() + tag * sizeof request, sizeof request);
   const auto task = translator_.translate(request);
   if (!task) return answer(tag, task.error());
   t.task = *task;
-  const auto slot = submit(tag);
-  if (!slot && slot.error().kind == ErrorClass::State) return lose(slot.error().message);
-  if (!slot || !*slot) return answer(tag, -EIO);
-  t.slot = **slot;
-  tag_of_slot_[t.slot] = tag;
-  ++busy_;
+  if (!queue_->submit(tag, t.task)) answer(tag, -EIO);
 }
 
-Result<std::optional<uint32_t>> DiskQueue::submit(uint32_t tag) {
-  const Task& task = tags_[tag].task;
-  const NamespaceInfo& name_space = translator_.traits().name_space;
-  switch (task.work) {
-    case Work::Read:
-      return pair_->read(name_space, task.block, task.blocks,
-                         reads_->address() + tag * options_.transfer);
-    case Work::Write: {
-      const Source data = source(tag, task.bytes);
-      if (copy_in(data, tag, task.bytes) != 0) return std::optional<uint32_t>();
-      return task.through ? pair_->write_through(name_space, task.block, task.blocks, data.address)
-                          : pair_->write(name_space, task.block, task.blocks, data.address);
-    }
-    case Work::Flush:
-      return pair_->flush(name_space);
-    case Work::Deallocate: {
-      const DeallocateRange range{0, task.blocks, task.block};
-      const Source data = source(tag, sizeof range);
-      std::memcpy(data.bytes, &range, sizeof range);
-      return pair_->deallocate(name_space, data.address);
-    }
-    case Work::WriteZeroes:
-      return pair_->write_zeroes(name_space, task.block, task.blocks);
-  }
-  return std::optional<uint32_t>();
-}
-
-DiskQueue::Source DiskQueue::source(uint32_t tag, size_t bytes) {
-  const bool staged = bytes <= kStaged;
-  Memory& memory = staged ? *staged_ : *writes_;
-  const size_t at = tag * (staged ? kStaged : options_.transfer);
-  return {memory.bytes().data() + at, memory.address() + at, staged};
-}
-
-// Kernels before 6.19 copy to memory that has pages only, which what is behind an NTB has not.
-int DiskQueue::copy_in(const Source& to, uint32_t tag, size_t bytes) {
+// Kernels before 6.19 copy to memory that has pages only, which what is behind an NTB has not. The
+// kernel has the data until the request is answered: it may be copied again, over another path.
+bool DiskQueue::copy_in(uint32_t tag, std::span<std::byte> to) {
   const auto from = static_cast<off_t>(ublk_data_at(options_.number, tag));
-  const auto wanted = static_cast<ssize_t>(bytes);
-  if (!to.staged || !bounces_) {
-    if (::pread(file_, to.bytes, bytes, from) == wanted) return 0;
-    if (!to.staged) return -EIO;
+  const auto wanted = static_cast<ssize_t>(to.size());
+  const bool staged = to.size() <= bounce_.size();
+  if (!staged || !bounces_) {
+    if (::pread(file_, to.data(), to.size(), from) == wanted) return true;
+    if (!staged) return false;
     bounces_ = true;
   }
-  if (::pread(file_, bounce_.data(), bytes, from) != wanted) return -EIO;
-  std::memcpy(to.bytes, bounce_.data(), bytes);
-  return 0;
+  if (::pread(file_, bounce_.data(), to.size(), from) != wanted) return false;
+  std::memcpy(to.data(), bounce_.data(), to.size());
+  return true;
 }
 
 int DiskQueue::copy_out(uint32_t tag, size_t bytes) const {
-  const std::byte* const from = reads_->bytes().data() + tag * options_.transfer;
+  const std::byte* const from = queue_->data(tag).data();
   const auto to = static_cast<off_t>(ublk_data_at(options_.number, tag));
   return ::pwrite(file_, from, bytes, to) == static_cast<ssize_t>(bytes) ? 0 : -EIO;
 }
 
 bool DiskQueue::take_completions() {
-  bool any = false;
-  while (busy_ != 0) {
-    const auto done = pair_->take();
+  for (bool any = false;; any = true) {
+    const auto done = queue_->take();
     if (!done) {
       lose(done.error().message);
       return true;
     }
     if (!*done) return any;
-    any = true;
-    --busy_;
-    const uint32_t tag = tag_of_slot_[(*done)->slot];
+    const uint32_t tag = (*done)->tag;
     const Task& task = tags_[tag].task;
     int result = answer_to((*done)->status);
     if (result == 0 && task.work == Work::Read) result = copy_out(tag, task.bytes);
     answer(tag, result == 0 ? static_cast<int>(task.bytes) : result);
   }
-  return any;
+}
+
+// Requests wait for one; not for longer than it is told.
+void DiskQueue::look_for_paths() {
+  if (queue_->path())
+    path_seen_ = Clock::now();
+  else if (Clock::now() - path_seen_ >= options_.hold)
+    lose(queue_->loss());
 }
 
 // With nothing to do. What is under way is looked for a while without giving the processor up.
 void DiskQueue::rest(Clock::time_point last) {
-  const auto now = Clock::now();
-  if (!failing_ && device_.epoch() != epoch_)
-    return lose("it was reset by others, taken back, or its link was lost");
-  if (busy_ != 0 && now - last < kSpin) return;
-  if (busy_ != 0) {
-    for (const Tag& tag : tags_)
-      if (tag.given && now - tag.since > kPatience)
-        return lose(fmt::format("it has not answered for {} s", kPatience.count()));
-    if (pair_->event() < 0) return std::this_thread::yield();
-  }
-  pollfd wait[] = {{ring_->fd(), POLLIN, 0}, {pair_->event(), POLLIN, 0}, {device_.fd(), 0, 0}};
+  const bool flying = is_busy() && queue_->path();
+  if (flying && Clock::now() - last < kSpin) return;
+  if (flying && queue_->event() < 0) return std::this_thread::yield();
+  pollfd wait[] = {{ring_->fd(), POLLIN, 0},
+                   {queue_->event(), POLLIN, 0},
+                   {queue_->lease_event(), 0, 0},
+                   {queue_->news_event(), POLLIN, 0}};
   // The end of the lease would be told again and again.
-  if (failing_) wait[1].fd = wait[2].fd = -1;
-  (void)::poll(wait, std::size(wait), static_cast<int>((busy_ != 0 ? kLook : kIdleLook).count()));
-  (void)pair_->interrupts();
+  if (failing_) wait[1].fd = wait[2].fd = wait[3].fd = -1;
+  (void)::poll(wait, std::size(wait), static_cast<int>((is_busy() ? kLook : kIdleLook).count()));
+  (void)queue_->interrupts();
 }
 
 void DiskQueue::lose(std::string reason) {
@@ -245,7 +206,6 @@ void DiskQueue::lose(std::string reason) {
     return;
   }
   failing_ = true;
-  busy_ = 0;
   for (uint32_t tag = 0; tag < options_.depth; ++tag)
     if (tags_[tag].given) answer(tag, -EIO);
 }

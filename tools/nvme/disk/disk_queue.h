@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One queue of a disk, with a thread that serves it: requests of the kernel become commands in a
-// queue pair of the drive, and their completions its answers.
+// queue of the drive, over one of its paths, and their completions its answers.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,7 @@
 
 #include "disk/translator.h"
 #include "disk/ublk.h"
-#include "pcilend/nvme/drive.h"
-#include "pcilend/nvme/queue_pair.h"
+#include "pcilend/nvme/path_queue.h"
 
 namespace pcilend::nvme {
 
@@ -54,7 +53,8 @@ struct DiskQueueOptions {
   uint16_t number = 0;
   uint32_t depth = 1;
   size_t transfer = kPage;
-  std::optional<uint16_t> vector;
+  std::optional<uint16_t> interrupt;  // as PathQueueOptions
+  std::chrono::milliseconds hold{0};  // without a path, before the drive is lost
 };
 
 // Made, and destroyed, by the thread that has the drive; run() by another one, which must not be
@@ -62,7 +62,7 @@ struct DiskQueueOptions {
 class DiskQueue {
  public:
   // `device`: /dev/ublkcN. All that is given must outlive it.
-  static Result<std::unique_ptr<DiskQueue>> make(Drive& drive, const Translator& translator,
+  static Result<std::unique_ptr<DiskQueue>> make(Paths& paths, const Translator& translator,
                                                  int device, const DiskQueueOptions& options,
                                                  QueueNews& news);
 
@@ -75,60 +75,43 @@ class DiskQueue {
   // A request's, which the kernel names it by.
   struct Tag {
     bool given = false;  // to this program; else the kernel has it
-    uint32_t slot = 0;   // of its command
     Task task;
-    Clock::time_point since;
   };
 
-  // Of what the drive reads.
-  struct Source {
-    std::byte* bytes = nullptr;
-    uint64_t address = 0;
-    bool staged = false;
-  };
-
-  DiskQueue(Drive& drive, const Translator& translator, int device, const DiskQueueOptions& options,
+  DiskQueue(const Translator& translator, int device, const DiskQueueOptions& options,
             QueueNews& news)
-      : device_(drive.device()),
-        translator_(translator),
+      : translator_(translator),
         file_(device),
         options_(options),
         news_(news),
-        epoch_(drive.device().epoch()),
         tags_(options.depth),
-        tag_of_slot_(options.depth),
         bounce_(kStaged) {}
 
   void give(uint32_t tag, uint32_t operation, int result);
   void answer(uint32_t tag, int result);
   bool take_requests();
   void begin(uint32_t tag);
-  Result<std::optional<uint32_t>> submit(uint32_t tag);
-  [[nodiscard]] Source source(uint32_t tag, size_t bytes);
-  [[nodiscard]] int copy_in(const Source& to, uint32_t tag, size_t bytes);
+  [[nodiscard]] bool copy_in(uint32_t tag, std::span<std::byte> to);
   [[nodiscard]] int copy_out(uint32_t tag, size_t bytes) const;
   bool take_completions();
+  void look_for_paths();
+  // Commands are under way that are waited for.
+  [[nodiscard]] bool is_busy() const { return !failing_ && queue_->under_way() != 0; }
   void rest(Clock::time_point last);
   void lose(std::string reason);
 
-  Device& device_;
   const Translator& translator_;
   int file_;
   DiskQueueOptions options_;
   QueueNews& news_;
-  uint64_t epoch_;
-  std::unique_ptr<Memory> staged_;  // of writes: a piece for each tag, as of the next two
-  std::unique_ptr<Memory> writes_;  // that are larger
-  std::unique_ptr<Memory> reads_;
-  std::unique_ptr<QueuePair> pair_;  // deleted before its data's memory goes
+  std::unique_ptr<PathQueue> queue_;
   Mapping requests_;
   std::unique_ptr<Uring> ring_;
   std::vector<Tag> tags_;
-  std::vector<uint32_t> tag_of_slot_;
   std::vector<std::byte> bounce_;
   bool bounces_ = false;
   uint32_t waiting_ = 0;  // tags that the kernel has
-  uint32_t busy_ = 0;     // commands
+  Clock::time_point path_seen_;
   bool failing_ = false;  // the drive is lost: all requests fail
   bool ended_ = false;
 };

@@ -68,6 +68,10 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
   app.add_option("--losses", options.losses, "for its own use");
+  app.add_option(
+         "--path", options.paths,
+         "adapters to go over, 0000:00:04.0,0000:00:05.0; else all over which it is offered")
+      ->delimiter(',');
   app.add_flag("--daemon", daemon, "go on in the background");
   app.add_flag("--remove", remove, "remove a disk whose program is gone");
   try {

@@ -37,7 +37,9 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     record.queues = json.at("queues");
     record.depth = json.at("depth");
     record.power_cycles = json.at("power_cycles");
-    record.lease = json.at("lease");
+    record.paths = json.at("paths").get<std::vector<std::string>>();
+    record.leases = json.at("leases").get<std::vector<uint32_t>>();
+    record.key = json.at("key");
     record.pid = json.at("pid");
     record.recoveries = json.at("recoveries");
     record.start = json.at("start");
@@ -106,7 +108,9 @@ Result<> write_record(const Environment& environment, const DiskRecord& record) 
                   {"queues", record.queues},
                   {"depth", record.depth},
                   {"power_cycles", record.power_cycles},
-                  {"lease", record.lease},
+                  {"paths", record.paths},
+                  {"leases", record.leases},
+                  {"key", record.key},
                   {"pid", record.pid},
                   {"recoveries", record.recoveries},
                   {"start", record.start}};

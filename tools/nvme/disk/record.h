@@ -30,7 +30,10 @@ struct DiskRecord {
   uint32_t queues = 0;
   uint32_t depth = 0;
   uint64_t power_cycles = 0;  // of the drive
-  uint32_t lease = 0;         // as what the drive's manager knows its program; 0: it has no manager
+  // As what the drive's manager knows its program, over each path, and the key that goes with that.
+  std::vector<std::string> paths;  // adapters, of a client
+  std::vector<uint32_t> leases;
+  uint64_t key = 0;
   uint32_t pid = 0;
   uint32_t recoveries = 0;  // since it was attached
   uint64_t start = 0;       // of the program: no two of them have the same

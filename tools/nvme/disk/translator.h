@@ -8,6 +8,7 @@
 
 #include "disk/ublk_abi.h"
 #include "pcilend/nvme/identify.h"
+#include "pcilend/nvme/task.h"
 
 namespace pcilend::nvme {
 
@@ -18,16 +19,6 @@ struct DiskTraits {
   bool deallocates = false;
   bool writes_zeroes = false;
   bool read_only = false;
-};
-
-enum class Work { Read, Write, Flush, Deallocate, WriteZeroes };
-
-struct Task {
-  Work work = Work::Flush;
-  uint64_t block = 0;
-  uint32_t blocks = 0;
-  size_t bytes = 0;      // of data, to or from the request
-  bool through = false;  // a write that must be on the medium when it is done
 };
 
 class Translator {

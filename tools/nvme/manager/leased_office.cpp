@@ -37,7 +37,8 @@ class LeasedOffice final : public Office {
     if (!segment) return tl::unexpected(std::move(segment).error());
     auto memory = lease_->map(segment->buffer(), true);
     if (!memory) return tl::unexpected(std::move(memory).error());
-    PCILEND_TRY(segment->offer(node));
+    // Whichever of them the client goes over.
+    PCILEND_TRY(segment->offer_over_all(node));
     return std::make_unique<LeasedNear>(std::move(*segment), std::move(*memory));
   }
 

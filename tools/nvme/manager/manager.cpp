@@ -133,6 +133,7 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
     return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
   if (hello.former != 0 && hello.former != client && book_.knows(hello.former))
     return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
+  if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
   mail::Welcome welcome{.entries = entries, .pairs = options_.each.pairs};
   // Beside the drive is the lender's memory: for a process of the lender's all is.
@@ -196,6 +197,21 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskLog& log) {
   PCILEND_TRY(book_.allow_log(client, log));
   PCILEND_TRY(
       controller_->log_to(static_cast<uint8_t>(log.log), log.name_space, log.bytes, log.data));
+  return mail::Confirmed{};
+}
+
+// As when its link is lost, of which the lender may not know yet. Its ids stay with it: it may ring
+// them.
+Result<mail::Answer> Manager::answer(uint32_t, const mail::Clear& clear) {
+  PCILEND_TRY(book_.allow_clear(clear));
+  if (book_.quarantined(clear.lease)) return mail::Confirmed{};
+  const auto pairs = book_.pairs(clear.lease);
+  for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
+  book_.quarantine(clear.lease);
+  tell_(
+      fmt::format("client {} of node {} is cleared, as it asks over another path: {} pairs of "
+                  "queues deleted",
+                  clear.lease, nodes_[clear.lease], pairs.size()));
   return mail::Confirmed{};
 }
 

@@ -70,6 +70,7 @@ class Manager {
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskIdentify& identify);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskController& ask) const;
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskLog& log);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Clear& clear);
 
   Office& office_;
   std::map<uint32_t, std::unique_ptr<NearMemory>> near_;  // by client; outlives the queues there

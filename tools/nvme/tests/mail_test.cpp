@@ -15,7 +15,8 @@ std::vector<uint8_t> raw(const std::vector<std::byte>& bytes) {
 }
 
 const Question kQuestions[] = {
-    Hello{7},
+    Hello{7, 0x1122334455667788},
+    Clear{7, 0x1122334455667788},
     CreatePair{{64, 0x1000001000, 0x1000002000, 3}},
     CreatePair{{65536, ~uint64_t{0}, 0, {}}},
     DeletePair{31},
@@ -56,11 +57,11 @@ TEST(Mail, IsReadAsItWasWritten) {
 // It goes between hosts that may have other builds.
 TEST(Mail, IsTheseBytes) {
   EXPECT_EQ(raw(encode(0x01020304, CreatePair{{64, 0x1122334455667000, 0x1000002000, 3}})),
-            (std::vector<uint8_t>{1,    0,    2,    0,    4,    3, 2,    1, 0, 0x70, 0x66,
+            (std::vector<uint8_t>{2,    0,    2,    0,    4,    3, 2,    1, 0, 0x70, 0x66,
                                   0x55, 0x44, 0x33, 0x22, 0x11, 0, 0x20, 0, 0, 0x10, 0,
                                   0,    0,    64,   0,    0,    0, 3,    0, 1, 0}));
   EXPECT_EQ(raw(encode(1, DeletePair{0x1f})),
-            (std::vector<uint8_t>{1, 0, 3, 0, 1, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0}));
+            (std::vector<uint8_t>{2, 0, 3, 0, 1, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(Mail, OfAnyOtherLengthIsRefused) {
@@ -77,7 +78,7 @@ TEST(Mail, OfAnyOtherLengthIsRefused) {
 
 TEST(Mail, OfAnotherVersionIsToldApart) {
   auto bytes = encode(9, DeletePair{1});
-  bytes[0] = std::byte{2};
+  bytes[0] = std::byte{1};
   const auto read = decode_question(bytes);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().kind, ErrorClass::Unsupported);

@@ -65,6 +65,20 @@ TEST_F(NvmeCommand, AttachLeavesTheProgramToSystemd) {
             "OPTIONS=--shared-fs\n");
 }
 
+TEST_F(NvmeCommand, AttachNamesThePathsOfAClient) {
+  program_does_ = [this](const auto&) { put(); };
+  const std::string paths = "0000:00:04.0,0000:01:00.0";
+  EXPECT_EQ(run({"nvme", "attach", "--shared-fs", "--adapter", paths, "40001"}).status, 0);
+  EXPECT_THAT(kernel_.log, ElementsAre("/usr/libexec/pcilend/pcilend-nvme-disk 40001 --daemon "
+                                       "--path " +
+                                       paths + " --shared-fs"));
+  EXPECT_THAT(refusal({"attach", "--alone", "--adapter", paths, "40001"}, ErrorClass::Usage),
+              HasSubstr("goes over one path"));
+  for (const char* bad : {"0000:00:04.0,", "0000:00:04.0,eth0"})
+    EXPECT_THAT(refusal({"attach", "--shared-fs", "--adapter", bad, "40001"}, ErrorClass::Usage),
+                HasSubstr("' is no adapter"));
+}
+
 TEST_F(NvmeCommand, AttachSaysWhatItsProgramSays) {
   disk_.state = "failed";
   disk_.error = "40001 is not available";

@@ -126,6 +126,7 @@ struct pcilend_share_client {
 	enum pcilend_client_state state;
 	u32 node;
 	u64 boot;
+	u32 path;			/* which of the links to that node, as the lender counts */
 	u32 lease;
 	struct pcilend_share_wish wish;
 	u64 slice;			/* device-side address */
@@ -196,6 +197,7 @@ struct pcilend_share_event {
 	enum pcilend_share_event_type type;
 	u32 node;
 	u64 boot;
+	u32 path;		/* JOIN: of that node's links, each of which has boots of its own */
 	u32 lease;
 	u32 client;		/* lease number of a client */
 	u32 round;

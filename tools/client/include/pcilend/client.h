@@ -130,9 +130,9 @@ class Client {
   virtual Result<> lease_send_mail(int lease, const Mail& mail) = 0;
   // the next one, if there is any.
   virtual Result<std::optional<Mail>> lease_next_mail(int lease) = 0;
-  // Becomes a client of a shared function.
+  // Becomes a client of a shared function, over that adapter if one is named.
   virtual Result<JoinedFunction> join(FunctionId id, std::string_view owner, uint64_t slice,
-                                      uint32_t vectors) = 0;
+                                      uint32_t vectors, const std::string& adapter = {}) = 0;
 
   // Whether a function of this host can be lent; a refusal says why. Changes nothing.
   virtual Result<> check(const PciAddress& local) = 0;

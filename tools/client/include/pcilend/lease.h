@@ -105,9 +105,14 @@ class PCILEND_API Lease {
 
   // A client of a function that somebody else manages. Its end closes the pages of BARs; memory
   // stays where it is until the manager has confirmed that the function does not use it, or the
-  // function was stopped. `vectors`: interrupts that it wants.
+  // function was stopped. `vectors`: interrupts that it wants. `adapter`: PCI address of the one
+  // that it goes over, for its whole life; empty: one is chosen. A process may have one over each.
   static Result<Lease> join(const ThisHost& host, FunctionId id, std::string_view owner,
-                            uint64_t slice = kSlice, uint32_t vectors = 0);
+                            uint64_t slice = kSlice, uint32_t vectors = 0,
+                            const std::string& adapter = {});
+  // PCI addresses of the adapters over which its lender offers a function now: in order; none for
+  // one of this host.
+  static Result<std::vector<std::string>> paths(const ThisHost& host, FunctionId id);
 
   [[nodiscard]] const LeaseInfo& info() const { return info_; }
   // Of a client: what it may have. The pages are its own.

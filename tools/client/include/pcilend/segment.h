@@ -50,6 +50,9 @@ class PCILEND_API OwnedSegment {
   // module's segment_mib. Succeeds if it is so already.
   [[nodiscard]] Result<> offer(uint32_t node, bool read_only = false,
                                const std::string& adapter = {});
+  // The same over each adapter that leads there now, as a node may connect it over any of them
+  // then.
+  [[nodiscard]] Result<> offer_over_all(uint32_t node, bool read_only = false);
   // From that node, or from all: nothing of it is reached there when this returns.
   [[nodiscard]] Result<> withdraw(std::optional<uint32_t> node = {});
 

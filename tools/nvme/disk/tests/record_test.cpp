@@ -44,7 +44,9 @@ DiskRecord ready() {
   record.queues = 2;
   record.depth = 64;
   record.power_cycles = 12;
-  record.lease = 9;
+  record.paths = {"0000:00:04.0"};
+  record.leases = {9, 11};
+  record.key = 0xfedcba9876543211;
   record.pid = 77;
   record.recoveries = 4;
   record.start = 0xfedcba9876543210;
@@ -64,7 +66,9 @@ TEST_F(Records, AreReadAsTheyWereWritten) {
   EXPECT_EQ(r.model, "A \"model\"");
   EXPECT_EQ(r.start, 0xfedcba9876543210);
   EXPECT_EQ(r.recoveries, 4U);
-  EXPECT_EQ(r.lease, 9U);
+  EXPECT_EQ(r.paths, std::vector<std::string>{"0000:00:04.0"});
+  EXPECT_EQ(r.leases, (std::vector<uint32_t>{9, 11}));
+  EXPECT_EQ(r.key, 0xfedcba9876543211);
   EXPECT_EQ(r.power_cycles, 12U);
   EXPECT_TRUE(r.shared_fs);
   EXPECT_FALSE(r.read_only);

@@ -34,10 +34,16 @@ class Book {
   void join(const ClientNotice& notice) { clients_.try_emplace(notice.lease, notice); }
   // Its memory beside the drive: its commands must be there from now on.
   void give_near(uint32_t client, uint64_t address, uint64_t bytes);
-  // Its link was lost: it keeps what it has, but for its queues, and gets none any more. Their ids
-  // stay with it, as what it still rings when the link is back must be nobody else's.
+  // Its link was lost, or it was cleared: it keeps what it has, but for its queues, and gets none
+  // any more. Their ids stay with it, as what it still rings when the link is back must be nobody
+  // else's.
   void quarantine(uint32_t client);
   void leave(uint32_t client) { clients_.erase(client); }
+  // By which it is known to who clears it; 0: nobody may.
+  void give_key(uint32_t client, uint64_t key);
+  // Its queues may be deleted by who asks so; NotFound as mail::Clear.
+  [[nodiscard]] Result<> allow_clear(const mail::Clear& clear) const;
+  [[nodiscard]] bool quarantined(uint32_t client) const;
 
   [[nodiscard]] size_t clients() const { return clients_.size(); }
   [[nodiscard]] bool knows(uint32_t client) const { return clients_.contains(client); }
@@ -63,6 +69,7 @@ class Book {
     ClientNotice notice;
     uint64_t near = 0;
     uint64_t near_bytes = 0;
+    uint64_t key = 0;
     bool quarantined = false;
     std::vector<uint16_t> pairs;
   };

@@ -2,9 +2,11 @@
 // A drive as its user has it, whether it has the drive alone or shares it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +23,9 @@ struct JoinOptions {
                                    // refused
   uint32_t former = 0;             // lease() of a drive that this process, or a former one, had: it
                                    // has ended, with all that was under way, or join() fails
+  uint64_t key = 0;                // who has it may clear() this one; 0: nobody
+  std::string adapter;             // that it goes over; empty: one is chosen
+  std::chrono::milliseconds patience = std::chrono::seconds(30);  // for each answer
 };
 
 // I/O goes by queue pairs of device() and queues() (queue_pair.h), which this must outlive, as it
@@ -56,6 +61,14 @@ class Drive {
   [[nodiscard]] virtual bool lost() const = 0;
   // As what its manager knows this one; 0 if it is not shared.
   [[nodiscard]] virtual uint32_t lease() const { return 0; }
+  // Has the queues deleted of another client of it, that has joined with that key: once this
+  // returns, nothing of what that one had under way is done any more. Any thread may ask.
+  // Unsupported if it is not shared; Unreachable if the manager does not answer: then nothing is
+  // known.
+  virtual Result<> clear(uint32_t lease, uint64_t key);
+  // It is given up, whatever the manager says: queues that are removed afterwards wait for nobody,
+  // and memory stays where it is until the manager has confirmed. No-op if it is not shared.
+  virtual void leave() {}
 };
 
 }  // namespace pcilend::nvme

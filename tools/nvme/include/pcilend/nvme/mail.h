@@ -5,7 +5,8 @@
 //
 // A client says hello first, and looks at the drive's Identify page, in pieces. Then it asks for
 // pairs of queues in its own memory, and for what else needs the admin queue; data of that the
-// drive writes to the client's memory itself.
+// drive writes to the client's memory itself. Who has lost a path to it asks as another client, by
+// the key that he has given with the hello there, to have the queues of the lost one deleted.
 #pragma once
 
 #include <array>
@@ -22,18 +23,26 @@
 
 namespace pcilend::nvme::mail {
 
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr size_t kPieceBytes = 160;  // of the Identify page
 
 // Questions.
 struct Hello {
   uint32_t former = 0;  // lease of a client that must have ended; 0: none
+  uint64_t key = 0;     // who has it may ask for Clear of this one; 0: nobody
 };
 struct CreatePair {
   QueueRequest request;  // the vector: of the client's own
 };
 struct DeletePair {
   uint16_t id = 0;
+};
+// Confirmed: the drive does nothing any more of what that client has told it, who gets no queues
+// any more. NotFound if there is no such client (any more), or it has another key: so one that had
+// it has ended.
+struct Clear {
+  uint32_t lease = 0;
+  uint64_t key = 0;
 };
 struct AskIdentify {
   uint16_t what = 0;  // CNS (Base 5.17)
@@ -49,7 +58,8 @@ struct AskLog {
   uint32_t bytes = 0;
   uint64_t data = 0;  // device address
 };
-using Question = std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog>;
+using Question =
+    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear>;
 
 // Answers.
 struct Refusal {

@@ -42,9 +42,9 @@ class Tenancy {
   [[nodiscard]] virtual int fd() const = 0;
 };
 
-// `patience`: for each answer.
+// `patience`: for each answer. Former and key: as JoinOptions.
 Result<std::unique_ptr<Drive>> join_by(
     std::unique_ptr<Tenancy> tenancy, uint32_t former = 0,
-    std::chrono::milliseconds patience = std::chrono::seconds(30));
+    std::chrono::milliseconds patience = std::chrono::seconds(30), uint64_t key = 0);
 
 }  // namespace pcilend::nvme
