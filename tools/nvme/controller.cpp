@@ -20,6 +20,10 @@ constexpr size_t kStatus = 0x1c;
 constexpr size_t kAdminQueueSizes = 0x24;
 constexpr size_t kAdminSubmission = 0x28;
 constexpr size_t kAdminCompletion = 0x30;
+constexpr size_t kMemoryLocation = 0x38;
+constexpr size_t kMemorySize = 0x3c;
+constexpr size_t kMemoryControl = 0x50;
+constexpr size_t kMemoryStatus = 0x58;
 constexpr size_t kDoorbells = 0x1000;
 
 constexpr uint32_t kEnable = 1;
@@ -29,6 +33,10 @@ constexpr uint32_t kReady = 1;
 constexpr uint32_t kFatal = 2;
 constexpr uint32_t kShutDownMask = 3U << 2;
 constexpr uint32_t kShutDownDone = 2U << 2;
+
+constexpr uint32_t kMemoryRegisters = 1;  // are there
+constexpr uint32_t kMemoryEnable = 2;
+constexpr uint32_t kMemoryRefused = 1;
 
 constexpr auto kPatience = 30s;  // for a command
 constexpr auto kGrace = 10s;     // on top of what it says: the hosts may be busy
@@ -67,6 +75,7 @@ Result<> Controller::read_capabilities() {
   capabilities_.entries = field(0, 16) + 1;
   capabilities_.timeout = field(24, 8) * 500ms;
   capabilities_.doorbell_stride = size_t{4} << field(32, 4);
+  capabilities_.memory = field(57, 1) != 0;
   if (field(48, 4) != 0 || (field(37, 8) & 1) == 0)
     return fail(ErrorClass::Unsupported, "{} has no pages of 4 KiB, or not NVMe's NVM command set",
                 device_.name());
@@ -188,6 +197,21 @@ Result<> Controller::count_queues() {
   while (pairs > 0 && doorbell(pairs, true) + sizeof(uint32_t) > device_.register_bytes()) --pairs;
   pairs_.assign(pairs, false);
   return {};
+}
+
+Result<ControllerMemory> Controller::open_memory() {
+  if (!capabilities_.memory)
+    return fail(ErrorClass::Unsupported, "{} has no memory of its own (CMB)", device_.name());
+  device_.store(kMemoryControl, kMemoryRegisters);
+  auto memory = parse_controller_memory(device_.load(kMemoryLocation), device_.load(kMemorySize));
+  if (!memory) return tl::unexpected(std::move(memory).error().in(device_.name()));
+  device_.store(kMemoryControl + 4, static_cast<uint32_t>(memory->address >> 32));
+  device_.store(kMemoryControl,
+                static_cast<uint32_t>(memory->address) | kMemoryEnable | kMemoryRegisters);
+  if ((device_.load(kMemoryStatus) & kMemoryRefused) != 0)
+    return fail(ErrorClass::Unsupported, "{} can't have its memory at {:#x}", device_.name(),
+                memory->address);
+  return memory;
 }
 
 QueueLimits Controller::limits() const {

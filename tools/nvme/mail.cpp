@@ -112,10 +112,11 @@ struct WelcomeWire {
   uint32_t pairs;
   uint64_t near_address;
   uint64_t near_bytes;
+  uint64_t near_offset;
   uint32_t near_segment;
-  uint32_t zero;
+  uint32_t near_bar;
 };
-static_assert(sizeof(WelcomeWire) == 40);
+static_assert(sizeof(WelcomeWire) == 48);
 
 struct CreatedWire {
   Header header;
@@ -219,6 +220,8 @@ std::vector<std::byte> put(uint32_t number, const Welcome& welcome) {
   wire.near_segment = welcome.near_segment;
   wire.near_address = welcome.near_address;
   wire.near_bytes = welcome.near_bytes;
+  wire.near_offset = welcome.near_offset;
+  wire.near_bar = welcome.near_bar;
   return bytes_of(wire);
 }
 
@@ -355,8 +358,9 @@ Result<Letter<Answer>> decode_answer(std::span<const std::byte> bytes) {
                             read_as<ConfirmedWire>(bytes, [](const auto&) { return Confirmed{}; }));
     case kWelcome:
       return letter<Answer>(number, read_as<WelcomeWire>(bytes, [](const auto& wire) {
-                              return Welcome{wire.entries, wire.pairs, wire.near_segment,
-                                             wire.near_address, wire.near_bytes};
+                              return Welcome{wire.entries,      wire.pairs,      wire.near_segment,
+                                             wire.near_address, wire.near_bytes, wire.near_bar,
+                                             wire.near_offset};
                             }));
     case kCreated:
       return letter<Answer>(

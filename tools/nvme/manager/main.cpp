@@ -115,6 +115,10 @@ int main(int argc, char** argv) {
                  "their hosts, which is not safe when a link dies")
       ->capture_default_str()
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--cmb", options.own_bytes,
+                 "of the drive's own memory, for each client's commands: 64K; else they are in "
+                 "memory beside it, which it can't write")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--nodes", nodes, "whose processes may join: 8,12; else all that may borrow it")
       ->delimiter(',');
   try {

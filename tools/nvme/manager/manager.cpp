@@ -44,6 +44,7 @@ Result<> Manager::begin() {
                 "can share it",
                 options_.clients, options_.each.pairs, controller_->queues(), kClientsMax);
   admits_ = options_.clients ? options_.clients : std::min(room, kClients);
+  if (options_.own_bytes != 0) PCILEND_TRY(open_memory());
   const auto node = office_.node();
   if (!node) return tl::unexpected(node.error());
   node_ = *node;
@@ -54,13 +55,31 @@ Result<> Manager::begin() {
   return office_.share(policy(admits_));
 }
 
+Result<> Manager::open_memory() {
+  const auto memory = controller_->open_memory();
+  if (!memory) return tl::unexpected(memory.error());
+  options_.own_bytes = (options_.own_bytes + kPage - 1) / kPage * kPage;
+  if (options_.own_bytes > memory->bytes / admits_)
+    return fail(ErrorClass::Usage,
+                "{} clients with {} bytes of the drive's own memory each: it has {}", admits_,
+                options_.own_bytes, memory->bytes);
+  memory_ = *memory;
+  return {};
+}
+
 // Registers are the manager's: who has their page can stop the drive.
 SharePolicy Manager::policy(uint32_t clients) const {
-  return {.clients = clients,
-          .vectors = options_.vectors,
-          .slice = options_.slice,
-          .ranges = {{.bar = 0, .page = kDoorbellPage, .pages = 1}},
-          .nodes = options_.nodes};
+  SharePolicy policy{.clients = clients,
+                     .vectors = options_.vectors,
+                     .slice = options_.slice,
+                     .ranges = {{.bar = 0, .page = kDoorbellPage, .pages = 1}},
+                     .nodes = options_.nodes};
+  if (options_.own_bytes != 0)
+    policy.ranges.push_back({.bar = memory_.bar,
+                             .page = static_cast<uint32_t>(memory_.offset / kPage),
+                             .pages = static_cast<uint32_t>(options_.own_bytes / kPage),
+                             .pool = true});
+  return policy;
 }
 
 Result<> Manager::serve() {
@@ -93,6 +112,7 @@ Result<> Manager::heed(const ClientNotice& notice) {
   if (notice.news != PCILEND_NEWS_JOINED) return end(notice);
   book_.join(notice);
   nodes_[notice.lease] = notice.node;
+  pieces_[notice.lease] = notice.piece;
   tell_(fmt::format("client {} of node {} has joined", notice.lease, notice.node));
   return {};
 }
@@ -115,6 +135,7 @@ Result<> Manager::end(const ClientNotice& notice) {
   if (gone) {
     near_.erase(notice.lease);
     nodes_.erase(notice.lease);
+    pieces_.erase(notice.lease);
   }
   tell_(fmt::format("client {} of node {} {}: {} pairs of queues deleted", notice.lease,
                     notice.node, gone ? "has ended" : "has lost its link", pairs.size()));
@@ -136,6 +157,15 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
   if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
   mail::Welcome welcome{.entries = entries, .pairs = options_.each.pairs};
+  if (options_.own_bytes != 0) {
+    const uint64_t at = pieces_[client] * options_.own_bytes;
+    welcome.near_bar = memory_.bar;
+    welcome.near_offset = memory_.offset + at;
+    welcome.near_address = memory_.address + at;
+    welcome.near_bytes = options_.own_bytes;
+    book_.give_near(client, welcome.near_address, welcome.near_bytes);
+    return welcome;
+  }
   // Beside the drive is the lender's memory: for a process of the lender's all is.
   if (nodes_[client] == node_ || options_.near_bytes == 0) return welcome;
   auto& near = near_[client];
@@ -158,7 +188,8 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::CreatePair& cr
   const auto allowed = book_.allow_pair(client, create.request);
   if (!allowed) return tl::unexpected(allowed.error());
   // Of one of another host commands would be in its slice then.
-  if (nodes_[client] != node_ && options_.near_bytes != 0 && !near_.contains(client))
+  if (nodes_[client] != node_ && options_.near_bytes != 0 && options_.own_bytes == 0 &&
+      !near_.contains(client))
     return fail(ErrorClass::State, "client {} has not said hello", client);
   const auto grant = controller_->create(*allowed);
   if (!grant) return tl::unexpected(grant.error());

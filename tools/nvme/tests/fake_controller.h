@@ -31,6 +31,8 @@ class FakeController : public Device {
   std::array<std::byte, 4096> namespace_page{};
   uint64_t capabilities = 1ULL << 37 | 1ULL << 24 | 1ULL << 16 | 63;  // TO 500 ms, CQR, 64 entries
   uint32_t pairs = 4;
+  std::unique_ptr<Memory> own;  // its own memory, when that is enabled
+  uint32_t own_pages = 0;       // capabilities bit 57 says that there is some
   uint64_t now_epoch = 0;
   bool gone = false;   // all-ones
   bool deaf = false;   // takes no commands
@@ -64,6 +66,10 @@ class FakeController : public Device {
     if (offset == 0) return static_cast<uint32_t>(capabilities);
     if (offset == 4) return static_cast<uint32_t>(capabilities >> 32);
     if (offset == 0x1c) return status_ | (fatal ? 2U : 0U);
+    const auto control = registers_.find(0x50);
+    const bool open = control != registers_.end() && (control->second & 1) != 0;
+    if (offset == 0x38 && open) return 1U << 12 | 2;            // BAR 2, behind its first page
+    if (offset == 0x3c && open) return own_pages << 12 | 0x1d;  // all but completions
     const auto it = registers_.find(offset);
     return it == registers_.end() ? 0 : it->second;
   }
@@ -76,6 +82,9 @@ class FakeController : public Device {
     }
     registers_[offset] = value;
     if (offset == 0x14) configure(value);
+    if (offset == 0x50 && (value & 2) != 0)
+      own = place(static_cast<uint64_t>(registers_[0x54]) << 32 | (value & ~0xfffU),
+                  own_pages * kPage, true);
   }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
     auto memory = place(next_address_, bytes, access.device_writes);
@@ -88,6 +97,11 @@ class FakeController : public Device {
     auto block = std::make_unique<Block>(*this, address, size, writable);
     memory_[address] = block.get();
     return block;
+  }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    if (!own || index != 2 || offset < kPage || offset - kPage + bytes > own->bytes().size())
+      return fail(ErrorClass::Permission, "no such part");
+    return own->bytes().subspan(offset - kPage, bytes);
   }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

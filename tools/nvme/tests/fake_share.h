@@ -45,7 +45,8 @@ class FakeShare final : public Office {
                     .slice = uint64_t{lease} << 40,
                     .slice_bytes = kSliceBytes,
                     .vector = 1 + (lease - 1) * policy->vectors,
-                    .vectors = policy->vectors};
+                    .vectors = policy->vectors,
+                    .piece = lease - 1};
     guest.next = guest.notice.slice;
     news_.push_back(guest.notice);
     return guest;
@@ -157,6 +158,9 @@ class FakeTenancy : public Tenancy {
     const auto it = share_.segments.find(segment.value);
     if (it == share_.segments.end()) return fail(ErrorClass::NotFound, "no such segment");
     return it->second;
+  }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    return share_.drive.bar(index, offset, bytes);
   }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     return share_.drive.interrupt(find()->notice.vector + vector);

@@ -27,7 +27,8 @@ const Question kQuestions[] = {
 const Answer kAnswers[] = {
     Refusal{{ErrorClass::State, "all 31 queues are in use"}},
     Confirmed{},
-    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20},
+    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20, 0, 0},
+    Welcome{1024, 1, 0, 0x800000000, 0x10000, 2, 0x20000},
     Created{{31, 0x10f8, 0x10fc}},
     Piece{{std::byte{1}, std::byte{2}}},
 };

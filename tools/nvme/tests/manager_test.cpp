@@ -387,6 +387,50 @@ TEST_F(Shares, WithoutMemoryBesideTheDriveNobodyOfAnotherHostIsLetIn) {
   ASSERT_NO_FATAL_FAILURE(use(far, 1, std::byte{0xf}));
 }
 
+TEST_F(Shares, CommandsAreInTheDrivesOwnMemoryIfThatIsWanted) {
+  drive_.capabilities |= uint64_t{1} << 57;
+  drive_.own_pages = 64;
+  manage({.clients = 2, .own_bytes = 32 * kPage});
+  ASSERT_EQ(share_.policy->ranges.size(), 2U);
+  const BarRange& range = share_.policy->ranges[1];
+  EXPECT_EQ(range.bar, 2U);
+  EXPECT_EQ(range.page, 1U);
+  EXPECT_EQ(range.pages, 32U);
+  EXPECT_TRUE(range.pool);
+  Client clients[2];
+  for (uint32_t node : {kLenderNode, kOther}) {
+    Client& client = clients[node == kOther];
+    ASSERT_NO_FATAL_FAILURE(open(client, node));
+    ASSERT_NO_FATAL_FAILURE(use(client, node, std::byte(node)));
+  }
+  // Each has its piece, and nothing of it is in a segment.
+  EXPECT_TRUE(share_.segments.empty());
+  for (const size_t piece : {0, 1}) {
+    const auto bytes = drive_.own->bytes().subspan(piece * 32 * kPage, 32 * kPage);
+    EXPECT_TRUE(std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{}; })) << piece;
+  }
+  // Commands elsewhere are refused.
+  const auto elsewhere = clients[0].drive->queues().create(
+      {64, clients[0].data->address(), clients[0].data->address() + kPage, {}});
+  EXPECT_FALSE(elsewhere);
+  for (Client& client : clients) close(client);
+}
+
+TEST_F(Shares, OfTheDrivesOwnMemoryThereIsAsMuchAsThereIs) {
+  ManagerOptions options{.clients = 2, .own_bytes = 33 * kPage, .patience = kShort};
+  const auto tell = [](const std::string&) {};
+  const auto none = Manager::open(drive_, share_, options, tell);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorClass::Unsupported);
+  drive_.capabilities |= uint64_t{1} << 57;
+  drive_.own_pages = 64;
+  const auto little = Manager::open(drive_, share_, options, tell);
+  ASSERT_FALSE(little);
+  EXPECT_EQ(little.error().kind, ErrorClass::Usage);
+  EXPECT_EQ(little.error().message,
+            "2 clients with 135168 bytes of the drive's own memory each: it has 262144");
+}
+
 TEST_F(Shares, InterruptsAreTheirClients) {
   ASSERT_NO_FATAL_FAILURE(manage({.vectors = 2}));
   Client a, b;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "pcilend/nvme/controller_memory.h"
 #include "pcilend/nvme/device.h"
 #include "pcilend/nvme/identify.h"
 #include "pcilend/nvme/queues.h"
@@ -34,6 +35,10 @@ class Controller final : public Queues {
   [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id);
   [[nodiscard]] Result<Health> health();
 
+  // Its own memory, which it knows from now on by that address. Unsupported if it has none, or none
+  // that is of use.
+  [[nodiscard]] Result<ControllerMemory> open_memory();
+
   [[nodiscard]] QueueLimits limits() const override;
   [[nodiscard]] uint32_t queues() const { return static_cast<uint32_t>(pairs_.size()); }
   Result<QueueGrant> create(const QueueRequest& request) override;
@@ -58,6 +63,7 @@ class Controller final : public Queues {
     uint32_t entries = 0;
     size_t doorbell_stride = 0;
     std::chrono::milliseconds timeout{};
+    bool memory = false;  // whose registers can be asked for
   };
 
   explicit Controller(Device& device, std::optional<std::chrono::milliseconds> patience)

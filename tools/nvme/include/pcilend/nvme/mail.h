@@ -67,11 +67,15 @@ struct Refusal {
 };
 struct Confirmed {};
 struct Welcome {
-  uint32_t entries = 0;       // of a queue, at most
-  uint32_t pairs = 0;         // that it may have
-  uint32_t near_segment = 0;  // memory beside the drive, for this client; 0: none
+  uint32_t entries = 0;  // of a queue, at most
+  uint32_t pairs = 0;    // that it may have
+  // Memory for what the drive reads of this client: a segment beside it or, if that is 0, a part of
+  // one of its BARs.
+  uint32_t near_segment = 0;
   uint64_t near_address = 0;  // device address
-  uint64_t near_bytes = 0;
+  uint64_t near_bytes = 0;    // 0: none
+  uint32_t near_bar = 0;
+  uint64_t near_offset = 0;  // in the BAR
 };
 struct Created {
   QueueGrant grant;
