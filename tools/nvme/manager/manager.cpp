@@ -48,6 +48,9 @@ Result<> Manager::begin() {
   const auto node = office_.node();
   if (!node) return tl::unexpected(node.error());
   node_ = *node;
+  auto fenced = office_.fenced();
+  if (!fenced) return tl::unexpected(std::move(fenced).error());
+  fenced_ = std::move(*fenced);
   const auto page = controller_->controller_page();
   if (!page) return tl::unexpected(page.error());
   std::ranges::copy(*page, page_.begin());
@@ -152,6 +155,7 @@ mail::Answer Manager::reply(uint32_t client, const mail::Question& question) {
 Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) {
   if (!book_.knows(client))
     return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
+  PCILEND_TRY(check_admitted(client));
   if (hello.former != 0 && hello.former != client && book_.knows(hello.former))
     return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
   if (hello.key != 0) book_.give_key(client, hello.key);
@@ -187,6 +191,7 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
 Result<mail::Answer> Manager::answer(uint32_t client, const mail::CreatePair& create) {
   const auto allowed = book_.allow_pair(client, create.request);
   if (!allowed) return tl::unexpected(allowed.error());
+  PCILEND_TRY(check_admitted(client));
   // Of one of another host commands would be in its slice then.
   if (nodes_[client] != node_ && options_.near_bytes != 0 && options_.own_bytes == 0 &&
       !near_.contains(client))
@@ -235,15 +240,57 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskLog& log) {
 // them.
 Result<mail::Answer> Manager::answer(uint32_t, const mail::Clear& clear) {
   PCILEND_TRY(book_.allow_clear(clear));
-  if (book_.quarantined(clear.lease)) return mail::Confirmed{};
-  const auto pairs = book_.pairs(clear.lease);
-  for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
-  book_.quarantine(clear.lease);
-  tell_(
-      fmt::format("client {} of node {} is cleared, as it asks over another path: {} pairs of "
-                  "queues deleted",
-                  clear.lease, nodes_[clear.lease], pairs.size()));
+  PCILEND_TRY(cut(clear.lease, "is cleared, as it asks over another path"));
   return mail::Confirmed{};
+}
+
+Result<> Manager::cut(uint32_t client, std::string_view why) {
+  if (book_.quarantined(client)) return {};
+  const auto pairs = book_.pairs(client);
+  for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
+  book_.quarantine(client);
+  tell_(fmt::format("client {} of node {} {}: {} pairs of queues deleted", client, nodes_[client],
+                    why, pairs.size()));
+  return {};
+}
+
+Result<> Manager::check_admitted(uint32_t client) const {
+  const auto it = nodes_.find(client);
+  if (it == nodes_.end() || !fenced_.contains(it->second)) return {};
+  return fail(
+      ErrorClass::Permission,
+      "node {} is fenced: 'fence_pcilend --action on' ends that, when it has forgotten what "
+      "it was about to write",
+      it->second);
+}
+
+// Whoever is fenced may ask, as at its next boot, but for others to be.
+Result<mail::Answer> Manager::answer(uint32_t client, const mail::Fence& fence) {
+  const auto asking = nodes_.find(client);
+  if (asking == nodes_.end())
+    return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
+  if (fence.what == mail::Fencing::Ask) return mail::Fenced{fenced_.contains(fence.node)};
+  auto nodes = fenced_;
+  if (fence.what == mail::Fencing::On) {
+    nodes.erase(fence.node);
+  } else {
+    if (fence.node == 0 || fence.node == asking->second)
+      return fail(ErrorClass::Usage, "node {} asks to fence node {}: name another one",
+                  asking->second, fence.node);
+    PCILEND_TRY(check_admitted(client));
+    nodes.insert(fence.node);
+  }
+  if (nodes != fenced_) {
+    PCILEND_TRY(office_.keep_fenced(nodes));
+    fenced_ = std::move(nodes);
+    tell_(fmt::format("node {} is fenced{}, as node {} asks", fence.node,
+                      fence.what == mail::Fencing::On ? " no more" : "", asking->second));
+  }
+  // Once more if the drive did not delete one of them the last time.
+  if (fence.what == mail::Fencing::Off)
+    for (const auto& [other, node] : nodes_)
+      if (node == fence.node) PCILEND_TRY(cut(other, "is cut off"));
+  return mail::Fenced{fence.what == mail::Fencing::Off};
 }
 
 }  // namespace pcilend::nvme

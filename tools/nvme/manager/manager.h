@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "manager/office.h"
@@ -70,6 +72,10 @@ class Manager {
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Hello& hello);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::CreatePair& create);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::DeletePair& remove);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Fence& fence);
+  [[nodiscard]] Result<> check_admitted(uint32_t client) const;
+  // The drive does nothing any more of what that client has told it.
+  [[nodiscard]] Result<> cut(uint32_t client, std::string_view why);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskIdentify& identify);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskController& ask) const;
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskLog& log);
@@ -85,6 +91,7 @@ class Manager {
   uint32_t node_ = 0;
   std::map<uint32_t, uint32_t> nodes_;   // of clients
   std::map<uint32_t, uint32_t> pieces_;  // which of the drive's own memory is whose
+  std::set<uint32_t> fenced_;            // nodes
   ControllerMemory memory_;              // of the drive's own
   std::array<std::byte, kPage> page_{};  // Identify's, as clients see it
 };

@@ -387,6 +387,96 @@ TEST_F(Shares, WithoutMemoryBesideTheDriveNobodyOfAnotherHostIsLetIn) {
   ASSERT_NO_FATAL_FAILURE(use(far, 1, std::byte{0xf}));
 }
 
+// As the program that asks has it: a client without queues.
+class Fencer {
+ public:
+  Fencer(FakeShare& share, uint32_t node) : tenancy_(share, node) {}
+  Result<bool> ask(mail::Fencing what, uint32_t node) {
+    const auto answer = tenancy_.ask(mail::encode(1, mail::Fence{what, node}), kShort);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto letter = mail::decode_answer(*answer);
+    if (!letter) return tl::unexpected(letter.error());
+    if (const auto* refusal = std::get_if<mail::Refusal>(&letter->what))
+      return tl::unexpected(refusal->error);
+    return std::get<mail::Fenced>(letter->what).fenced;
+  }
+
+ private:
+  FakeTenancy tenancy_;
+};
+
+TEST_F(Shares, ANodeThatIsFencedReachesTheDriveNoMore) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  constexpr uint32_t kThird = 12;
+  Client bad, good;
+  ASSERT_NO_FATAL_FAILURE(open(bad, kOther));
+  ASSERT_NO_FATAL_FAILURE(open(good, kThird));
+  // What it has under way is not done any more.
+  drive_.held = true;
+  std::ranges::fill(bad.data->bytes().first(512), std::byte{0xbd});
+  ASSERT_TRUE(bad.pair->write(bad.name_space, 5, 1, bad.data->address()).value());
+  EXPECT_FALSE(bad.pair->wait(kShort));
+  Fencer fencer(share_, kThird);
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Ask, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Ask, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value()) << "said twice";
+  drive_.release();
+  EXPECT_EQ(drive_.medium[5 * 512], std::byte{0});
+  EXPECT_EQ(drive_.io_queues(), 1U);
+  const auto again = join(kOther);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorClass::Permission);
+  // The others go on.
+  ASSERT_NO_FATAL_FAILURE(use(good, 5, std::byte{1}));
+  // It can't fence who has fenced it; but it says itself that it has begun anew.
+  Fencer fenced(share_, kOther);
+  EXPECT_FALSE(fenced.ask(mail::Fencing::Off, kThird));
+  EXPECT_FALSE(fenced.ask(mail::Fencing::On, kOther).value());
+  close(bad);
+  Client anew;
+  ASSERT_NO_FATAL_FAILURE(open(anew, kOther));
+  ASSERT_NO_FATAL_FAILURE(use(anew, 6, std::byte{2}));
+  close(anew);
+  close(good);
+}
+
+TEST_F(Shares, FencesOutliveTheManager) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  {
+    Fencer fencer(share_, kLenderNode);
+    ASSERT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value());
+    EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kLenderNode)) << "its own node";
+  }
+  manager_.reset();
+  ASSERT_NO_FATAL_FAILURE(manage());
+  EXPECT_FALSE(join(kOther));
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a));
+  close(a);
+}
+
+TEST_F(Shares, AFenceThatCannotBeKeptIsNone) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  share_.keeping_fails = true;
+  Fencer fencer(share_, kLenderNode);
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Ask, kOther).value());
+}
+
+TEST_F(Shares, AFenceThatTheDriveDoesNotCarryOutIsNotConfirmed) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
+  Fencer fencer(share_, kLenderNode);
+  drive_.deaf = true;
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+  serve();
+  EXPECT_TRUE(ended_);
+  EXPECT_FALSE(drive_.enabled) << "it was stopped";
+  share_.pump = [] {};
+}
+
 TEST_F(Shares, CommandsAreInTheDrivesOwnMemoryIfThatIsWanted) {
   drive_.capabilities |= uint64_t{1} << 57;
   drive_.own_pages = 64;

@@ -44,6 +44,15 @@ struct Clear {
   uint32_t lease = 0;
   uint64_t key = 0;
 };
+enum class Fencing : uint16_t {
+  Ask,  // is it fenced?
+  Off,  // it is: the drive does nothing any more of what its clients have told it, and it gets none
+  On,   // it is not any more
+};
+struct Fence {
+  Fencing what = Fencing::Ask;
+  uint32_t node = 0;
+};
 struct AskIdentify {
   uint16_t what = 0;  // CNS (Base 5.17)
   uint32_t name_space = 0;
@@ -59,7 +68,7 @@ struct AskLog {
   uint64_t data = 0;  // device address
 };
 using Question =
-    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear>;
+    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear, Fence>;
 
 // Answers.
 struct Refusal {
@@ -80,10 +89,13 @@ struct Welcome {
 struct Created {
   QueueGrant grant;
 };
+struct Fenced {
+  bool fenced = false;  // that node, from now on
+};
 struct Piece {
   std::array<std::byte, kPieceBytes> bytes{};
 };
-using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece>;
+using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece, Fenced>;
 
 // `number` is the client's, and comes back with the answer: what is late is not taken for another.
 template <class What>
