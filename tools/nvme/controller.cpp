@@ -41,7 +41,11 @@ constexpr uint32_t kMemoryRefused = 1;
 constexpr auto kPatience = 30s;  // for a command
 constexpr auto kGrace = 10s;     // on top of what it says: the hosts may be busy
 constexpr auto kStep = 1ms;
-constexpr uint32_t kAdminDepth = 1;
+// One command at a time, and what the drive is to answer when it has something to tell.
+constexpr uint32_t kCommandSlot = 0;
+constexpr uint32_t kEventSlot = 1;
+constexpr uint32_t kAdminDepth = 2;
+constexpr uint32_t kEventLogBytes = 512;
 constexpr uint32_t kPairsMax = 64;  // more than a process can have use for
 
 }  // namespace
@@ -138,11 +142,11 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
   if (!running_)
     return fail(ErrorClass::State,
                 "{} was stopped, by others or as it did not answer: open it again", device_.name());
-  PCILEND_TRY(admin_->submit(0, command));
+  PCILEND_TRY(admin_->submit(kCommandSlot, command));
   admin_->ring();
   const auto end = steady_clock::now() + patience_.value_or(kPatience);
   for (;;) {
-    const auto done = admin_->take();
+    const auto done = take();
     if (!done) return tl::unexpected(done.error());
     if (*done && (*done)->status != 0)
       return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
@@ -155,6 +159,33 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
     }
     std::this_thread::yield();
   }
+}
+
+Result<std::optional<Done>> Controller::take() {
+  auto done = admin_->take();
+  if (!done || !*done || (*done)->slot != kEventSlot) return done;
+  events_ = (*done)->status == 0 ? Events::Told : Events::Refused;
+  event_ = parse_drive_event((*done)->result);
+  return std::optional<Done>();
+}
+
+Result<> Controller::ask_for_event() {
+  PCILEND_TRY(admin_->submit(kEventSlot, make_event_request()));
+  admin_->ring();
+  events_ = Events::Asked;
+  return {};
+}
+
+Result<std::optional<DriveEvent>> Controller::next_event() {
+  if (failed() || events_ == Events::Refused) return std::nullopt;
+  if (events_ == Events::NotAsked) PCILEND_TRY(ask_for_event());
+  if (const auto done = take(); !done) return tl::unexpected(done.error());
+  if (events_ != Events::Told) return std::nullopt;
+  const DriveEvent event = event_;
+  // One that has no such page tells on all the same.
+  (void)execute(make_event_log(event.log, kEventLogBytes, page_->address()), "give a log page");
+  PCILEND_TRY(ask_for_event());
+  return event;
 }
 
 Result<IdentifyPage> Controller::identify(Identify what, uint32_t name_space) {

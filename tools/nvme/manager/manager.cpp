@@ -90,6 +90,12 @@ Result<> Manager::serve() {
     if (controller_->failed())
       return fail(ErrorClass::State, "the drive was reset by others, taken back, or is silent");
     for (;;) {
+      const auto event = controller_->next_event();
+      if (!event) return tl::unexpected(event.error());
+      if (!*event) break;
+      tell_("the drive says: " + to_string(**event));
+    }
+    for (;;) {
       const auto notice = office_.next_client();
       if (!notice) return tl::unexpected(notice.error());
       if (!*notice) break;

@@ -32,6 +32,7 @@ class FakeController : public Device {
   uint64_t capabilities = 1ULL << 37 | 1ULL << 24 | 1ULL << 16 | 63;  // TO 500 ms, CQR, 64 entries
   uint32_t pairs = 4;
   std::unique_ptr<Memory> own;  // its own memory, when that is enabled
+  uint32_t event_requests = 0;  // that may be under way
   uint32_t own_pages = 0;       // capabilities bit 57 says that there is some
   uint64_t now_epoch = 0;
   bool gone = false;   // all-ones
@@ -55,6 +56,14 @@ class FakeController : public Device {
     const auto last = waiting_.back();
     waiting_.pop_back();
     run(last.first, last.second);
+  }
+  // What it tells by itself, if it was asked to: dword 0 of the completion.
+  bool tell(uint32_t event) {
+    if (asked_.empty()) return false;
+    const Sqe command = asked_.back();
+    asked_.pop_back();
+    post(0, command, 0, event);
+    return true;
   }
   [[nodiscard]] size_t io_queues() const { return submissions_.size() - (enabled ? 1 : 0); }
   [[nodiscard]] size_t mapped() const { return memory_.size(); }
@@ -218,6 +227,7 @@ class FakeController : public Device {
       submissions_.clear();
       completions_.clear();
       waiting_.clear();
+      asked_.clear();
       return;
     }
     if (!enabled) {
@@ -254,6 +264,10 @@ class FakeController : public Device {
   void run(uint16_t queue, const Sqe& command) {
     uint32_t result = 0;
     opcodes.push_back(command[0] & 0xff);
+    if (queue == 0 && (command[0] & 0xff) == 0x0c && asked_.size() < event_requests) {
+      asked_.push_back(command);
+      return;
+    }
     const uint16_t status = execute(queue, command, result);
     post(queue, command, status, result);
   }
@@ -356,6 +370,7 @@ class FakeController : public Device {
   std::map<uint16_t, Submissions> submissions_;
   std::map<uint16_t, Completions> completions_;
   std::vector<std::pair<uint16_t, Sqe>> waiting_;
+  std::vector<Sqe> asked_;  // for events
   uint64_t next_address_ = uint64_t{1} << 36;
   uint32_t status_ = 0;
 };

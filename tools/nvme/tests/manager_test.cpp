@@ -387,6 +387,31 @@ TEST_F(Shares, WithoutMemoryBesideTheDriveNobodyOfAnotherHostIsLetIn) {
   ASSERT_NO_FATAL_FAILURE(use(far, 1, std::byte{0xf}));
 }
 
+TEST_F(Shares, WhatTheDriveTellsIsSaid) {
+  drive_.event_requests = 1;
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a));
+  ASSERT_TRUE(drive_.tell(0x00010100));
+  // Before anybody looks, and among answers of others.
+  ASSERT_TRUE(a.drive->health());
+  serve();
+  EXPECT_EQ(said_.back(), "the drive says: a doorbell was rung with a value that it can't have");
+  // Its log page was read, so it goes on telling.
+  ASSERT_TRUE(drive_.tell(0x00040002));
+  serve();
+  EXPECT_EQ(said_.back(), "the drive says: its namespaces have changed: attach disks of it anew");
+  ASSERT_NO_FATAL_FAILURE(use(a, 1, std::byte{1}));
+  close(a);
+}
+
+TEST_F(Shares, ADriveThatTellsNothingIsAskedOnce) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  serve();
+  serve();
+  EXPECT_EQ(std::ranges::count(drive_.opcodes, 0x0cU), 1);
+}
+
 // As the program that asks has it: a client without queues.
 class Fencer {
  public:

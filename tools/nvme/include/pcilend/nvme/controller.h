@@ -10,6 +10,7 @@
 
 #include "pcilend/nvme/controller_memory.h"
 #include "pcilend/nvme/device.h"
+#include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/identify.h"
 #include "pcilend/nvme/queues.h"
 #include "pcilend/nvme/ring.h"
@@ -45,6 +46,9 @@ class Controller final : public Queues {
   void remove(uint16_t id) override;
 
   // For the manager of a shared drive, which answers for others.
+  // The next thing that the drive has told since it was first asked here, if there is one. Nothing
+  // ever from a drive that refuses to tell. Errors are those of any command.
+  [[nodiscard]] Result<std::optional<DriveEvent>> next_event();
   // The page of Identify, until the next call.
   [[nodiscard]] Result<IdentifyPage> controller_page();
   // To a device address of somebody's.
@@ -75,6 +79,9 @@ class Controller final : public Queues {
   [[nodiscard]] Result<uint32_t> execute(const Command& command, const char* what);
   [[nodiscard]] Result<IdentifyPage> identify(Identify what, uint32_t name_space);
   [[nodiscard]] Result<> count_queues();
+  [[nodiscard]] Result<> ask_for_event();
+  // Takes what has ended: an event, or the command.
+  [[nodiscard]] Result<std::optional<Done>> take();
   [[nodiscard]] size_t doorbell(uint32_t queue, bool completion) const;
   void stop();
 
@@ -87,6 +94,8 @@ class Controller final : public Queues {
   std::vector<bool> pairs_;       // of I/O queues, from id 1 on: is it made?
   bool running_ = false;
   uint64_t epoch_ = 0;  // when it was enabled
+  enum class Events { NotAsked, Asked, Told, Refused } events_ = Events::NotAsked;
+  DriveEvent event_;  // that is Told
 };
 
 }  // namespace pcilend::nvme
