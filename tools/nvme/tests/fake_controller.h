@@ -24,6 +24,9 @@ class FakeController : public Device {
   static constexpr size_t kMediumBytes = size_t{1} << 20;
 
   FakeController() : medium(kMediumBytes) { identify_controller(); }
+  FakeController(const FakeController&) = delete;
+  FakeController& operator=(const FakeController&) = delete;
+  ~FakeController() override { own.reset(); }
 
   // What tests look at, and change.
   std::vector<std::byte> medium;
