@@ -491,7 +491,7 @@ TEST_F(SharedNvme, CommandsInTheDrivesOwnMemoryAreReadFromThere) {
   EXPECT_EQ(refused->code, static_cast<int>(ErrorClass::Usage));
   EXPECT_THAT(refused->err, HasSubstr("the drive's own memory each: it has 2097152"));
   ASSERT_OK(await_state(lender(), id_, "available"));
-  ASSERT_NO_FATAL_FAILURE(manage("--clients 2 --cmb 1M"));
+  ASSERT_NO_FATAL_FAILURE(manage("--clients 4 --cmb 512K"));
   auto other = user(1, "--block 4096 --seed 1");
   ASSERT_OK(other);
   ASSERT_NO_FATAL_FAILURE(expect_cost("", 64, {0, 514, 0, 0, 2 + 9}));
