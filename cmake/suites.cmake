@@ -194,6 +194,7 @@ pcilend_suite(Switchtec LIMIT 180 REST 540)
 pcilend_suite(TwoHosts LIMIT 1000 REST 1580
   WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)
 pcilend_suite(SegmentFaults REST 1200 WITH SegmentMemory)
+pcilend_suite(NvmeCluster REST 900 NEEDS image-attached)
 pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)

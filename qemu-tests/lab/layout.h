@@ -77,6 +77,7 @@ struct Artefacts {
   [[nodiscard]] std::string installed() const { return image / ("installed-" + kernel + ".ext4"); }
   [[nodiscard]] std::string guest_initrd() const { return image / "guest-initrd"; }
   // What scenarios attach to hosts (image/build --attached).
+  [[nodiscard]] std::string cluster() const { return image / "cluster.ext4"; }
   [[nodiscard]] std::string vfio_users() const { return image / "vfio-users.ext4"; }
   [[nodiscard]] std::string guest_disk() const { return image / "guest-disk.img"; }
   [[nodiscard]] std::string lab() const { return bin / "pcilend-lab"; }

@@ -87,6 +87,9 @@ class Drive final : public nvme::Device {
     if (!buffer) return tl::unexpected(std::move(buffer).error());
     return std::make_unique<BufferMemory>(std::move(*buffer));
   }
+  Result<std::span<std::byte>> bar(uint32_t, uint64_t, size_t) override {
+    return fail(ErrorClass::Unsupported, "this one needs registers only");
+  }
   Result<UniqueFd> interrupt(uint32_t vector) override { return lease_.interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return lease_.end_interrupt(vector); }
   [[nodiscard]] uint64_t epoch() const override { return lease_.epoch(); }

@@ -12,8 +12,9 @@ namespace pcilend::scenarios {
 Result<> attach(lab::Options& options, int host, Attached disk, const std::string& device) {
   const auto artefacts = lab::Artefacts::find(options.kernel);
   if (!artefacts) return tl::unexpected(artefacts.error());
-  const std::string file =
-      disk == Attached::VfioUsers ? artefacts->vfio_users() : artefacts->guest_disk();
+  const std::string file = disk == Attached::VfioUsers ? artefacts->vfio_users()
+                           : disk == Attached::Cluster ? artefacts->cluster()
+                                                       : artefacts->guest_disk();
   if (!std::filesystem::exists(file))
     return fail(ErrorClass::NotFound, "{} is not there: run 'qemu-tests/image/build --attached'",
                 file);

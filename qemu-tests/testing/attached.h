@@ -10,6 +10,7 @@ namespace pcilend::scenarios {
 
 enum class Attached {
   VfioUsers,  // a Debian's root with QEMU's tools and DPDK
+  Cluster,    // a Debian's root with corosync, dlm_controld and GFS2's tools
   GuestDisk,  // a disk that firmware boots a Debian from
 };
 

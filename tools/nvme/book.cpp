@@ -90,7 +90,7 @@ Result<QueueRequest> Book::allow_pair(uint32_t client, const QueueRequest& reque
                        : is_within(request.submission, commands, notice.slice, notice.slice_bytes);
   if (!submission)
     return fail(ErrorClass::Usage, "commands at {:#x}: client {} has them in its {}",
-                request.submission, client, entry.near_bytes ? "memory beside the drive" : "slice");
+                request.submission, client, entry.near_bytes ? "memory near the drive" : "slice");
   if (!is_within(request.completion, completions, notice.slice, notice.slice_bytes))
     return fail(ErrorClass::Usage, "completions at {:#x}: client {} has them in its slice",
                 request.completion, client);

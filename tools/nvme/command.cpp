@@ -17,6 +17,7 @@ constexpr uint8_t kDeleteCompletionQueue = 0x04;
 constexpr uint8_t kCreateCompletionQueue = 0x05;
 constexpr uint8_t kIdentify = 0x06;
 constexpr uint8_t kSetFeatures = 0x09;
+constexpr uint8_t kEventRequest = 0x0c;
 constexpr uint8_t kFlush = 0x00;
 constexpr uint8_t kWrite = 0x01;
 constexpr uint8_t kRead = 0x02;
@@ -131,6 +132,16 @@ Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t
   Command command = make(kGetLogPage, name_space, {data, 0});
   command.dword[10] = (bytes / 4 - 1) << 16 | kRetainEvent | log;
   return command;
+}
+
+Command make_event_log(uint8_t log, uint32_t bytes, uint64_t data) {
+  Command command = make_log_page(log, kAllNamespaces, bytes, data);
+  command.dword[10] &= ~kRetainEvent;
+  return command;
+}
+
+Command make_event_request() {
+  return make(kEventRequest, 0);
 }
 
 Command make_unknown() {

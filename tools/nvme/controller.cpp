@@ -20,6 +20,10 @@ constexpr size_t kStatus = 0x1c;
 constexpr size_t kAdminQueueSizes = 0x24;
 constexpr size_t kAdminSubmission = 0x28;
 constexpr size_t kAdminCompletion = 0x30;
+constexpr size_t kMemoryLocation = 0x38;
+constexpr size_t kMemorySize = 0x3c;
+constexpr size_t kMemoryControl = 0x50;
+constexpr size_t kMemoryStatus = 0x58;
 constexpr size_t kDoorbells = 0x1000;
 
 constexpr uint32_t kEnable = 1;
@@ -30,10 +34,18 @@ constexpr uint32_t kFatal = 2;
 constexpr uint32_t kShutDownMask = 3U << 2;
 constexpr uint32_t kShutDownDone = 2U << 2;
 
+constexpr uint32_t kMemoryRegisters = 1;  // are there
+constexpr uint32_t kMemoryEnable = 2;
+constexpr uint32_t kMemoryRefused = 1;
+
 constexpr auto kPatience = 30s;  // for a command
 constexpr auto kGrace = 10s;     // on top of what it says: the hosts may be busy
 constexpr auto kStep = 1ms;
-constexpr uint32_t kAdminDepth = 1;
+// One command at a time, and what the drive is to answer when it has something to tell.
+constexpr uint32_t kCommandSlot = 0;
+constexpr uint32_t kEventSlot = 1;
+constexpr uint32_t kAdminDepth = 2;
+constexpr uint32_t kEventLogBytes = 512;
 constexpr uint32_t kPairsMax = 64;  // more than a process can have use for
 
 }  // namespace
@@ -67,6 +79,7 @@ Result<> Controller::read_capabilities() {
   capabilities_.entries = field(0, 16) + 1;
   capabilities_.timeout = field(24, 8) * 500ms;
   capabilities_.doorbell_stride = size_t{4} << field(32, 4);
+  capabilities_.memory = field(57, 1) != 0;
   if (field(48, 4) != 0 || (field(37, 8) & 1) == 0)
     return fail(ErrorClass::Unsupported, "{} has no pages of 4 KiB, or not NVMe's NVM command set",
                 device_.name());
@@ -129,11 +142,11 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
   if (!running_)
     return fail(ErrorClass::State,
                 "{} was stopped, by others or as it did not answer: open it again", device_.name());
-  PCILEND_TRY(admin_->submit(0, command));
+  PCILEND_TRY(admin_->submit(kCommandSlot, command));
   admin_->ring();
   const auto end = steady_clock::now() + patience_.value_or(kPatience);
   for (;;) {
-    const auto done = admin_->take();
+    const auto done = take();
     if (!done) return tl::unexpected(done.error());
     if (*done && (*done)->status != 0)
       return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
@@ -146,6 +159,33 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
     }
     std::this_thread::yield();
   }
+}
+
+Result<std::optional<Done>> Controller::take() {
+  auto done = admin_->take();
+  if (!done || !*done || (*done)->slot != kEventSlot) return done;
+  events_ = (*done)->status == 0 ? Events::Told : Events::Refused;
+  event_ = parse_drive_event((*done)->result);
+  return std::optional<Done>();
+}
+
+Result<> Controller::ask_for_event() {
+  PCILEND_TRY(admin_->submit(kEventSlot, make_event_request()));
+  admin_->ring();
+  events_ = Events::Asked;
+  return {};
+}
+
+Result<std::optional<DriveEvent>> Controller::next_event() {
+  if (failed() || events_ == Events::Refused) return std::nullopt;
+  if (events_ == Events::NotAsked) PCILEND_TRY(ask_for_event());
+  if (const auto done = take(); !done) return tl::unexpected(done.error());
+  if (events_ != Events::Told) return std::nullopt;
+  const DriveEvent event = event_;
+  // One that has no such page tells on all the same.
+  (void)execute(make_event_log(event.log, kEventLogBytes, page_->address()), "give a log page");
+  PCILEND_TRY(ask_for_event());
+  return event;
 }
 
 Result<IdentifyPage> Controller::identify(Identify what, uint32_t name_space) {
@@ -188,6 +228,21 @@ Result<> Controller::count_queues() {
   while (pairs > 0 && doorbell(pairs, true) + sizeof(uint32_t) > device_.register_bytes()) --pairs;
   pairs_.assign(pairs, false);
   return {};
+}
+
+Result<ControllerMemory> Controller::open_memory() {
+  if (!capabilities_.memory)
+    return fail(ErrorClass::Unsupported, "{} has no memory of its own (CMB)", device_.name());
+  device_.store(kMemoryControl, kMemoryRegisters);
+  auto memory = parse_controller_memory(device_.load(kMemoryLocation), device_.load(kMemorySize));
+  if (!memory) return tl::unexpected(std::move(memory).error().in(device_.name()));
+  device_.store(kMemoryControl + 4, static_cast<uint32_t>(memory->address >> 32));
+  device_.store(kMemoryControl,
+                static_cast<uint32_t>(memory->address) | kMemoryEnable | kMemoryRegisters);
+  if ((device_.load(kMemoryStatus) & kMemoryRefused) != 0)
+    return fail(ErrorClass::Unsupported, "{} can't have its memory at {:#x}", device_.name(),
+                memory->address);
+  return memory;
 }
 
 QueueLimits Controller::limits() const {

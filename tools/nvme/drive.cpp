@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/nvme/drive.h"
 
+#include "near_pages.h"
 #include "pcilend/nvme/controller.h"
 #include "pcilend/result.h"
 
@@ -9,12 +10,50 @@ namespace {
 
 constexpr uint16_t kVector = 1;  // the admin queues' is 0
 
+// A device some of whose memory is in itself.
+class NearDevice final : public Device {
+ public:
+  NearDevice(Device& device, std::span<std::byte> bytes, uint64_t address)
+      : device_(device), pages_(bytes, address) {}
+
+  [[nodiscard]] std::string name() const override { return device_.name(); }
+  [[nodiscard]] uint32_t load(size_t offset) const override { return device_.load(offset); }
+  void store(size_t offset, uint32_t value) override { device_.store(offset, value); }
+  [[nodiscard]] size_t register_bytes() const override { return device_.register_bytes(); }
+  Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
+    if (auto memory = pages_.allocate(bytes, access)) return memory;
+    return device_.allocate(bytes, access);
+  }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    return device_.bar(index, offset, bytes);
+  }
+  Result<UniqueFd> interrupt(uint32_t vector) override { return device_.interrupt(vector); }
+  Result<> end_interrupt(uint32_t vector) override { return device_.end_interrupt(vector); }
+  [[nodiscard]] uint64_t epoch() const override { return device_.epoch(); }
+  [[nodiscard]] int fd() const override { return device_.fd(); }
+
+ private:
+  Device& device_;
+  NearPages pages_;
+};
+
 class AloneDrive final : public Drive {
  public:
   AloneDrive(std::unique_ptr<Device> device, std::unique_ptr<Controller> controller, uint64_t epoch)
       : device_(std::move(device)), controller_(std::move(controller)), epoch_(epoch) {}
 
-  [[nodiscard]] Device& device() override { return *device_; }
+  Result<> use_own_memory() {
+    const auto memory = controller_->open_memory();
+    if (!memory) return tl::unexpected(memory.error());
+    const auto bytes = device_->bar(memory->bar, memory->offset, memory->bytes);
+    if (!bytes) return tl::unexpected(bytes.error());
+    near_.emplace(*device_, *bytes, memory->address);
+    return {};
+  }
+
+  [[nodiscard]] Device& device() override {
+    return near_ ? static_cast<Device&>(*near_) : *device_;
+  }
   [[nodiscard]] Queues& queues() override { return *controller_; }
   [[nodiscard]] const ControllerInfo& info() const override { return controller_->info(); }
   [[nodiscard]] Result<std::vector<uint32_t>> namespaces() override {
@@ -30,6 +69,7 @@ class AloneDrive final : public Drive {
  private:
   std::unique_ptr<Device> device_;  // outlives the controller
   std::unique_ptr<Controller> controller_;
+  std::optional<NearDevice> near_;
   uint64_t epoch_;
 };
 
@@ -40,13 +80,16 @@ Result<> Drive::clear(uint32_t lease, uint64_t) {
 }
 
 Result<std::unique_ptr<Drive>> Drive::open_alone(const ThisHost& host, FunctionId id,
-                                                 std::string_view owner, uint64_t slice) {
+                                                 std::string_view owner, uint64_t slice,
+                                                 bool own_memory) {
   auto device = open_leased(host, id, owner, slice);
   if (!device) return tl::unexpected(std::move(device).error());
   const uint64_t epoch = (*device)->epoch();
   auto controller = Controller::start(**device);
   if (!controller) return tl::unexpected(std::move(controller).error());
-  return std::make_unique<AloneDrive>(std::move(*device), std::move(*controller), epoch);
+  auto drive = std::make_unique<AloneDrive>(std::move(*device), std::move(*controller), epoch);
+  if (own_memory) PCILEND_TRY(drive->use_own_memory());
+  return drive;
 }
 
 }  // namespace pcilend::nvme

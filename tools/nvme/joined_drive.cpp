@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A drive that others share: this process's queues, doorbells and memory of it. All else its
 // manager is asked for.
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "near_pages.h"
 #include "pcilend/nvme/mail.h"
 #include "pcilend/nvme/tenancy.h"
 #include "pcilend/result.h"
@@ -22,52 +22,6 @@ constexpr size_t kDoorbells = 0x1000;
 constexpr size_t kRegisterBytes = 0x2000;
 constexpr auto kStep = 100ms;
 
-// Pages beside the drive, given out and taken back. Stored to, and never loaded from: that would
-// wait for the NTB.
-class NearPages {
- public:
-  NearPages(std::span<std::byte> bytes, uint64_t address)
-      : bytes_(bytes), address_(address), used_(bytes.size() / kPage) {}
-
-  // The first of so many that are free, in one piece; nothing if there are none.
-  std::optional<size_t> take(size_t pages) {
-    const auto at = std::search_n(used_.begin(), used_.end(), pages, false);
-    if (pages == 0 || at == used_.end()) return std::nullopt;
-    std::fill_n(at, pages, true);
-    return static_cast<size_t>(at - used_.begin());
-  }
-  void give_back(size_t first, size_t pages) {
-    std::fill_n(used_.begin() + static_cast<ptrdiff_t>(first), pages, false);
-  }
-  [[nodiscard]] std::span<std::byte> bytes(size_t first, size_t pages) const {
-    return bytes_.subspan(first * kPage, pages * kPage);
-  }
-  [[nodiscard]] uint64_t address(size_t first) const { return address_ + first * kPage; }
-
- private:
-  std::span<std::byte> bytes_;
-  uint64_t address_;
-  std::vector<bool> used_;
-};
-
-class NearBlock final : public Memory {
- public:
-  NearBlock(NearPages& pages, size_t first, size_t count)
-      : pages_(pages), first_(first), count_(count) {
-    std::ranges::fill(NearBlock::bytes(), std::byte{});
-  }
-  NearBlock(const NearBlock&) = delete;
-  NearBlock& operator=(const NearBlock&) = delete;
-  ~NearBlock() override { pages_.give_back(first_, count_); }
-  std::span<std::byte> bytes() override { return pages_.bytes(first_, count_); }
-  [[nodiscard]] uint64_t address() const override { return pages_.address(first_); }
-
- private:
-  NearPages& pages_;
-  size_t first_;
-  size_t count_;
-};
-
 class JoinedDrive final : public Drive, private Device, private Queues {
  public:
   JoinedDrive(std::unique_ptr<Tenancy> tenancy, milliseconds patience)
@@ -77,7 +31,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     const auto welcome = hello({former, key});
     if (!welcome) return tl::unexpected(welcome.error());
     entries_ = welcome->entries;
-    if (welcome->near_segment != 0) PCILEND_TRY(connect(*welcome));
+    if (welcome->near_bytes != 0) PCILEND_TRY(connect(*welcome));
     auto info = ask_controller();
     if (!info) return tl::unexpected(std::move(info).error());
     info_ = std::move(*info);
@@ -132,12 +86,12 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   }
   [[nodiscard]] size_t register_bytes() const override { return kRegisterBytes; }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    if (near_ && !access.device_writes && best_place(access) == Place::Function) {
-      const size_t pages = (bytes + kPage - 1) / kPage;
-      if (const auto first = near_->take(pages))
-        return std::make_unique<NearBlock>(*near_, *first, pages);
-    }
+    if (near_)
+      if (auto memory = near_->allocate(bytes, access)) return memory;
     return tenancy_->allocate(bytes, access);
+  }
+  Result<std::span<std::byte>> bar(uint32_t, uint64_t, size_t) override {
+    return fail(ErrorClass::Permission, "BARs of {} are its manager's to give", name());
   }
   Result<UniqueFd> interrupt(uint32_t vector) override { return tenancy_->interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return tenancy_->end_interrupt(vector); }
@@ -184,7 +138,9 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   }
 
   Result<> connect(const mail::Welcome& welcome) {
-    const auto bytes = tenancy_->connect(FunctionId{welcome.near_segment});
+    const auto bytes = welcome.near_segment ? tenancy_->connect(FunctionId{welcome.near_segment})
+                                            : tenancy_->bar(welcome.near_bar, welcome.near_offset,
+                                                            welcome.near_bytes);
     if (!bytes) return tl::unexpected(Error(bytes.error()).in("memory beside the drive"));
     if (welcome.near_bytes != bytes->size() || welcome.near_address % kPage != 0 ||
         bytes->size() % kPage != 0)

@@ -35,6 +35,12 @@ class LeasedDevice final : public Device {
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
     return allocate_leased(*lease_, bytes, access);
   }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    auto part = lease_->bar(index, offset, bytes);
+    if (!part) return tl::unexpected(std::move(part).error());
+    parts_.push_back(std::move(*part));
+    return parts_.back().bytes();
+  }
   Result<UniqueFd> interrupt(uint32_t vector) override { return lease_->interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return lease_->end_interrupt(vector); }
   [[nodiscard]] uint64_t epoch() const override { return lease_->epoch(); }
@@ -43,6 +49,7 @@ class LeasedDevice final : public Device {
  private:
   std::shared_ptr<Lease> lease_;
   Registers registers_;
+  std::vector<Registers> parts_;
 };
 
 }  // namespace

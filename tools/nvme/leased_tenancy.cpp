@@ -47,6 +47,13 @@ class LeasedTenancy final : public Tenancy {
     near_ = std::make_unique<Connection>(std::move(*connection));
     return near_->bytes();
   }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    if (!lease_) return ended();
+    auto part = lease_->bar(index, offset, bytes);
+    if (!part) return tl::unexpected(std::move(part).error());
+    parts_.push_back(std::move(*part));
+    return parts_.back().bytes();
+  }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     if (!lease_) return ended();
     return lease_->interrupt(vector);
@@ -90,6 +97,7 @@ class LeasedTenancy final : public Tenancy {
   std::unique_ptr<Lease> lease_;
   Registers doorbells_;
   std::unique_ptr<Connection> near_;
+  std::vector<Registers> parts_;
 };
 
 }  // namespace

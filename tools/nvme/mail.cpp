@@ -18,11 +18,13 @@ enum Topic : uint16_t {
   kController = 5,
   kLog = 6,
   kClear = 7,
+  kFence = 8,
   kRefusal = 0x100,
   kConfirmed = 0x101,
   kWelcome = 0x102,
   kCreated = 0x103,
   kPiece = 0x104,
+  kFenced = 0x105,
 };
 
 // On the wire. Of all versions mail begins so.
@@ -48,6 +50,14 @@ struct ClearWire {
   uint64_t key;
 };
 static_assert(sizeof(ClearWire) == 24);
+
+struct FenceWire {
+  Header header;
+  uint32_t node;
+  uint16_t what;
+  uint16_t zero;
+};
+static_assert(sizeof(FenceWire) == 16);
 
 struct CreateWire {
   Header header;
@@ -112,10 +122,11 @@ struct WelcomeWire {
   uint32_t pairs;
   uint64_t near_address;
   uint64_t near_bytes;
+  uint64_t near_offset;
   uint32_t near_segment;
-  uint32_t zero;
+  uint32_t near_bar;
 };
-static_assert(sizeof(WelcomeWire) == 40);
+static_assert(sizeof(WelcomeWire) == 48);
 
 struct CreatedWire {
   Header header;
@@ -125,6 +136,13 @@ struct CreatedWire {
   uint16_t zero[3];
 };
 static_assert(sizeof(CreatedWire) == 24);
+
+struct FencedWire {
+  Header header;
+  uint32_t fenced;
+  uint32_t zero;
+};
+static_assert(sizeof(FencedWire) == 16);
 
 struct PieceWire {
   Header header;
@@ -158,6 +176,13 @@ std::vector<std::byte> put(uint32_t number, const Clear& clear) {
   auto wire = make<ClearWire>(kClear, number);
   wire.lease = clear.lease;
   wire.key = clear.key;
+  return bytes_of(wire);
+}
+
+std::vector<std::byte> put(uint32_t number, const Fence& fence) {
+  auto wire = make<FenceWire>(kFence, number);
+  wire.node = fence.node;
+  wire.what = static_cast<uint16_t>(fence.what);
   return bytes_of(wire);
 }
 
@@ -219,6 +244,8 @@ std::vector<std::byte> put(uint32_t number, const Welcome& welcome) {
   wire.near_segment = welcome.near_segment;
   wire.near_address = welcome.near_address;
   wire.near_bytes = welcome.near_bytes;
+  wire.near_offset = welcome.near_offset;
+  wire.near_bar = welcome.near_bar;
   return bytes_of(wire);
 }
 
@@ -227,6 +254,12 @@ std::vector<std::byte> put(uint32_t number, const Created& created) {
   wire.id = created.grant.id;
   wire.submission_doorbell = static_cast<uint32_t>(created.grant.submission_doorbell);
   wire.completion_doorbell = static_cast<uint32_t>(created.grant.completion_doorbell);
+  return bytes_of(wire);
+}
+
+std::vector<std::byte> put(uint32_t number, const Fenced& fenced) {
+  auto wire = make<FencedWire>(kFenced, number);
+  wire.fenced = fenced.fenced;
   return bytes_of(wire);
 }
 
@@ -270,6 +303,18 @@ Result<CreatePair> read_create(std::span<const std::byte> bytes) {
   CreatePair create{{wire.entries, wire.submission, wire.completion, {}}};
   if (wire.interrupts) create.request.vector = wire.vector;
   return create;
+}
+
+Result<Fence> read_fence(std::span<const std::byte> bytes) {
+  FenceWire wire;
+  if (!read(bytes, wire) || wire.what > static_cast<uint16_t>(Fencing::On)) return nonsense();
+  return Fence{static_cast<Fencing>(wire.what), wire.node};
+}
+
+Result<Fenced> read_fenced(std::span<const std::byte> bytes) {
+  FencedWire wire;
+  if (!read(bytes, wire) || wire.fenced > 1) return nonsense();
+  return Fenced{wire.fenced != 0};
 }
 
 // Text that a terminal may get.
@@ -321,6 +366,8 @@ Result<Letter<Question>> decode_question(std::span<const std::byte> bytes) {
       return letter<Question>(number, read_as<ClearWire>(bytes, [](const auto& wire) {
                                 return Clear{wire.lease, wire.key};
                               }));
+    case kFence:
+      return letter<Question>(number, read_fence(bytes));
     case kCreatePair:
       return letter<Question>(number, read_create(bytes));
     case kDeletePair:
@@ -355,14 +402,17 @@ Result<Letter<Answer>> decode_answer(std::span<const std::byte> bytes) {
                             read_as<ConfirmedWire>(bytes, [](const auto&) { return Confirmed{}; }));
     case kWelcome:
       return letter<Answer>(number, read_as<WelcomeWire>(bytes, [](const auto& wire) {
-                              return Welcome{wire.entries, wire.pairs, wire.near_segment,
-                                             wire.near_address, wire.near_bytes};
+                              return Welcome{wire.entries,      wire.pairs,      wire.near_segment,
+                                             wire.near_address, wire.near_bytes, wire.near_bar,
+                                             wire.near_offset};
                             }));
     case kCreated:
       return letter<Answer>(
           number, read_as<CreatedWire>(bytes, [](const auto& wire) {
             return Created{{wire.id, wire.submission_doorbell, wire.completion_doorbell}};
           }));
+    case kFenced:
+      return letter<Answer>(number, read_fenced(bytes));
     case kPiece:
       return letter<Answer>(number, read_as<PieceWire>(bytes, [](const auto& wire) {
                               Piece piece;

@@ -19,6 +19,15 @@ constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
 constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 constexpr const char* kLost = "was reset by others, taken back, or its link was lost";
 
+// What crosses the NTB for each command, beside what any run takes; data goes 8 bytes at a time.
+struct Cost {
+  double reads = 0;   // of the client's memory, by the drive
+  double writes = 0;  // to it
+  double interrupts = 0;
+  double stores = 0;  // of the client, to memory beside the drive
+  double doorbells = 0;
+};
+
 /*
  *   host1 (lender, node 4)                              host2 (node 8), host3 (node 12)
  *   pcilend-nvme-manager ── admin queue ──┐
@@ -36,6 +45,9 @@ class SharedNvme : public testing::Test {
     ASSERT_OK(
         options.add_device("host1:nvme,serial=shared,drive-size=64M,max_ioqpairs=31,msix_qsize=32,"
                            "x-max-bounce-buffer-size=16M"));
+    ASSERT_OK(options.add_device(
+        "host1:nvme,id=own-memory,serial=own-memory,drive-size=64M,cmb_size_mb=2,legacy-cmb=off,"
+        "x-max-bounce-buffer-size=16M,max_ioqpairs=4,msix_qsize=5"));
     ASSERT_OK(start_lab(options, lab_));
     for (int host : {2, 3})
       ASSERT_OK(lender().run(fmt::format("pcilend connect {}", lab_->host(host).node())));
@@ -48,9 +60,7 @@ class SharedNvme : public testing::Test {
   void SetUp() override {
     ASSERT_TRUE(lab_) << "the lab did not start";
     for (int host : {1, 2, 3}) ASSERT_OK(lab_->host(host).mark_log());
-    const auto offered = offer(lender(), address_);
-    ASSERT_OK(offered);
-    id_ = offered->at("id");
+    ASSERT_NO_FATAL_FAILURE(lend(address_));
     before_ = left();
   }
 
@@ -59,8 +69,7 @@ class SharedNvme : public testing::Test {
     manager_.reset();
     EXPECT_OK(await_state(lender(), id_, taken_ ? "added" : "available"));
     EXPECT_EQ(left(), before_);
-    if (!taken_) EXPECT_OK(lender().run("pcilend unavailable " + id_));
-    EXPECT_OK(lender().run("pcilend remove " + id_));
+    take_back();
     for (int host : {1, 2, 3}) {
       expect_nothing_mapped(lab_->host(host));
       EXPECT_OK(lab_->host(host).check_log(expected_));
@@ -68,6 +77,15 @@ class SharedNvme : public testing::Test {
   }
 
   static const lab::Host& lender() { return lab_->host(1); }
+  void lend(const std::string& address) {
+    const auto offered = offer(lender(), address);
+    ASSERT_OK(offered);
+    id_ = offered->at("id");
+  }
+  void take_back() const {
+    if (!taken_) EXPECT_OK(lender().run("pcilend unavailable " + id_));
+    EXPECT_OK(lender().run("pcilend remove " + id_));
+  }
 
   // What processes that are gone could have left behind.
   static std::string left() {
@@ -92,7 +110,7 @@ class SharedNvme : public testing::Test {
 
   void manage(const std::string& options = {}) {
     auto manager =
-        Process::start(lender(), fmt::format("pcilend-nvme-manager {} {}", options, address_));
+        Process::start(lender(), fmt::format("pcilend-nvme-manager {} {}", options, id_));
     ASSERT_OK(manager);
     manager_.emplace(std::move(*manager));
     ASSERT_OK(manager_->await("is shared: up to"));
@@ -106,8 +124,8 @@ class SharedNvme : public testing::Test {
     manager_.reset();
   }
 
-  [[nodiscard]] static std::string command(const std::string& id, const std::string& options) {
-    return fmt::format("{} {} --shared --slice 1M {}", kBench, id, options);
+  [[nodiscard]] std::string command(const std::string& id, const std::string& options) const {
+    return fmt::format("{} {} {} --slice 1M {}", kBench, id, shared_ ? "--shared" : "", options);
   }
   // A run that must succeed.
   [[nodiscard]] json bench(int host, const std::string& options) const {
@@ -148,10 +166,45 @@ class SharedNvme : public testing::Test {
     return {};
   }
 
+  // The control channel writes some in each second, both ways, whether there are commands or not.
+  static constexpr double kControlWrites = 10;
+  [[nodiscard]] Cost cost_of(const std::string& options, uint64_t commands) const {
+    EXPECT_OK(lab_->fabric().counters(true));
+    const json report = bench(2, fmt::format("{} --commands {}", options, commands));
+    EXPECT_EQ(report.value("reads", uint64_t{0}), commands);
+    const auto counters = lab_->fabric().counters();
+    EXPECT_OK(counters);
+    if (!counters) return Cost{};
+    const auto out = counters->path(1, 2);
+    const auto in = counters->path(2, 1);
+    EXPECT_EQ(out.all_ones_reads, 0U);
+    const auto number = [](uint64_t value) { return static_cast<double>(value); };
+    return Cost{number(out.memory.reads), number(out.memory.writes), number(out.interrupt.writes),
+                number(in.memory.writes), number(in.bar.writes)};
+  }
+  // Of a command of host2's, with the rest of what the bench is called with.
+  void expect_cost(const std::string& options, uint64_t commands, const Cost& wanted) const {
+    const Cost few = cost_of(options, commands);
+    const Cost many = cost_of(options, 3 * commands);
+    const auto each = [&](double Cost::*what) {
+      return (many.*what - few.*what) / static_cast<double>(2 * commands);
+    };
+    fmt::print(
+        "{}: {:.2f} reads, {:.2f} writes, {:.2f} interrupts, {:.2f} stores, {:.2f} doorbells\n",
+        options.empty() ? "read" : options, each(&Cost::reads), each(&Cost::writes),
+        each(&Cost::interrupts), each(&Cost::stores), each(&Cost::doorbells));
+    EXPECT_EQ(each(&Cost::reads), wanted.reads) << options;
+    EXPECT_NEAR(each(&Cost::writes), wanted.writes, kControlWrites) << options;
+    EXPECT_EQ(each(&Cost::interrupts), wanted.interrupts) << options;
+    EXPECT_NEAR(each(&Cost::stores), wanted.stores, kControlWrites) << options;
+    EXPECT_EQ(each(&Cost::doorbells), wanted.doorbells) << options;
+  }
+
   static std::optional<lab::Lab> lab_;
   static std::string address_;
   std::string id_;
   std::optional<Process> manager_;
+  bool shared_ = true;  // clients are, of a manager's
   bool taken_ = false;  // by its own driver, in the course of the scenario
   lab::Expected expected_;
 
@@ -409,15 +462,6 @@ TEST_F(SharedNvme, ItGoesOnWhileTheLendersCpusStandStill) {
   ASSERT_NO_FATAL_FAILURE(end_manager());
 }
 
-// What crosses the NTB for each command, beside what any run takes; data goes 8 bytes at a time.
-struct Cost {
-  double reads = 0;   // of the client's memory, by the drive
-  double writes = 0;  // to it
-  double interrupts = 0;
-  double stores = 0;  // of the client, to memory beside the drive
-  double doorbells = 0;
-};
-
 /*
  *   client of host2: as many commands, and three times as many; what is counted more is that of a
  *   command. Commands and lists are beside the drive, and with --staged what is written is, too
@@ -429,43 +473,47 @@ struct Cost {
  */
 TEST_F(SharedNvme, ACommandCostsItsTransactions) {
   ASSERT_NO_FATAL_FAILURE(manage());
-  const auto count = [&](const std::string& options, uint64_t commands) {
-    EXPECT_OK(lab_->fabric().counters(true));
-    const json report = bench(2, fmt::format("{} --commands {}", options, commands));
-    EXPECT_EQ(report.value("reads", uint64_t{0}), commands);
-    const auto counters = lab_->fabric().counters();
-    EXPECT_OK(counters);
-    if (!counters) return Cost{};
-    const auto out = counters->path(1, 2);
-    const auto in = counters->path(2, 1);
-    EXPECT_EQ(out.all_ones_reads, 0U);
-    const auto number = [](uint64_t value) { return static_cast<double>(value); };
-    return Cost{number(out.memory.reads), number(out.memory.writes), number(out.interrupt.writes),
-                number(in.memory.writes), number(in.bar.writes)};
-  };
-  // The control channel writes some in each second, both ways, whether there are commands or not.
-  constexpr double kControlWrites = 10;
-  const auto expect = [&](const std::string& options, uint64_t commands, const Cost& wanted) {
-    const Cost few = count(options, commands);
-    const Cost many = count(options, 3 * commands);
-    const auto each = [&](double Cost::*what) {
-      return (many.*what - few.*what) / static_cast<double>(2 * commands);
-    };
-    fmt::print(
-        "{}: {:.2f} reads, {:.2f} writes, {:.2f} interrupts, {:.2f} stores, {:.2f} doorbells\n",
-        options.empty() ? "read" : options, each(&Cost::reads), each(&Cost::writes),
-        each(&Cost::interrupts), each(&Cost::stores), each(&Cost::doorbells));
-    EXPECT_EQ(each(&Cost::reads), wanted.reads) << options;
-    EXPECT_NEAR(each(&Cost::writes), wanted.writes, kControlWrites) << options;
-    EXPECT_EQ(each(&Cost::interrupts), wanted.interrupts) << options;
-    EXPECT_NEAR(each(&Cost::stores), wanted.stores, kControlWrites) << options;
-    EXPECT_EQ(each(&Cost::doorbells), wanted.doorbells) << options;
-  };
-  expect("", 64, {0, 514, 0, 9, 2});
-  expect("--write", 64, {512, 514 + 2, 0, 9 + 9, 4});
-  expect("--write --staged", 64, {0, 514 + 2, 0, 9 + 9 + 512, 4});
-  expect("--size 128K", 8, {0, 16384 + 2, 0, 9 + 31, 2});
+  expect_cost("", 64, {0, 514, 0, 9, 2});
+  expect_cost("--write", 64, {512, 514 + 2, 0, 9 + 9, 4});
+  expect_cost("--write --staged", 64, {0, 514 + 2, 0, 9 + 9 + 512, 4});
+  expect_cost("--size 128K", 8, {0, 16384 + 2, 0, 9 + 31, 2});
   ASSERT_NO_FATAL_FAILURE(end_manager());
+}
+
+/*
+ *   nvme with memory of its own (CMB) ── client of host2: commands, lists and staged data there
+ *   first of a manager, beside a client of the lender's; then the drive is host2's alone
+ */
+TEST_F(SharedNvme, CommandsInTheDrivesOwnMemoryAreReadFromThere) {
+  take_back();
+  const auto address = lender().address("own-memory");
+  ASSERT_OK(address);
+  ASSERT_NO_FATAL_FAILURE(lend(*address));
+  const auto refused = lender().exec("pcilend-nvme-manager --clients 2 --cmb 2M " + id_);
+  ASSERT_OK(refused);
+  EXPECT_EQ(refused->code, static_cast<int>(ErrorClass::Usage));
+  EXPECT_THAT(refused->err, HasSubstr("the drive's own memory each: it has 2097152"));
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  ASSERT_NO_FATAL_FAILURE(manage("--clients 4 --cmb 512K"));
+  auto other = user(1, "--block 4096 --seed 1");
+  ASSERT_OK(other);
+  ASSERT_NO_FATAL_FAILURE(expect_cost("", 64, {0, 514, 0, 0, 2 + 9}));
+  ASSERT_NO_FATAL_FAILURE(expect_cost("--write --staged", 64, {0, 514 + 2, 0, 0, 4 + 9 + 9 + 512}));
+  ASSERT_NO_FATAL_FAILURE(expect_well(*other));
+  ASSERT_NO_FATAL_FAILURE(end_manager());
+  ASSERT_OK(await_state(lender(), id_, "available"));
+  ASSERT_OK(await_state(lab_->host(2), id_, "available"));
+  shared_ = false;
+  ASSERT_NO_FATAL_FAILURE(expect_cost("--cmb", 64, {0, 514, 0, 0, 2 + 9}));
+  ASSERT_NO_FATAL_FAILURE(expect_cost("", 64, {8, 514, 0, 0, 2}));
+  // The other one has none.
+  take_back();
+  ASSERT_NO_FATAL_FAILURE(lend(address_));
+  ASSERT_OK(await_state(lab_->host(2), id_, "available"));
+  const auto none = lab_->host(2).exec(command(id_, "--cmb"));
+  ASSERT_OK(none);
+  EXPECT_EQ(none->code, static_cast<int>(ErrorClass::Unsupported));
+  EXPECT_THAT(none->err, HasSubstr("has no memory of its own (CMB)"));
 }
 
 TEST_F(SharedNvme, BadInputIsRefused) {

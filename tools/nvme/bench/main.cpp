@@ -17,6 +17,7 @@ struct Arguments {
   BenchOptions bench;
   uint32_t name_space = 1;
   bool shared = false;
+  bool own_memory = false;
   std::vector<std::string> paths;  // adapters
   uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
@@ -114,7 +115,7 @@ Result<> run(const Arguments& arguments) {
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
   if (!arguments.shared) {
-    const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice);
+    const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, arguments.own_memory);
     if (!drive) return tl::unexpected(drive.error());
     return bench(**drive, nullptr, *id, arguments);
   }
@@ -136,6 +137,10 @@ int main(int argc, char** argv) {
       "checks what it reads.");
   app.add_option("FUNCTION", arguments.function, "id of the function, as `pcilend list` has it")
       ->required();
+  app.add_flag(
+      "--cmb", arguments.own_memory,
+      "commands and lists are in the drive's own memory (CMB); of a shared drive its manager "
+      "says where");
   app.add_flag("--shared", arguments.shared,
                "beside other processes, by its manager (pcilend-nvme-manager)");
   app.add_option(

@@ -22,8 +22,8 @@ class LeasedNear final : public NearMemory {
 
 class LeasedOffice final : public Office {
  public:
-  LeasedOffice(const ThisHost& host, std::shared_ptr<Lease> lease)
-      : host_(host), lease_(std::move(lease)) {}
+  LeasedOffice(const ThisHost& host, std::shared_ptr<Lease> lease, FenceRecord record)
+      : host_(host), lease_(std::move(lease)), record_(std::move(record)) {}
 
   Result<uint32_t> node() override { return host_.node(); }
   Result<> share(const SharePolicy& policy) override { return lease_->share(policy); }
@@ -31,6 +31,8 @@ class LeasedOffice final : public Office {
   Result<> cleared(const ClientNotice& notice) override { return lease_->cleared(notice); }
   Result<std::optional<Mail>> next_mail() override { return lease_->next_mail(); }
   Result<> send_mail(const Mail& mail) override { return lease_->send_mail(mail); }
+  Result<std::set<uint32_t>> fenced() override { return record_.read(); }
+  Result<> keep_fenced(const std::set<uint32_t>& nodes) override { return record_.write(nodes); }
   Result<std::unique_ptr<NearMemory>> make_near(uint32_t node, size_t bytes) override {
     auto segment = OwnedSegment::create(
         host_, bytes, {.name = fmt::format("nvme {} node {}", to_string(lease_->info().id), node)});
@@ -45,11 +47,13 @@ class LeasedOffice final : public Office {
  private:
   ThisHost host_;
   std::shared_ptr<Lease> lease_;
+  FenceRecord record_;
 };
 
 }  // namespace
 
-Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice) {
+Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice,
+                               FenceRecord record) {
   auto leased = Lease::borrow(host, id, "pcilend-nvme-manager", slice);
   if (!leased) return tl::unexpected(std::move(leased).error());
   if (!leased->info().adapter.empty())
@@ -59,7 +63,8 @@ Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t sli
   auto lease = std::make_shared<Lease>(std::move(*leased));
   auto device = make_leased(lease);
   if (!device) return tl::unexpected(std::move(device).error());
-  return Premises{std::make_unique<LeasedOffice>(host, std::move(lease)), std::move(*device)};
+  return Premises{std::make_unique<LeasedOffice>(host, std::move(lease), std::move(record)),
+                  std::move(*device)};
 }
 
 }  // namespace pcilend::nvme

@@ -29,12 +29,13 @@ void tell(const std::string& text) {
   fmt::print(stderr, "{}\n", text);
 }
 
-Result<FunctionId> find(Client& client, const std::string& function) {
+// By its PCI address or its id.
+Result<Function> find(Client& client, const std::string& function) {
   const auto address = parse_pci_address(function);
-  if (!address) return parse_function_id(function);
-  const auto found = client.function(*address);
-  if (!found) return tl::unexpected(found.error());
-  return found->id;
+  if (address) return client.function(*address);
+  const auto id = parse_function_id(function);
+  if (!id) return tl::unexpected(id.error());
+  return client.function(*id);
 }
 
 // Clients are served until it is to stop.
@@ -72,15 +73,17 @@ Result<> run(const Arguments& arguments) {
   if (!stop) return tl::unexpected(stop.error());
   const auto client = open_client();
   if (!client) return tl::unexpected(client.error());
-  const auto id = find(**client, arguments.function);
-  if (!id) return tl::unexpected(id.error());
-  const auto premises = open_premises(ThisHost(**client), *id, manager_slice(arguments.options));
+  const auto function = find(**client, arguments.function);
+  if (!function) return tl::unexpected(function.error());
+  const FunctionId id = function->id;
+  const auto premises = open_premises(ThisHost(**client), id, manager_slice(arguments.options),
+                                      FenceRecord(Environment(), function->bdf));
   if (!premises) return tl::unexpected(premises.error());
   const auto manager = Manager::open(*premises->device, *premises->office, arguments.options, tell);
   if (!manager) return tl::unexpected(manager.error());
   const ControllerInfo& drive = (*manager)->controller().info();
   tell(fmt::format("{} ({} {}) is shared: up to {} clients with {} pairs of queues each",
-                   to_string(*id), drive.model, drive.serial, (*manager)->admits(),
+                   to_string(id), drive.model, drive.serial, (*manager)->admits(),
                    arguments.options.each.pairs));
   const int lease = premises->device->fd();
   PCILEND_TRY(work(**manager, lease, stop->get()));
@@ -114,6 +117,10 @@ int main(int argc, char** argv) {
                  "memory beside the drive for each on another host; 0: their commands are in "
                  "their hosts, which is not safe when a link dies")
       ->capture_default_str()
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--cmb", options.own_bytes,
+                 "of the drive's own memory, for each client's commands: 64K; else they are in "
+                 "memory beside it, which it can't write")
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--nodes", nodes, "whose processes may join: 8,12; else all that may borrow it")
       ->delimiter(',');

@@ -44,9 +44,13 @@ Result<> Manager::begin() {
                 "can share it",
                 options_.clients, options_.each.pairs, controller_->queues(), kClientsMax);
   admits_ = options_.clients ? options_.clients : std::min(room, kClients);
+  if (options_.own_bytes != 0) PCILEND_TRY(open_memory());
   const auto node = office_.node();
   if (!node) return tl::unexpected(node.error());
   node_ = *node;
+  auto fenced = office_.fenced();
+  if (!fenced) return tl::unexpected(std::move(fenced).error());
+  fenced_ = std::move(*fenced);
   const auto page = controller_->controller_page();
   if (!page) return tl::unexpected(page.error());
   std::ranges::copy(*page, page_.begin());
@@ -54,19 +58,43 @@ Result<> Manager::begin() {
   return office_.share(policy(admits_));
 }
 
+Result<> Manager::open_memory() {
+  const auto memory = controller_->open_memory();
+  if (!memory) return tl::unexpected(memory.error());
+  options_.own_bytes = (options_.own_bytes + kPage - 1) / kPage * kPage;
+  if (options_.own_bytes > memory->bytes / admits_)
+    return fail(ErrorClass::Usage,
+                "{} clients with {} bytes of the drive's own memory each: it has {}", admits_,
+                options_.own_bytes, memory->bytes);
+  memory_ = *memory;
+  return {};
+}
+
 // Registers are the manager's: who has their page can stop the drive.
 SharePolicy Manager::policy(uint32_t clients) const {
-  return {.clients = clients,
-          .vectors = options_.vectors,
-          .slice = options_.slice,
-          .ranges = {{.bar = 0, .page = kDoorbellPage, .pages = 1}},
-          .nodes = options_.nodes};
+  SharePolicy policy{.clients = clients,
+                     .vectors = options_.vectors,
+                     .slice = options_.slice,
+                     .ranges = {{.bar = 0, .page = kDoorbellPage, .pages = 1}},
+                     .nodes = options_.nodes};
+  if (options_.own_bytes != 0)
+    policy.ranges.push_back({.bar = memory_.bar,
+                             .page = static_cast<uint32_t>(memory_.offset / kPage),
+                             .pages = static_cast<uint32_t>(options_.own_bytes / kPage),
+                             .pool = true});
+  return policy;
 }
 
 Result<> Manager::serve() {
   for (;;) {
     if (controller_->failed())
       return fail(ErrorClass::State, "the drive was reset by others, taken back, or is silent");
+    for (;;) {
+      const auto event = controller_->next_event();
+      if (!event) return tl::unexpected(event.error());
+      if (!*event) break;
+      tell_("the drive says: " + to_string(**event));
+    }
     for (;;) {
       const auto notice = office_.next_client();
       if (!notice) return tl::unexpected(notice.error());
@@ -93,6 +121,7 @@ Result<> Manager::heed(const ClientNotice& notice) {
   if (notice.news != PCILEND_NEWS_JOINED) return end(notice);
   book_.join(notice);
   nodes_[notice.lease] = notice.node;
+  pieces_[notice.lease] = notice.piece;
   tell_(fmt::format("client {} of node {} has joined", notice.lease, notice.node));
   return {};
 }
@@ -115,6 +144,7 @@ Result<> Manager::end(const ClientNotice& notice) {
   if (gone) {
     near_.erase(notice.lease);
     nodes_.erase(notice.lease);
+    pieces_.erase(notice.lease);
   }
   tell_(fmt::format("client {} of node {} {}: {} pairs of queues deleted", notice.lease,
                     notice.node, gone ? "has ended" : "has lost its link", pairs.size()));
@@ -131,11 +161,21 @@ mail::Answer Manager::reply(uint32_t client, const mail::Question& question) {
 Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) {
   if (!book_.knows(client))
     return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
+  PCILEND_TRY(check_admitted(client));
   if (hello.former != 0 && hello.former != client && book_.knows(hello.former))
     return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
   if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
   mail::Welcome welcome{.entries = entries, .pairs = options_.each.pairs};
+  if (options_.own_bytes != 0) {
+    const uint64_t at = pieces_[client] * options_.own_bytes;
+    welcome.near_bar = memory_.bar;
+    welcome.near_offset = memory_.offset + at;
+    welcome.near_address = memory_.address + at;
+    welcome.near_bytes = options_.own_bytes;
+    book_.give_near(client, welcome.near_address, welcome.near_bytes);
+    return welcome;
+  }
   // Beside the drive is the lender's memory: for a process of the lender's all is.
   if (nodes_[client] == node_ || options_.near_bytes == 0) return welcome;
   auto& near = near_[client];
@@ -157,8 +197,10 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
 Result<mail::Answer> Manager::answer(uint32_t client, const mail::CreatePair& create) {
   const auto allowed = book_.allow_pair(client, create.request);
   if (!allowed) return tl::unexpected(allowed.error());
+  PCILEND_TRY(check_admitted(client));
   // Of one of another host commands would be in its slice then.
-  if (nodes_[client] != node_ && options_.near_bytes != 0 && !near_.contains(client))
+  if (nodes_[client] != node_ && options_.near_bytes != 0 && options_.own_bytes == 0 &&
+      !near_.contains(client))
     return fail(ErrorClass::State, "client {} has not said hello", client);
   const auto grant = controller_->create(*allowed);
   if (!grant) return tl::unexpected(grant.error());
@@ -204,15 +246,57 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskLog& log) {
 // them.
 Result<mail::Answer> Manager::answer(uint32_t, const mail::Clear& clear) {
   PCILEND_TRY(book_.allow_clear(clear));
-  if (book_.quarantined(clear.lease)) return mail::Confirmed{};
-  const auto pairs = book_.pairs(clear.lease);
-  for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
-  book_.quarantine(clear.lease);
-  tell_(
-      fmt::format("client {} of node {} is cleared, as it asks over another path: {} pairs of "
-                  "queues deleted",
-                  clear.lease, nodes_[clear.lease], pairs.size()));
+  PCILEND_TRY(cut(clear.lease, "is cleared, as it asks over another path"));
   return mail::Confirmed{};
+}
+
+Result<> Manager::cut(uint32_t client, std::string_view why) {
+  if (book_.quarantined(client)) return {};
+  const auto pairs = book_.pairs(client);
+  for (const uint16_t id : pairs) PCILEND_TRY(controller_->drop(id));
+  book_.quarantine(client);
+  tell_(fmt::format("client {} of node {} {}: {} pairs of queues deleted", client, nodes_[client],
+                    why, pairs.size()));
+  return {};
+}
+
+Result<> Manager::check_admitted(uint32_t client) const {
+  const auto it = nodes_.find(client);
+  if (it == nodes_.end() || !fenced_.contains(it->second)) return {};
+  return fail(
+      ErrorClass::Permission,
+      "node {} is fenced: 'fence_pcilend --action on' ends that, when it has forgotten what "
+      "it was about to write",
+      it->second);
+}
+
+// Whoever is fenced may ask, as at its next boot, but for others to be.
+Result<mail::Answer> Manager::answer(uint32_t client, const mail::Fence& fence) {
+  const auto asking = nodes_.find(client);
+  if (asking == nodes_.end())
+    return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
+  if (fence.what == mail::Fencing::Ask) return mail::Fenced{fenced_.contains(fence.node)};
+  auto nodes = fenced_;
+  if (fence.what == mail::Fencing::On) {
+    nodes.erase(fence.node);
+  } else {
+    if (fence.node == 0 || fence.node == asking->second)
+      return fail(ErrorClass::Usage, "node {} asks to fence node {}: name another one",
+                  asking->second, fence.node);
+    PCILEND_TRY(check_admitted(client));
+    nodes.insert(fence.node);
+  }
+  if (nodes != fenced_) {
+    PCILEND_TRY(office_.keep_fenced(nodes));
+    fenced_ = std::move(nodes);
+    tell_(fmt::format("node {} is fenced{}, as node {} asks", fence.node,
+                      fence.what == mail::Fencing::On ? " no more" : "", asking->second));
+  }
+  // Once more if the drive did not delete one of them the last time.
+  if (fence.what == mail::Fencing::Off)
+    for (const auto& [other, node] : nodes_)
+      if (node == fence.node) PCILEND_TRY(cut(other, "is cut off"));
+  return mail::Fenced{fence.what == mail::Fencing::Off};
 }
 
 }  // namespace pcilend::nvme

@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "manager/office.h"
@@ -25,6 +27,8 @@ struct ManagerOptions {
   uint32_t vectors = 1;                               // interrupts of each
   uint64_t slice = Lease::kSlice;                     // of each, at most
   uint64_t near_bytes = uint64_t{2} << 20;            // beside the drive, of each on another host
+  uint64_t own_bytes = 0;                             // of the drive's own memory, of each client;
+                                                      // then there is none beside it
   std::optional<std::vector<uint32_t>> nodes;         // whose processes may join; else all
   std::optional<std::chrono::milliseconds> patience;  // with the drive (Controller::start())
 };
@@ -60,6 +64,7 @@ class Manager {
         book_(options.each) {}
 
   [[nodiscard]] Result<> begin();
+  [[nodiscard]] Result<> open_memory();
   [[nodiscard]] SharePolicy policy(uint32_t clients) const;
   [[nodiscard]] Result<> heed(const ClientNotice& notice);
   [[nodiscard]] Result<> end(const ClientNotice& notice);
@@ -67,6 +72,10 @@ class Manager {
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Hello& hello);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::CreatePair& create);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::DeletePair& remove);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Fence& fence);
+  [[nodiscard]] Result<> check_admitted(uint32_t client) const;
+  // The drive does nothing any more of what that client has told it.
+  [[nodiscard]] Result<> cut(uint32_t client, std::string_view why);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskIdentify& identify);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskController& ask) const;
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskLog& log);
@@ -81,6 +90,9 @@ class Manager {
   uint32_t admits_ = 0;
   uint32_t node_ = 0;
   std::map<uint32_t, uint32_t> nodes_;   // of clients
+  std::map<uint32_t, uint32_t> pieces_;  // which of the drive's own memory is whose
+  std::set<uint32_t> fenced_;            // nodes
+  ControllerMemory memory_;              // of the drive's own
   std::array<std::byte, kPage> page_{};  // Identify's, as clients see it
 };
 

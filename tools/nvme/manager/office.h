@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 
+#include "manager/fence_record.h"
 #include "pcilend/error.h"
 #include "pcilend/ids.h"
 #include "pcilend/nvme/device.h"
@@ -35,6 +37,9 @@ class Office {
   virtual Result<> cleared(const ClientNotice& notice) = 0;
   virtual Result<std::optional<Mail>> next_mail() = 0;
   virtual Result<> send_mail(const Mail& mail) = 0;
+  // Nodes that are fenced: kept until they are not, whatever becomes of this process and host.
+  virtual Result<std::set<uint32_t>> fenced() = 0;
+  virtual Result<> keep_fenced(const std::set<uint32_t>& nodes) = 0;
   // For processes of that node.
   virtual Result<std::unique_ptr<NearMemory>> make_near(uint32_t node, size_t bytes) = 0;
 };
@@ -46,6 +51,7 @@ struct Premises {
   std::unique_ptr<Device> device;
 };
 // `slice`: for the manager's own memory and all that is beside the function.
-Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice);
+Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice,
+                               FenceRecord record);
 
 }  // namespace pcilend::nvme

@@ -24,6 +24,9 @@ class FakeController : public Device {
   static constexpr size_t kMediumBytes = size_t{1} << 20;
 
   FakeController() : medium(kMediumBytes) { identify_controller(); }
+  FakeController(const FakeController&) = delete;
+  FakeController& operator=(const FakeController&) = delete;
+  ~FakeController() override { own.reset(); }
 
   // What tests look at, and change.
   std::vector<std::byte> medium;
@@ -31,6 +34,9 @@ class FakeController : public Device {
   std::array<std::byte, 4096> namespace_page{};
   uint64_t capabilities = 1ULL << 37 | 1ULL << 24 | 1ULL << 16 | 63;  // TO 500 ms, CQR, 64 entries
   uint32_t pairs = 4;
+  std::unique_ptr<Memory> own;  // its own memory, when that is enabled
+  uint32_t event_requests = 0;  // that may be under way
+  uint32_t own_pages = 0;       // capabilities bit 57 says that there is some
   uint64_t now_epoch = 0;
   bool gone = false;   // all-ones
   bool deaf = false;   // takes no commands
@@ -54,6 +60,14 @@ class FakeController : public Device {
     waiting_.pop_back();
     run(last.first, last.second);
   }
+  // What it tells by itself, if it was asked to: dword 0 of the completion.
+  bool tell(uint32_t event) {
+    if (asked_.empty()) return false;
+    const Sqe command = asked_.back();
+    asked_.pop_back();
+    post(0, command, 0, event);
+    return true;
+  }
   [[nodiscard]] size_t io_queues() const { return submissions_.size() - (enabled ? 1 : 0); }
   [[nodiscard]] size_t mapped() const { return memory_.size(); }
 
@@ -64,6 +78,10 @@ class FakeController : public Device {
     if (offset == 0) return static_cast<uint32_t>(capabilities);
     if (offset == 4) return static_cast<uint32_t>(capabilities >> 32);
     if (offset == 0x1c) return status_ | (fatal ? 2U : 0U);
+    const auto control = registers_.find(0x50);
+    const bool open = control != registers_.end() && (control->second & 1) != 0;
+    if (offset == 0x38 && open) return 1U << 12 | 2;            // BAR 2, behind its first page
+    if (offset == 0x3c && open) return own_pages << 12 | 0x1d;  // all but completions
     const auto it = registers_.find(offset);
     return it == registers_.end() ? 0 : it->second;
   }
@@ -76,6 +94,9 @@ class FakeController : public Device {
     }
     registers_[offset] = value;
     if (offset == 0x14) configure(value);
+    if (offset == 0x50 && (value & 2) != 0)
+      own = place(static_cast<uint64_t>(registers_[0x54]) << 32 | (value & ~0xfffU),
+                  own_pages * kPage, true);
   }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
     auto memory = place(next_address_, bytes, access.device_writes);
@@ -88,6 +109,11 @@ class FakeController : public Device {
     auto block = std::make_unique<Block>(*this, address, size, writable);
     memory_[address] = block.get();
     return block;
+  }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    if (!own || index != 2 || offset < kPage || offset - kPage + bytes > own->bytes().size())
+      return fail(ErrorClass::Permission, "no such part");
+    return own->bytes().subspan(offset - kPage, bytes);
   }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -204,6 +230,7 @@ class FakeController : public Device {
       submissions_.clear();
       completions_.clear();
       waiting_.clear();
+      asked_.clear();
       return;
     }
     if (!enabled) {
@@ -240,6 +267,10 @@ class FakeController : public Device {
   void run(uint16_t queue, const Sqe& command) {
     uint32_t result = 0;
     opcodes.push_back(command[0] & 0xff);
+    if (queue == 0 && (command[0] & 0xff) == 0x0c && asked_.size() < event_requests) {
+      asked_.push_back(command);
+      return;
+    }
     const uint16_t status = execute(queue, command, result);
     post(queue, command, status, result);
   }
@@ -342,6 +373,7 @@ class FakeController : public Device {
   std::map<uint16_t, Submissions> submissions_;
   std::map<uint16_t, Completions> completions_;
   std::vector<std::pair<uint16_t, Sqe>> waiting_;
+  std::vector<Sqe> asked_;  // for events
   uint64_t next_address_ = uint64_t{1} << 36;
   uint32_t status_ = 0;
 };

@@ -36,6 +36,8 @@ class FakeShare final : public Office {
   std::map<uint32_t, std::span<std::byte>> segments;
   std::function<void()> pump = [] {};  // the manager does what there is to do
   bool near_fails = false;
+  std::set<uint32_t> fenced_nodes;
+  bool keeping_fails = false;
 
   [[nodiscard]] Guest& add(uint32_t node) {
     const uint32_t lease = ++last_lease_;
@@ -45,7 +47,8 @@ class FakeShare final : public Office {
                     .slice = uint64_t{lease} << 40,
                     .slice_bytes = kSliceBytes,
                     .vector = 1 + (lease - 1) * policy->vectors,
-                    .vectors = policy->vectors};
+                    .vectors = policy->vectors,
+                    .piece = lease - 1};
     guest.next = guest.notice.slice;
     news_.push_back(guest.notice);
     return guest;
@@ -94,6 +97,12 @@ class FakeShare final : public Office {
     const auto it = guests.find(mail.client);
     if (it == guests.end()) return fail(ErrorClass::NotFound, "no such client");
     it->second.answer = mail.bytes;
+    return {};
+  }
+  Result<std::set<uint32_t>> fenced() override { return fenced_nodes; }
+  Result<> keep_fenced(const std::set<uint32_t>& nodes) override {
+    if (keeping_fails) return fail(ErrorClass::Failure, "no room on the disk");
+    fenced_nodes = nodes;
     return {};
   }
   Result<std::unique_ptr<NearMemory>> make_near(uint32_t, size_t bytes) override;
@@ -157,6 +166,9 @@ class FakeTenancy : public Tenancy {
     const auto it = share_.segments.find(segment.value);
     if (it == share_.segments.end()) return fail(ErrorClass::NotFound, "no such segment");
     return it->second;
+  }
+  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
+    return share_.drive.bar(index, offset, bytes);
   }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     return share_.drive.interrupt(find()->notice.vector + vector);

@@ -17,6 +17,9 @@ std::vector<uint8_t> raw(const std::vector<std::byte>& bytes) {
 const Question kQuestions[] = {
     Hello{7, 0x1122334455667788},
     Clear{7, 0x1122334455667788},
+    Fence{Fencing::Ask, 8},
+    Fence{Fencing::Off, 8},
+    Fence{Fencing::On, 8},
     CreatePair{{64, 0x1000001000, 0x1000002000, 3}},
     CreatePair{{65536, ~uint64_t{0}, 0, {}}},
     DeletePair{31},
@@ -27,9 +30,12 @@ const Question kQuestions[] = {
 const Answer kAnswers[] = {
     Refusal{{ErrorClass::State, "all 31 queues are in use"}},
     Confirmed{},
-    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20},
+    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20, 0, 0},
+    Welcome{1024, 1, 0, 0x800000000, 0x10000, 2, 0x20000},
     Created{{31, 0x10f8, 0x10fc}},
     Piece{{std::byte{1}, std::byte{2}}},
+    Fenced{true},
+    Fenced{false},
 };
 
 TEST(Mail, IsReadAsItWasWritten) {

@@ -387,6 +387,165 @@ TEST_F(Shares, WithoutMemoryBesideTheDriveNobodyOfAnotherHostIsLetIn) {
   ASSERT_NO_FATAL_FAILURE(use(far, 1, std::byte{0xf}));
 }
 
+TEST_F(Shares, WhatTheDriveTellsIsSaid) {
+  drive_.event_requests = 1;
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a));
+  ASSERT_TRUE(drive_.tell(0x00010100));
+  // Before anybody looks, and among answers of others.
+  ASSERT_TRUE(a.drive->health());
+  serve();
+  EXPECT_EQ(said_.back(), "the drive says: a doorbell was rung with a value that it can't have");
+  // Its log page was read, so it goes on telling.
+  ASSERT_TRUE(drive_.tell(0x00040002));
+  serve();
+  EXPECT_EQ(said_.back(), "the drive says: its namespaces have changed: attach disks of it anew");
+  ASSERT_NO_FATAL_FAILURE(use(a, 1, std::byte{1}));
+  close(a);
+}
+
+TEST_F(Shares, ADriveThatTellsNothingIsAskedOnce) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  serve();
+  serve();
+  EXPECT_EQ(std::ranges::count(drive_.opcodes, 0x0cU), 1);
+}
+
+// As the program that asks has it: a client without queues.
+class Fencer {
+ public:
+  Fencer(FakeShare& share, uint32_t node) : tenancy_(share, node) {}
+  Result<bool> ask(mail::Fencing what, uint32_t node) {
+    const auto answer = tenancy_.ask(mail::encode(1, mail::Fence{what, node}), kShort);
+    if (!answer) return tl::unexpected(answer.error());
+    const auto letter = mail::decode_answer(*answer);
+    if (!letter) return tl::unexpected(letter.error());
+    if (const auto* refusal = std::get_if<mail::Refusal>(&letter->what))
+      return tl::unexpected(refusal->error);
+    return std::get<mail::Fenced>(letter->what).fenced;
+  }
+
+ private:
+  FakeTenancy tenancy_;
+};
+
+TEST_F(Shares, ANodeThatIsFencedReachesTheDriveNoMore) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  constexpr uint32_t kThird = 12;
+  Client bad, good;
+  ASSERT_NO_FATAL_FAILURE(open(bad, kOther));
+  ASSERT_NO_FATAL_FAILURE(open(good, kThird));
+  // What it has under way is not done any more.
+  drive_.held = true;
+  std::ranges::fill(bad.data->bytes().first(512), std::byte{0xbd});
+  ASSERT_TRUE(bad.pair->write(bad.name_space, 5, 1, bad.data->address()).value());
+  EXPECT_FALSE(bad.pair->wait(kShort));
+  Fencer fencer(share_, kThird);
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Ask, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Ask, kOther).value());
+  EXPECT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value()) << "said twice";
+  drive_.release();
+  EXPECT_EQ(drive_.medium[5 * 512], std::byte{0});
+  EXPECT_EQ(drive_.io_queues(), 1U);
+  const auto again = join(kOther);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().kind, ErrorClass::Permission);
+  // The others go on.
+  ASSERT_NO_FATAL_FAILURE(use(good, 5, std::byte{1}));
+  // It can't fence who has fenced it; but it says itself that it has begun anew.
+  Fencer fenced(share_, kOther);
+  EXPECT_FALSE(fenced.ask(mail::Fencing::Off, kThird));
+  EXPECT_FALSE(fenced.ask(mail::Fencing::On, kOther).value());
+  close(bad);
+  Client anew;
+  ASSERT_NO_FATAL_FAILURE(open(anew, kOther));
+  ASSERT_NO_FATAL_FAILURE(use(anew, 6, std::byte{2}));
+  close(anew);
+  close(good);
+}
+
+TEST_F(Shares, FencesOutliveTheManager) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  {
+    Fencer fencer(share_, kLenderNode);
+    ASSERT_TRUE(fencer.ask(mail::Fencing::Off, kOther).value());
+    EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kLenderNode)) << "its own node";
+  }
+  manager_.reset();
+  ASSERT_NO_FATAL_FAILURE(manage());
+  EXPECT_FALSE(join(kOther));
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a));
+  close(a);
+}
+
+TEST_F(Shares, AFenceThatCannotBeKeptIsNone) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  share_.keeping_fails = true;
+  Fencer fencer(share_, kLenderNode);
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Ask, kOther).value());
+}
+
+TEST_F(Shares, AFenceThatTheDriveDoesNotCarryOutIsNotConfirmed) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
+  Fencer fencer(share_, kLenderNode);
+  drive_.deaf = true;
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+  serve();
+  EXPECT_TRUE(ended_);
+  EXPECT_FALSE(drive_.enabled) << "it was stopped";
+  share_.pump = [] {};
+}
+
+TEST_F(Shares, CommandsAreInTheDrivesOwnMemoryIfThatIsWanted) {
+  drive_.capabilities |= uint64_t{1} << 57;
+  drive_.own_pages = 64;
+  manage({.clients = 2, .own_bytes = 32 * kPage});
+  ASSERT_EQ(share_.policy->ranges.size(), 2U);
+  const BarRange& range = share_.policy->ranges[1];
+  EXPECT_EQ(range.bar, 2U);
+  EXPECT_EQ(range.page, 1U);
+  EXPECT_EQ(range.pages, 32U);
+  EXPECT_TRUE(range.pool);
+  Client clients[2];
+  for (uint32_t node : {kLenderNode, kOther}) {
+    Client& client = clients[node == kOther];
+    ASSERT_NO_FATAL_FAILURE(open(client, node));
+    ASSERT_NO_FATAL_FAILURE(use(client, node, std::byte(node)));
+  }
+  // Each has its piece, and nothing of it is in a segment.
+  EXPECT_TRUE(share_.segments.empty());
+  for (const size_t piece : {0, 1}) {
+    const auto bytes = drive_.own->bytes().subspan(piece * 32 * kPage, 32 * kPage);
+    EXPECT_TRUE(std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{}; })) << piece;
+  }
+  // Commands elsewhere are refused.
+  const auto elsewhere = clients[0].drive->queues().create(
+      {64, clients[0].data->address(), clients[0].data->address() + kPage, {}});
+  EXPECT_FALSE(elsewhere);
+  for (Client& client : clients) close(client);
+}
+
+TEST_F(Shares, OfTheDrivesOwnMemoryThereIsAsMuchAsThereIs) {
+  ManagerOptions options{.clients = 2, .own_bytes = 33 * kPage, .patience = kShort};
+  const auto tell = [](const std::string&) {};
+  const auto none = Manager::open(drive_, share_, options, tell);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorClass::Unsupported);
+  drive_.capabilities |= uint64_t{1} << 57;
+  drive_.own_pages = 64;
+  const auto little = Manager::open(drive_, share_, options, tell);
+  ASSERT_FALSE(little);
+  EXPECT_EQ(little.error().kind, ErrorClass::Usage);
+  EXPECT_EQ(little.error().message,
+            "2 clients with 135168 bytes of the drive's own memory each: it has 262144");
+}
+
 TEST_F(Shares, InterruptsAreTheirClients) {
   ASSERT_NO_FATAL_FAILURE(manage({.vectors = 2}));
   Client a, b;

@@ -45,6 +45,8 @@ class PCILEND_API Registers {
     *at<Word>(offset) = value;
   }
   [[nodiscard]] size_t size() const { return memory_.bytes().size(); }
+  // Of a BAR that is memory, and not registers.
+  [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes(); }
   // The dma-buf, to be handed on.
   [[nodiscard]] int buffer() const { return buffer_.get(); }
 

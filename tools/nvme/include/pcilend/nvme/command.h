@@ -69,6 +69,10 @@ enum class Identify : uint8_t {
 Command make_identify(Identify what, uint32_t name_space, uint64_t page);
 // The first `bytes` of a log page, a multiple of 4 up to kPage; reading it clears no event.
 Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data);
+// The same, after which the drive tells of the next event that this page has.
+Command make_event_log(uint8_t log, uint32_t bytes, uint64_t data);
+// Ends when the drive has something to tell (drive_event.h).
+Command make_event_request();
 inline constexpr uint8_t kHealthLog = 0x02;
 inline constexpr uint32_t kAllNamespaces = 0xffffffff;
 // Wishes for as many I/O queues of each kind; completions' dword 0 has what was given

@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "pcilend/nvme/controller_memory.h"
 #include "pcilend/nvme/device.h"
+#include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/identify.h"
 #include "pcilend/nvme/queues.h"
 #include "pcilend/nvme/ring.h"
@@ -34,12 +36,19 @@ class Controller final : public Queues {
   [[nodiscard]] Result<NamespaceInfo> name_space(uint32_t id);
   [[nodiscard]] Result<Health> health();
 
+  // Its own memory, which it knows from now on by that address. Unsupported if it has none, or none
+  // that is of use.
+  [[nodiscard]] Result<ControllerMemory> open_memory();
+
   [[nodiscard]] QueueLimits limits() const override;
   [[nodiscard]] uint32_t queues() const { return static_cast<uint32_t>(pairs_.size()); }
   Result<QueueGrant> create(const QueueRequest& request) override;
   void remove(uint16_t id) override;
 
   // For the manager of a shared drive, which answers for others.
+  // The next thing that the drive has told since it was first asked here, if there is one. Nothing
+  // ever from a drive that refuses to tell. Errors are those of any command.
+  [[nodiscard]] Result<std::optional<DriveEvent>> next_event();
   // The page of Identify, until the next call.
   [[nodiscard]] Result<IdentifyPage> controller_page();
   // To a device address of somebody's.
@@ -58,6 +67,7 @@ class Controller final : public Queues {
     uint32_t entries = 0;
     size_t doorbell_stride = 0;
     std::chrono::milliseconds timeout{};
+    bool memory = false;  // whose registers can be asked for
   };
 
   explicit Controller(Device& device, std::optional<std::chrono::milliseconds> patience)
@@ -69,6 +79,9 @@ class Controller final : public Queues {
   [[nodiscard]] Result<uint32_t> execute(const Command& command, const char* what);
   [[nodiscard]] Result<IdentifyPage> identify(Identify what, uint32_t name_space);
   [[nodiscard]] Result<> count_queues();
+  [[nodiscard]] Result<> ask_for_event();
+  // Takes what has ended: an event, or the command.
+  [[nodiscard]] Result<std::optional<Done>> take();
   [[nodiscard]] size_t doorbell(uint32_t queue, bool completion) const;
   void stop();
 
@@ -81,6 +94,8 @@ class Controller final : public Queues {
   std::vector<bool> pairs_;       // of I/O queues, from id 1 on: is it made?
   bool running_ = false;
   uint64_t epoch_ = 0;  // when it was enabled
+  enum class Events { NotAsked, Asked, Told, Refused } events_ = Events::NotAsked;
+  DriveEvent event_;  // that is Told
 };
 
 }  // namespace pcilend::nvme

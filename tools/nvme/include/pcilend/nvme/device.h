@@ -35,6 +35,8 @@ class Device {
   [[nodiscard]] virtual size_t register_bytes() const = 0;
   // `bytes` are rounded up to pages.
   virtual Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) = 0;
+  // Part of a BAR that is memory, as long as this lives; whole pages.
+  virtual Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) = 0;
   // An eventfd, not blocking.
   virtual Result<UniqueFd> interrupt(uint32_t vector) = 0;
   virtual Result<> end_interrupt(uint32_t vector) = 0;

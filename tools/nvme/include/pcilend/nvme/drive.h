@@ -33,10 +33,12 @@ struct JoinOptions {
 class Drive {
  public:
   // All of it: leased for this process, reset and enabled. The errors are those of open_leased()
-  // and Controller::start().
+  // and Controller::start(). `own_memory`: what the drive only reads is in memory of its own
+  // (Controller::open_memory()), as long as there is room.
   static Result<std::unique_ptr<Drive>> open_alone(const ThisHost& host, FunctionId id,
                                                    std::string_view owner,
-                                                   uint64_t slice = Lease::kSlice);
+                                                   uint64_t slice = Lease::kSlice,
+                                                   bool own_memory = false);
   // A part of it, that its manager gives (pcilend-nvme-manager(8)), beside those of others. The
   // errors are those of Lease::join(); Unreachable if the manager does not answer, State if it does
   // not let this in (now). Memory that the drive only reads, and this process only writes, is

@@ -44,6 +44,15 @@ struct Clear {
   uint32_t lease = 0;
   uint64_t key = 0;
 };
+enum class Fencing : uint16_t {
+  Ask,  // is it fenced?
+  Off,  // it is: the drive does nothing any more of what its clients have told it, and it gets none
+  On,   // it is not any more
+};
+struct Fence {
+  Fencing what = Fencing::Ask;
+  uint32_t node = 0;
+};
 struct AskIdentify {
   uint16_t what = 0;  // CNS (Base 5.17)
   uint32_t name_space = 0;
@@ -59,7 +68,7 @@ struct AskLog {
   uint64_t data = 0;  // device address
 };
 using Question =
-    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear>;
+    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear, Fence>;
 
 // Answers.
 struct Refusal {
@@ -67,19 +76,26 @@ struct Refusal {
 };
 struct Confirmed {};
 struct Welcome {
-  uint32_t entries = 0;       // of a queue, at most
-  uint32_t pairs = 0;         // that it may have
-  uint32_t near_segment = 0;  // memory beside the drive, for this client; 0: none
+  uint32_t entries = 0;  // of a queue, at most
+  uint32_t pairs = 0;    // that it may have
+  // Memory for what the drive reads of this client: a segment beside it or, if that is 0, a part of
+  // one of its BARs.
+  uint32_t near_segment = 0;
   uint64_t near_address = 0;  // device address
-  uint64_t near_bytes = 0;
+  uint64_t near_bytes = 0;    // 0: none
+  uint32_t near_bar = 0;
+  uint64_t near_offset = 0;  // in the BAR
 };
 struct Created {
   QueueGrant grant;
 };
+struct Fenced {
+  bool fenced = false;  // that node, from now on
+};
 struct Piece {
   std::array<std::byte, kPieceBytes> bytes{};
 };
-using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece>;
+using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece, Fenced>;
 
 // `number` is the client's, and comes back with the answer: what is late is not taken for another.
 template <class What>
