@@ -705,7 +705,7 @@ TEST(Names, OfMessages) {
 TEST(WireFunction, IdentityAndBarsNeverChange) {
   const pcilend_msg_function known = {.id = 0x40001, .class_revision = 0x01080200};
   const auto may_change = [](size_t at) {
-    for (const auto [from, bytes] :
+    for (const auto& [from, bytes] :
          {std::pair(offsetof(pcilend_msg_function, state), size_t{12}),
           std::pair(offsetof(pcilend_msg_function, segment), size_t{4}),
           std::pair(offsetof(pcilend_msg_function, label), sizeof(pcilend_msg_function{}.label)),
