@@ -8,6 +8,20 @@ namespace {
 
 using nlohmann::json;
 
+// What the IOMMUs of these hosts stop. A kernel says ten of those in 5 s, and those of a former
+// scenario may have been among them: then it is done again.
+void expect_to_be_told(const std::vector<const lab::Host*>& hosts,
+                       const std::function<void()>& again) {
+  EXPECT_OK(lab::eventually("the kernels say what their IOMMUs have stopped", lab::kPatience, [&] {
+    if (std::ranges::all_of(hosts, [](const lab::Host* host) {
+          return host->log().find("DMA Write NO_PASID") != std::string::npos;
+        }))
+      return true;
+    again();
+    return false;
+  }));
+}
+
 /*
  *   host1 (lender)                 host2 (borrower)
  *   nvme ═════════════════════════ client: has it write to its memory, and all around that
@@ -43,8 +57,7 @@ TEST_F(VfioClient, AFunctionReachesItsUsersMemoryAndNothingElse) {
   // Near to its user's memory it is the borrower's IOMMU that stops it, elsewhere the lender's.
   EXPECT_GT(strayed.dropped_writes, 0U);
   EXPECT_EQ(strayed.bar.writes, strayed.dropped_writes);
-  EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
-  EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
+  expect_to_be_told({&borrower(), &lender()}, [&] { (void)run("stray"); });
 }
 
 /*
@@ -63,8 +76,7 @@ TEST_F(VfioClient, ByItsPciAddressItReachesItsUsersMemoryAndNothingElse) {
   EXPECT_EQ(said->at("serials"), json({kSerial, kSerial}));
   EXPECT_GT(said->at("strays").get<int>(), 250);
   // Within a granule it is the borrower's IOMMU that stops it, elsewhere the lender's.
-  EXPECT_NE(borrower().log().find("DMA Write NO_PASID"), std::string::npos);
-  EXPECT_NE(lender().log().find("DMA Write NO_PASID"), std::string::npos);
+  expect_to_be_told({&borrower(), &lender()}, [&] { EXPECT_OK(borrower().run(client("stray"))); });
   ASSERT_OK(borrower().run("pcilend return " + id_));
 }
 

@@ -67,7 +67,7 @@ class NvmeCluster : public testing::Test {
         "mount --rbind /dev {1}/dev && mount --rbind /sys {1}/sys && mount -t proc proc {1}/proc "
         "&& "
         "mount --bind /run {1}/run && cp /usr/sbin/fence_pcilend {2} && "
-        "for dlm in control monitor plock; do ln -sf ../dlm-$dlm /dev/misc/dlm-$dlm; done",
+        "for dlm in dlm-control dlm-monitor dlm_plock; do ln -sf ../$dlm /dev/misc/$dlm; done",
         *disk, kDebian, kAgent)));
   }
 
@@ -138,8 +138,11 @@ END)sh",
       auto dlm = host.start(debian("dlm_controld -D 2>&1"), {{}, 30min});
       ASSERT_OK(dlm);
       daemons_.push_back(std::move(*dlm));
-      ASSERT_OK(host.until(debian("dlm_tool status | grep 'cluster nodeid'")));
     }
+    // It has told the kernel where its nodes are.
+    for (const int number : {2, 3})
+      ASSERT_OK(
+          lab_->host(number).until("[ $(ls /sys/kernel/config/dlm/cluster/comms | wc -l) = 2 ]"));
   }
 
   static Result<> mount(const lab::Host& host) {
