@@ -12,7 +12,7 @@ TEST(FaultMatrix, HasEveryCaseOnce) {
   std::set<std::string> names;
   for (const FaultCase& one : all_fault_cases()) names.insert(name_of(one));
   EXPECT_EQ(names.size(), all_fault_cases().size());
-  EXPECT_EQ(names.size(), (2U * 4 + 2) * 4);
+  EXPECT_EQ(names.size(), (2U * 5 + 1 + 3) * 4);
   EXPECT_EQ(names.count("LenderPanicUnderIo"), 1U);
   EXPECT_EQ(names.count("BorrowerUnloadReturning"), 1U);
   EXPECT_EQ(names.count("LinkFlapBorrowing"), 1U);
