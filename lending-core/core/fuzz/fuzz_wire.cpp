@@ -146,8 +146,7 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       const auto m = Body<pcilend_msg_target>(slot);
       Demand(m.flags <= 3 && m.segment >> 16 != 0, "a segment");
       Demand(m.device_address % PCILEND_PAGE == 0 && m.size % PCILEND_PAGE == 0, "whole pages");
-      Demand(m.size != 0 && m.size <= u64{1} << 40 && m.device_address + m.size > m.size,
-             "a range");
+      Demand(m.size != 0 && m.size <= u64{1} << 40 && m.device_address <= -m.size, "a range");
       break;
     }
     case PCILEND_MSG_SEGMENT_WITHDRAW:
