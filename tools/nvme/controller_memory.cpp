@@ -28,7 +28,8 @@ Result<ControllerMemory> parse_controller_memory(uint32_t location, uint32_t siz
                                 .offset = (location >> 12) * unit_bytes,
                                 .bytes = pages * unit_bytes,
                                 .address = kControllerMemoryAddress};
-  if (memory.bar > 5 || memory.bytes > kControllerMemoryAddress)
+  if (memory.bar > 5 || memory.bytes > kControllerMemoryAddress ||
+      memory.offset > kControllerMemoryAddress)
     return fail(ErrorClass::Unsupported,
                 "the drive has {} bytes of memory in BAR {}: more than can be placed", memory.bytes,
                 memory.bar);

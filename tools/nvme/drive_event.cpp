@@ -12,7 +12,7 @@ struct Known {
   const char* text;
 };
 
-// Base 5.2.1, figures 146 to 150.
+// Base, Asynchronous Event Request.
 constexpr Known kKnown[] = {
     {0, 0, "a doorbell was rung of a queue that there is not"},
     {0, 1, "a doorbell was rung with a value that it can't have"},

@@ -15,7 +15,7 @@ constexpr int kIsFenced = 2;
 constexpr std::string_view kMetadata = R"(<?xml version="1.0" ?>
 <resource-agent name="fence_pcilend" shortdesc="Fence agent for NVMe drives that are shared by pcilend">
   <longdesc>Cuts a node off from a shared NVMe drive: pcilend-nvme-manager deletes the queues of its processes, and gives it no others. When this succeeds, nothing that the node has written before can reach the drive any more.</longdesc>
-  <vendor-url>https://pcilend.org</vendor-url>
+  <vendor-url></vendor-url>
   <parameters>
     <parameter name="action" unique="0" required="1">
       <getopt mixed="-o, --action=[action]"/>

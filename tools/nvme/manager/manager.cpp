@@ -61,11 +61,12 @@ Result<> Manager::begin() {
 Result<> Manager::open_memory() {
   const auto memory = controller_->open_memory();
   if (!memory) return tl::unexpected(memory.error());
-  options_.own_bytes = (options_.own_bytes + kPage - 1) / kPage * kPage;
-  if (options_.own_bytes > memory->bytes / admits_)
+  const uint64_t most = memory->bytes / admits_ / kPage * kPage;
+  if (options_.own_bytes > most)
     return fail(ErrorClass::Usage,
                 "{} clients with {} bytes of the drive's own memory each: it has {}", admits_,
                 options_.own_bytes, memory->bytes);
+  options_.own_bytes = (options_.own_bytes + kPage - 1) / kPage * kPage;
   memory_ = *memory;
   return {};
 }
@@ -89,12 +90,10 @@ Result<> Manager::serve() {
   for (;;) {
     if (controller_->failed())
       return fail(ErrorClass::State, "the drive was reset by others, taken back, or is silent");
-    for (;;) {
-      const auto event = controller_->next_event();
-      if (!event) return tl::unexpected(event.error());
-      if (!*event) break;
-      tell_("the drive says: " + to_string(**event));
-    }
+    // One at a time: who makes the drive talk must not keep clients from being served.
+    const auto event = controller_->next_event();
+    if (!event) return tl::unexpected(event.error());
+    if (*event) tell_("the drive says: " + to_string(**event));
     for (;;) {
       const auto notice = office_.next_client();
       if (!notice) return tl::unexpected(notice.error());

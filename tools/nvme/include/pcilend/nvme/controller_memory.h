@@ -16,7 +16,7 @@ struct ControllerMemory {
   uint64_t address = 0;  // by which the controller takes it for its own
 };
 
-// Below the slices of leases (PCILEND_REACH_BASE, 2^36), and above what else a leased function
+// Below the slices of leases (from 2^36 on: core/slice.h), and above what else a leased function
 // reaches.
 inline constexpr uint64_t kControllerMemoryAddress = uint64_t{1} << 35;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a drive tells by itself (asynchronous events; Base 5.2).
+// What a drive tells by itself (Base, Asynchronous Event Request command).
 #pragma once
 
 #include <cstdint>
