@@ -1,119 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* A function that several hosts use at once; see share.h. */
 
-#include "pcilend/identity.h"
-#include "pcilend/share.h"
+#include "share_steps.h"
 
-static const char not_shared[] =
-	"it is not shared: who has borrowed it admits clients by a policy first";
-static const char no_right[] = "it is not shared with this node";
 static const char not_manager[] = "only the manager of the function may do this";
 static const char taken_back[] = "it is being taken back: try again when that is over";
 static const char no_such_lease[] = "this lease is over, or was never granted";
-
-static int share_refuse(struct pcilend_share_result *result, int error, const char *why)
-{
-	result->why = why;
-	return error;
-}
-
-static struct pcilend_share_action *share_add(struct pcilend_share_result *result,
-					      enum pcilend_share_action_type type)
-{
-	struct pcilend_share_action *action = &result->action[result->count++];
-
-	*action = (struct pcilend_share_action){ .type = type };
-	return action;
-}
-
-static struct pcilend_share_action *share_do(struct pcilend_share_result *result,
-					     enum pcilend_share_action_type type,
-					     const struct pcilend_share_client *client)
-{
-	struct pcilend_share_action *action = share_add(result, type);
-
-	action->lease = client->lease;
-	action->node = client->node;
-	action->boot = client->boot;
-	action->round = client->round;
-	action->reason = client->reason;
-	return action;
-}
-
-static struct pcilend_share_action *share_do_manager(const struct pcilend_share *share,
-						     struct pcilend_share_result *result,
-						     enum pcilend_share_action_type type)
-{
-	struct pcilend_share_action *action = share_add(result, type);
-
-	action->lease = share->lease;
-	action->node = share->node;
-	action->boot = share->boot;
-	return action;
-}
-
-static bool share_is_manager(const struct pcilend_share *share,
-			     const struct pcilend_share_event *event)
-{
-	return share->state != PCILEND_SHARE_OFF && share->node == event->node &&
-	       share->boot == event->boot;
-}
-
-static bool share_is_managers_lease(const struct pcilend_share *share,
-				    const struct pcilend_share_event *event)
-{
-	return share_is_manager(share, event) && share->lease == event->lease;
-}
-
-static bool share_same_host(const struct pcilend_share_client *a,
-			    const struct pcilend_share_client *b)
-{
-	return a->node == b->node && a->boot == b->boot;
-}
-
-/* It can be reached by its host: slice mapped, BAR pages open. */
-static bool share_has_pages(const struct pcilend_share_client *client)
-{
-	return client->state >= PCILEND_CLIENT_ADMITTED &&
-	       client->state <= PCILEND_CLIENT_QUARANTINED;
-}
-
-static bool share_has_alias(const struct pcilend_share_client *client)
-{
-	return client->state >= PCILEND_CLIENT_ADMITTED &&
-	       client->state <= PCILEND_CLIENT_CLEARING;
-}
-
-/* Is there no other client of that host for which @has is true? */
-static bool share_is_last(const struct pcilend_share *share,
-			  const struct pcilend_share_client *client,
-			  bool (*has)(const struct pcilend_share_client *client))
-{
-	u32 i;
-
-	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
-		const struct pcilend_share_client *other = &share->client[i];
-
-		if (other != client && share_same_host(other, client) && has(other))
-			return false;
-	}
-	return true;
-}
-
-static u32 share_count(const struct pcilend_share *share)
-{
-	u32 count = 0;
-	u32 i;
-
-	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
-		count += share->client[i].state != PCILEND_CLIENT_NONE;
-	return count;
-}
-
-static struct pcilend_share_client *share_client(struct pcilend_share *share, u32 lease)
-{
-	return (struct pcilend_share_client *)pcilend_share_find(share, lease);
-}
 
 static void share_off(struct pcilend_share *share)
 {
@@ -143,15 +35,6 @@ static void share_settle(struct pcilend_share *share, struct pcilend_share_resul
 	}
 }
 
-static void share_release(struct pcilend_share *share, struct pcilend_share_client *client,
-			  struct pcilend_share_result *result)
-{
-	share_do(result, PCILEND_SHARE_DO_RELEASE, client);
-	pcilend_slice_release(&share->slices, client->slice, client->wish.slice_bytes);
-	pcilend_alias_put(&share->slices, client->node, client->boot);
-	*client = (struct pcilend_share_client){ };
-}
-
 static void share_fence(struct pcilend_share *share, struct pcilend_share_result *result,
 			enum pcilend_lost_reason reason)
 {
@@ -160,226 +43,13 @@ static void share_fence(struct pcilend_share *share, struct pcilend_share_result
 	share_do_manager(share, result, PCILEND_SHARE_DO_FENCE)->reason = reason;
 }
 
-static void share_close(struct pcilend_share *share, struct pcilend_share_client *client,
-			struct pcilend_share_result *result)
-{
-	client->state = PCILEND_CLIENT_ENDING;
-	pcilend_mail_drop(&client->mail);
-	share_do(result, PCILEND_SHARE_DO_CLOSE, client)->last =
-		share_is_last(share, client, share_has_pages);
-}
-
-/* @reason: 0: it returned. What ends already goes on ending. */
-static void share_end(struct pcilend_share *share, struct pcilend_share_client *client,
-		      struct pcilend_share_result *result, enum pcilend_lost_reason reason)
-{
-	switch (client->state) {
-	case PCILEND_CLIENT_REQUESTED:
-		client->reason = reason;
-		share_release(share, client, result);
-		return;
-	case PCILEND_CLIENT_ADMITTED:
-		if (client->over)
-			return;
-		client->over = true;
-		client->reason = reason;
-		return;
-	case PCILEND_CLIENT_ACTIVE:
-	case PCILEND_CLIENT_QUARANTINING:
-	case PCILEND_CLIENT_QUARANTINED:
-		client->reason = reason;
-		share_close(share, client, result);
-		return;
-	default:
-		return;
-	}
-}
-
-static void share_end_all(struct pcilend_share *share, struct pcilend_share_result *result)
+void pcilend_sharing_end_all(struct pcilend_share *share, struct pcilend_share_result *result)
 {
 	u32 i;
 
 	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
-		share_end(share, &share->client[i], result, PCILEND_LOST_REVOKED);
+		pcilend_sharing_end(share, &share->client[i], result, PCILEND_LOST_REVOKED);
 	share_settle(share, result);
-}
-
-/* Asks the manager; not while it resets the function: then it is asked afterwards. */
-static void share_ask(struct pcilend_share *share, struct pcilend_share_client *client,
-		      struct pcilend_share_result *result, u64 now)
-{
-	bool gone = client->state == PCILEND_CLIENT_CLEARING;
-
-	client->round = 0;
-	if (share->resetting)
-		return;
-	if (!++share->rounds)
-		share->rounds = 1;
-	client->round = share->rounds;
-	client->due = now + share->clear_ms;
-	share_do(result, gone ? PCILEND_SHARE_DO_GONE : PCILEND_SHARE_DO_QUARANTINE, client);
-}
-
-static void share_unmap(struct pcilend_share *share, struct pcilend_share_client *client,
-			struct pcilend_share_result *result)
-{
-	client->state = PCILEND_CLIENT_CLEARED;
-	share_do(result, PCILEND_SHARE_DO_UNMAP, client)->last =
-		share_is_last(share, client, share_has_alias);
-}
-
-static void share_map(struct pcilend_share_client *client, struct pcilend_share_result *result)
-{
-	client->state = PCILEND_CLIENT_ADMITTED;
-	share_do(result, PCILEND_SHARE_DO_MAP, client);
-}
-
-/* Its queues of before the loss are gone. */
-static void share_has_no_queues(struct pcilend_share_client *client,
-				struct pcilend_share_result *result)
-{
-	client->state = PCILEND_CLIENT_QUARANTINED;
-	if (!client->carries)
-		return;
-	client->state = PCILEND_CLIENT_ACTIVE;
-	share_do(result, PCILEND_SHARE_DO_READMIT, client);
-}
-
-static int share_manage(struct pcilend_share *share, const struct pcilend_share_event *event,
-			struct pcilend_share_result *result)
-{
-	if (share->state != PCILEND_SHARE_OFF)
-		return share_refuse(result, -EBUSY, "it has a manager already");
-	if (!event->node || event->node > PCILEND_NODE_MAX || !event->lease)
-		return share_refuse(result, -EINVAL, "a manager without a node id or a lease");
-	if (event->slice_bytes && !pcilend_slice_size_valid(event->slice_bytes))
-		return share_refuse(result, -EINVAL, "a manager with a slice of an impossible size");
-	share->state = PCILEND_SHARE_EXCLUSIVE;
-	share->node = event->node;
-	share->boot = event->boot;
-	share->lease = event->lease;
-	share->slice_bytes = event->slice_bytes;
-	share->manager_carries = true;
-	return 0;
-}
-
-static int share_begin(struct pcilend_share *share, const struct pcilend_share_policy *policy,
-		       struct pcilend_share_result *result)
-{
-	const struct pcilend_share_function *function = &share->function;
-	const char *fault;
-	u64 own;
-
-	if (!share->rules.clients)
-		return share_refuse(result, -EOPNOTSUPP, not_shared);
-	if (!function->last_address)
-		return share_refuse(result, -EOPNOTSUPP,
-				    "it is lent without an IOMMU, which could not fence one client");
-	if (!function->alone)
-		return share_refuse(result, -EOPNOTSUPP,
-				    "it shares its IOMMU group with other functions");
-	fault = pcilend_share_policy_fault(function, policy);
-	if (fault)
-		return share_refuse(result, -ERANGE, fault);
-	/* The manager's own is the first, from PCILEND_SLICE_START on. */
-	if (pcilend_slices_init(&share->slices, function->last_address) ||
-	    (share->slice_bytes &&
-	     pcilend_slice_place(&share->slices, share->slice_bytes, &own)))
-		return share_refuse(result, -EOPNOTSUPP,
-				    "its lender's IOMMU translates too few addresses for slices");
-	share->policy = *policy;
-	share->state = PCILEND_SHARE_SHARED;
-	return 0;
-}
-
-static int share_policy(struct pcilend_share *share, const struct pcilend_share_event *event,
-			struct pcilend_share_result *result)
-{
-	if (!share_is_managers_lease(share, event))
-		return share_refuse(result, -EPERM, not_manager);
-	if (share->recalled || share->state >= PCILEND_SHARE_RETURNING)
-		return share_refuse(result, -EBUSY, taken_back);
-	if (share->state == PCILEND_SHARE_UNSHARING)
-		return share_refuse(result, -EAGAIN, "its clients are ending: try again");
-	if (event->policy->clients) {
-		if (share_count(share))
-			return share_refuse(result, -EBUSY,
-					    "it has clients, to whom another policy was promised");
-		return share_begin(share, event->policy, result);
-	}
-	if (share->state == PCILEND_SHARE_SHARED) {
-		share->state = PCILEND_SHARE_UNSHARING;
-		share_end_all(share, result);
-	}
-	return 0;
-}
-
-static int share_admits(const struct pcilend_share *share, const struct pcilend_share_event *event,
-			struct pcilend_share_result *result)
-{
-	const struct pcilend_share_policy *policy = &share->policy;
-	const char *fault;
-	u32 i;
-
-	if (!event->node || event->node > PCILEND_NODE_MAX || !share->rules.clients ||
-	    !pcilend_access_allows(&share->rules.nodes, event->node))
-		return share_refuse(result, -ENODEV, no_right);
-	if (share->recalled || share->state >= PCILEND_SHARE_UNSHARING)
-		return share_refuse(result, -EBUSY, taken_back);
-	if (share->state != PCILEND_SHARE_SHARED)
-		return share_refuse(result, -EAGAIN, not_shared);
-	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++) {
-		const struct pcilend_share_client *other = &share->client[i];
-
-		if (other->state != PCILEND_CLIENT_NONE && other->node == event->node &&
-		    other->path == event->path && other->boot != event->boot)
-			return share_refuse(result, -EAGAIN,
-					    "a former boot of this node is not cleared: try again");
-	}
-	fault = pcilend_share_wish_fault(policy, &event->wish);
-	if (fault)
-		return share_refuse(result, -ERANGE, fault);
-	if (share_count(share) >= policy->clients || share_count(share) >= share->rules.clients)
-		return share_refuse(result, -EBUSY, "it has as many clients as it may have");
-	return 0;
-}
-
-static int share_join(struct pcilend_share *share, const struct pcilend_share_event *event,
-		      struct pcilend_lease_numbers *numbers, struct pcilend_share_result *result)
-{
-	struct pcilend_share_client *client = share->client;
-	u64 slice, alias;
-	int error = share_admits(share, event, result);
-
-	if (error)
-		return error;
-	if (numbers->last == U32_MAX)
-		return share_refuse(result, -EOVERFLOW,
-				    "lease numbers are used up: reload pcilend.ko on its lender");
-	if (pcilend_slice_place(&share->slices, event->wish.slice_bytes, &slice))
-		return share_refuse(result, -ENOSPC, "no place is left for a slice of this size");
-	if (pcilend_alias_get(&share->slices, event->node, event->boot, &alias)) {
-		pcilend_slice_release(&share->slices, slice, event->wish.slice_bytes);
-		return share_refuse(result, -ENOSPC, "no place is left for another host");
-	}
-	/* There are fewer than the policy allows, so its pools have a piece for this one. */
-	while (client->state != PCILEND_CLIENT_NONE)
-		client++;
-	*client = (struct pcilend_share_client){
-		.state = PCILEND_CLIENT_REQUESTED,
-		.node = event->node,
-		.boot = event->boot,
-		.path = event->path,
-		.lease = ++numbers->last,
-		.wish = event->wish,
-		.slice = slice,
-		.alias = alias,
-		.carries = true,
-	};
-	result->lease = client->lease;
-	if (!share->resetting)
-		share_map(client, result);
-	return 0;
 }
 
 static int share_return(struct pcilend_share *share, const struct pcilend_share_event *event,
@@ -391,14 +61,14 @@ static int share_return(struct pcilend_share *share, const struct pcilend_share_
 		if (share->state >= PCILEND_SHARE_RETURNING)
 			return 0;
 		share->state = PCILEND_SHARE_RETURNING;
-		share_end_all(share, result);
+		pcilend_sharing_end_all(share, result);
 		return 0;
 	}
 	if (!client || client->node != event->node || client->boot != event->boot)
 		return share_refuse(result, -ESTALE, no_such_lease);
 	if (share->state == PCILEND_SHARE_FENCING)
 		return 0;
-	share_end(share, client, result, 0);
+	pcilend_sharing_end(share, client, result, 0);
 	share_settle(share, result);
 	return 0;
 }
@@ -424,9 +94,9 @@ static int share_cleared(struct pcilend_share *share, const struct pcilend_share
 	if (share->state == PCILEND_SHARE_FENCING || !client || client->round != event->round)
 		return 0;
 	if (client->state == PCILEND_CLIENT_CLEARING)
-		share_unmap(share, client, result);
+		pcilend_sharing_unmap(share, client, result);
 	else if (client->state == PCILEND_CLIENT_QUARANTINING)
-		share_has_no_queues(client, result);
+		pcilend_sharing_has_no_queues(client, result);
 	return 0;
 }
 
@@ -441,29 +111,6 @@ static int share_resetting(struct pcilend_share *share, const struct pcilend_sha
 		return share_refuse(result, -EBUSY, "it is being reset already");
 	share->resetting = true;
 	return 0;
-}
-
-static void share_client_was_reset(struct pcilend_share *share,
-				   struct pcilend_share_client *client,
-				   struct pcilend_share_result *result, u64 now)
-{
-	switch (client->state) {
-	case PCILEND_CLIENT_REQUESTED:
-		share_map(client, result);
-		return;
-	case PCILEND_CLIENT_ACTIVE:
-		share_do(result, PCILEND_SHARE_DO_WAS_RESET, client);
-		return;
-	case PCILEND_CLIENT_QUARANTINING:
-		share_has_no_queues(client, result);
-		return;
-	case PCILEND_CLIENT_CLEARING:
-		/* Its queues are gone; that the manager makes none again it has to say. */
-		share_ask(share, client, result, now);
-		return;
-	default:
-		return;
-	}
 }
 
 static int share_reset_done(struct pcilend_share *share, const struct pcilend_share_event *event,
@@ -481,7 +128,7 @@ static int share_reset_done(struct pcilend_share *share, const struct pcilend_sh
 		return 0;
 	}
 	for (i = 0; i < PCILEND_SHARE_CLIENTS; i++)
-		share_client_was_reset(share, &share->client[i], result, event->now);
+		pcilend_sharing_was_reset(share, &share->client[i], result, event->now);
 	return 0;
 }
 
@@ -495,10 +142,10 @@ static int share_mapped(struct pcilend_share *share, const struct pcilend_share_
 	if (client->state != PCILEND_CLIENT_ADMITTED)
 		return share_refuse(result, -EINVAL, "it is not being mapped");
 	if (event->type == PCILEND_SHARE_MAP_FAILED) {
-		share_release(share, client, result);
+		pcilend_sharing_release(share, client, result);
 		share_settle(share, result);
 	} else if (client->over) {
-		share_close(share, client, result);
+		pcilend_sharing_close(share, client, result);
 	} else {
 		client->state = PCILEND_CLIENT_ACTIVE;
 		client->known = true;
@@ -518,11 +165,11 @@ static int share_closed(struct pcilend_share *share, const struct pcilend_share_
 	if (client->state != PCILEND_CLIENT_ENDING)
 		return share_refuse(result, -EINVAL, "it is not being closed");
 	if (!client->known) {
-		share_unmap(share, client, result);
+		pcilend_sharing_unmap(share, client, result);
 		return 0;
 	}
 	client->state = PCILEND_CLIENT_CLEARING;
-	share_ask(share, client, result, event->now);
+	pcilend_sharing_ask(share, client, result, event->now);
 	return 0;
 }
 
@@ -535,7 +182,7 @@ static int share_unmapped(struct pcilend_share *share, const struct pcilend_shar
 		return 0;
 	if (client->state != PCILEND_CLIENT_CLEARED)
 		return share_refuse(result, -EINVAL, "it is not being unmapped");
-	share_release(share, client, result);
+	pcilend_sharing_release(share, client, result);
 	share_settle(share, result);
 	return 0;
 }
@@ -553,7 +200,7 @@ static int share_fenced(struct pcilend_share *share, struct pcilend_share_result
 			continue;
 		if (client->state < PCILEND_CLIENT_ENDING && !client->over)
 			client->reason = share->lost;
-		share_release(share, client, result);
+		pcilend_sharing_release(share, client, result);
 	}
 	share_off(share);
 	return 0;
@@ -566,8 +213,8 @@ static int share_end_one(struct pcilend_share *share, const struct pcilend_share
 
 	if (!client || share->state == PCILEND_SHARE_FENCING)
 		return 0;
-	share_end(share, client, result, event->type == PCILEND_SHARE_EXPIRE ?
-		  PCILEND_LOST_EXPIRED : PCILEND_LOST_REVOKED);
+	pcilend_sharing_end(share, client, result, event->type == PCILEND_SHARE_EXPIRE ?
+			    PCILEND_LOST_EXPIRED : PCILEND_LOST_REVOKED);
 	share_settle(share, result);
 	return 0;
 }
@@ -588,7 +235,7 @@ static int share_allow(struct pcilend_share *share, const struct pcilend_share_e
 		if (client->state != PCILEND_CLIENT_NONE &&
 		    (!share->rules.clients ||
 		     !pcilend_access_allows(&share->rules.nodes, client->node)))
-			share_end(share, client, result, PCILEND_LOST_REVOKED);
+			pcilend_sharing_end(share, client, result, PCILEND_LOST_REVOKED);
 	}
 	share_settle(share, result);
 	return 0;
@@ -609,33 +256,10 @@ static int share_peer_dead(struct pcilend_share *share, const struct pcilend_sha
 		struct pcilend_share_client *client = &share->client[i];
 
 		if (client->node == event->node && client->boot == event->boot)
-			share_end(share, client, result, PCILEND_LOST_GONE);
+			pcilend_sharing_end(share, client, result, PCILEND_LOST_GONE);
 	}
 	share_settle(share, result);
 	return 0;
-}
-
-static void share_client_link_lost(struct pcilend_share *share,
-				   struct pcilend_share_client *client,
-				   struct pcilend_share_result *result, u64 now)
-{
-	if (client->carries)
-		client->lost_until = now + client->wish.lease_ms;
-	client->carries = false;
-	switch (client->state) {
-	case PCILEND_CLIENT_REQUESTED:
-	case PCILEND_CLIENT_ADMITTED:
-		/* Nobody would hear the answer. */
-		share_end(share, client, result, PCILEND_LOST_EXPIRED);
-		return;
-	case PCILEND_CLIENT_ACTIVE:
-		client->state = PCILEND_CLIENT_QUARANTINING;
-		pcilend_mail_drop(&client->mail);
-		share_ask(share, client, result, now);
-		return;
-	default:
-		return;
-	}
 }
 
 static int share_link_lost(struct pcilend_share *share, const struct pcilend_share_event *event,
@@ -653,22 +277,10 @@ static int share_link_lost(struct pcilend_share *share, const struct pcilend_sha
 		struct pcilend_share_client *client = &share->client[i];
 
 		if (client->node == event->node && client->boot == event->boot)
-			share_client_link_lost(share, client, result, event->now);
+			pcilend_sharing_link_lost(share, client, result, event->now);
 	}
 	share_settle(share, result);
 	return 0;
-}
-
-/* What it may not have heard. */
-static void share_tell_again(const struct pcilend_share_client *client,
-			     struct pcilend_share_result *result)
-{
-	if (client->known && client->state <= PCILEND_CLIENT_QUARANTINED)
-		share_do(result, PCILEND_SHARE_DO_TELL, client);
-	if (client->state == PCILEND_CLIENT_CLEARING && client->round)
-		share_do(result, PCILEND_SHARE_DO_GONE, client);
-	if (client->state == PCILEND_CLIENT_QUARANTINING && client->round)
-		share_do(result, PCILEND_SHARE_DO_QUARANTINE, client);
 }
 
 static int share_link_up(struct pcilend_share *share, const struct pcilend_share_event *event,
@@ -685,12 +297,12 @@ static int share_link_up(struct pcilend_share *share, const struct pcilend_share
 		struct pcilend_share_client *client = &share->client[i];
 
 		if (manager)
-			share_tell_again(client, result);
+			pcilend_sharing_tell_again(client, result);
 		if (client->node != event->node || client->boot != event->boot)
 			continue;
 		client->carries = true;
 		if (client->state == PCILEND_CLIENT_QUARANTINED)
-			share_has_no_queues(client, result);
+			pcilend_sharing_has_no_queues(client, result);
 	}
 	return 0;
 }
@@ -772,7 +384,7 @@ static int share_tick(struct pcilend_share *share, u64 now, struct pcilend_share
 		struct pcilend_share_client *client = &share->client[i];
 
 		if (share_waits_for_link(client) && now >= client->lost_until)
-			share_end(share, client, result, PCILEND_LOST_EXPIRED);
+			pcilend_sharing_end(share, client, result, PCILEND_LOST_EXPIRED);
 	}
 	return 0;
 }
@@ -793,11 +405,11 @@ int pcilend_share_apply(struct pcilend_share *share, const struct pcilend_share_
 	result->count = 0;
 	switch (event->type) {
 	case PCILEND_SHARE_MANAGE:
-		return share_manage(share, event, result);
+		return pcilend_sharing_manage(share, event, result);
 	case PCILEND_SHARE_POLICY:
-		return share_policy(share, event, result);
+		return pcilend_sharing_policy(share, event, result);
 	case PCILEND_SHARE_JOIN:
-		return share_join(share, event, numbers, result);
+		return pcilend_sharing_join(share, event, numbers, result);
 	case PCILEND_SHARE_RETURN:
 		return share_return(share, event, result);
 	case PCILEND_SHARE_CLEARED:

@@ -71,7 +71,7 @@ bool pcilend_lender_has_uuid(const u8 uuid[16]);
 int pcilend_lender_lease(u32 id, const char *owner, u64 bytes, struct file **file,
 			 struct pcilend_report *report, struct netlink_ext_ack *extack);
 
-/* lender_share.c */
+/* lender_share_process.c */
 int pcilend_lender_join(u32 id, const char *owner, const struct pcilend_share_wish *wish,
 			struct file **file, struct pcilend_joined *joined,
 			struct pcilend_report *report, struct netlink_ext_ack *extack);

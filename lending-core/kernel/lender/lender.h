@@ -352,6 +352,7 @@ void pcilend_share_over(struct pcilend_function *fn, enum pcilend_lost_reason lo
 void pcilend_share_was_reset(struct pcilend_function *fn);
 void pcilend_share_recall(struct pcilend_function *fn, u64 left);
 void pcilend_share_report(struct pcilend_function *fn, struct pcilend_report *report);
+/* lender_share_process.c: what those of this host have mapped */
 int pcilend_share_manager_may_map(struct pcilend_function *fn);
 /* lender_share_mail.c: mail of their managers */
 int pcilend_share_answer(struct pcilend_function *fn, u32 client,

@@ -52,6 +52,9 @@ int pcilend_share_step(struct pcilend_function *fn, struct pcilend_share_event *
 struct lender_client *pcilend_share_client(struct pcilend_function *fn, u32 lease);
 struct pcilend_share_range pcilend_share_own(const struct pcilend_share *share,
 					     const struct pcilend_share_client *client, u32 index);
+void pcilend_share_describe(const struct pcilend_share *share,
+			    const struct pcilend_share_client *client,
+			    struct pcilend_client_notice *notice);
 void pcilend_share_init_client(struct lender_client *client, struct pcilend_function *fn);
 void pcilend_share_put_client(struct lender_client *client);
 
