@@ -16,10 +16,10 @@
  * One whose function is lost has no link, and waits for the same function:
  *
  *	         not there yet, lost, or wanted back
- *	    ┌─────────────────────────────────────────┐
- *	    v                                         │
- *	WAITING ──────────── offered ────────────> BORROWED
- *	    └── its lender's answer makes no sense ──> PASSIVE <── made while VFIO has the function
+ *	    +-----------------------------------------+
+ *	    v                                         |
+ *	WAITING ------------ offered -----------> BORROWED
+ *	    +-- its lender's answer makes no sense --> PASSIVE <-- made while VFIO has the function
  */
 
 #include <linux/kernfs.h>

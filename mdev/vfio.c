@@ -430,10 +430,11 @@ static int vfio_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 /*
  * vfio_await_user - the user has let go of the device, and has taken it out of its container
  *
- * When the last device of a group is unregistered VFIO itself takes the group out of its container,
- * and frees what type1 has for that (vfio_device_remove_group()). The user may be in an ioctl of the
- * container then, which holds nothing (vfio_fops_unl_ioctl()): a VMM that has just closed the device
- * unmaps memory. So it goes first; until then it is asked as often as by vfio_unregister_group_dev().
+ * When the last device of a group is unregistered VFIO itself takes the group out of its
+ * container, and frees what type1 has for that (vfio_device_remove_group()). The user may be in an
+ * ioctl of the container then, which holds nothing (vfio_fops_unl_ioctl()): a VMM that has just
+ * closed the device unmaps memory. So it goes first; until then it is asked as often as by
+ * vfio_unregister_group_dev().
  */
 static void vfio_await_user(struct mdev_vfio *vfio)
 {

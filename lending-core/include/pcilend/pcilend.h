@@ -169,7 +169,8 @@ int pcilend_virtual_restart(struct pci_dev *virtual);
 int pcilend_virtual_settle(struct pci_dev *virtual);
 /*
  * The byte of configuration space at @offset, if its truth is in the hardware. Return: 1; 0 if it
- * is not, so that the virtual function's own is right; negative if the lender does not say. May sleep.
+ * is not, so that the virtual function's own is right; negative if the lender does not say.
+ * May sleep.
  */
 int pcilend_virtual_hardware(struct pci_dev *virtual, u32 offset, u8 *value);
 

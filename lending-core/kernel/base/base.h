@@ -34,8 +34,8 @@
  *	remote.frontends	a remote function's frontends come and go
  *	remote.operation	a remote function: one borrow or return at a time; of two the
  *				lower id's first
- *	pci_lock_rescan_remove()	taken by work items of hotplug.c, which who has the above waits
- *				for
+ *	pci_lock_rescan_remove()	taken by work items of hotplug.c, for which who has the
+ *				above waits
  *	remote_client.vectors_lock	interrupts of a client of another host
  *	remote_client.lock	what it has mapped
  *	remote_mail.lock	what it asks the function's manager

@@ -87,7 +87,7 @@ static inline void pcilend_irq_may_move(unsigned int irq)
  */
 #ifdef PCILEND_HAVE_ATTACH_WITHOUT_OLD
 
-#define PCILEND_ATTACH(function) static_assert(true)
+#define PCILEND_ATTACH(function) static_assert(sizeof(typeof(function) *))
 #define PCILEND_ATTACH_OP(function) (function)
 
 #else

@@ -116,14 +116,14 @@ static void borrow_confirm_later(struct remote *r, u32 lease)
 {
 	struct unconfirmed *unconfirmed = kmalloc(sizeof(*unconfirmed), GFP_KERNEL);
 
-	if (!unconfirmed) {
+	if (unconfirmed) {
+		unconfirmed->id = r->pub.id;
+		unconfirmed->lease = lease;
+		guard(mutex)(&unconfirmed_lock);
+		list_add_tail(&unconfirmed->node, &unconfirmed_list);
+	} else {
 		dev_warn(&r->pub.dev, "the place of its BARs stays taken on its lender until this host reboots: no memory to note it\n");
-		return;
 	}
-	unconfirmed->id = r->pub.id;
-	unconfirmed->lease = lease;
-	guard(mutex)(&unconfirmed_lock);
-	list_add_tail(&unconfirmed->node, &unconfirmed_list);
 }
 
 static struct unconfirmed *borrow_take_unconfirmed(u32 node)

@@ -4,8 +4,8 @@
  * works unchanged. What translates is in the hosts already: the lender's IOMMU lets the function
  * reach windows of the NTB, the one of this host lets the NTB reach memory:
  *
- *	IOVA ── lender's IOMMU ──> window ──> aperture ── this host's IOMMU ──> memory
- *	 └ granule: one message                └ slot: each map and unmap, no message
+ *	IOVA -- lender's IOMMU --> window --> aperture -- this host's IOMMU --> memory
+ *	 + granule: one message                + slot: each map and unmap, no message
  *
  * IOVA space is cut into granules (granules.h). The first map in one takes a slot of the aperture
  * and has the lender mirror it. Slots belong to the domain, and to each function that may still
@@ -283,6 +283,18 @@ static int remote_iommu_map_part(struct pcilend_domain *domain, u64 iova, phys_a
 	return 0;
 }
 
+static const char *remote_iommu_remedy(int error)
+{
+	switch (error) {
+	case -ENOSPC:
+		return ": the memory window is too small for this guest";
+	case -EUSERS:
+		return ": give all functions of its IOMMU group to one guest";
+	default:
+		return "";
+	}
+}
+
 static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova,
 			   phys_addr_t phys, size_t page, size_t count, int prot, gfp_t gfp,
 			   size_t *mapped)
@@ -309,9 +321,7 @@ static int iommu_map_pages(struct iommu_domain *iommu_domain, unsigned long iova
 	if (err && err != -ENOMEM)
 		pr_warn_ratelimited("pcilend: %#lx bytes at IOVA %#lx can't be mapped for a borrowed function (error %d)%s\n",
 				    (unsigned long)size, iova, err,
-				    err == -ENOSPC ? ": the memory window is too small for this guest" :
-				    err == -EUSERS ? ": another function of its IOMMU group sees other memory, give both to one guest" :
-				    "");
+				    remote_iommu_remedy(err));
 	return err;
 }
 

@@ -407,7 +407,7 @@ static const char *client_why(int error)
 {
 	switch (error) {
 	case -EAGAIN:
-		return "it is not shared, or a former boot of this host is not cleared yet: see 'pcilend list' there";
+		return "not shared, or this host's former boot has not ended: 'pcilend list' there";
 	case -EBUSY:
 		return "it has as many clients as it may have, or is being taken back";
 	case -ENODEV:
@@ -514,9 +514,9 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 	if (!client->link) {
 		kfree(client->vector);
 		kfree(client);
-		return pcilend_refuse(extack, -EHOSTUNREACH, adapter ?
-				      "its lender is not reached over that adapter: 'pcilend show' lists its paths" :
-				      "no link to its lender is up: see 'pcilend link'");
+		if (adapter)
+			return pcilend_refuse(extack, -EHOSTUNREACH, "its lender is not reached over that adapter: 'pcilend show' lists its paths");
+		return pcilend_refuse(extack, -EHOSTUNREACH, "no link to its lender is up: see 'pcilend link'");
 	}
 	if (client->link->aperture.direct)
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");

@@ -23,7 +23,7 @@
 #include "pcilend/slice.h"
 
 static const char group_too_many[] =
-	"its IOMMU group has more functions than are lent as a set: put the device into a slot with ACS";
+	"its IOMMU group has too many functions to be lent as a set: use a slot with ACS";
 
 #define MAP_CHUNK SZ_1G			/* the CPU may be rescheduled in between */
 

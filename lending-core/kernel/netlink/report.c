@@ -292,7 +292,7 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
 		return -EMSGSIZE;
-	/* A process of this host has it: its owner is told to whom report_put_borrowed() tells it. */
+	/* A process of this host has it: its owner is told to whom report_put_borrowed() does. */
 	if (*report->frontend &&
 	    (nla_put_string(skb, PCILEND_FUNCTION_A_FRONTEND, report->frontend) ||
 	     (trusted && nla_put_string(skb, PCILEND_FUNCTION_A_OWNER, report->owner))))
