@@ -286,6 +286,7 @@ int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
 u64 pcilend_group_aperture_end(struct pcilend_function *fn);
 bool pcilend_group_reserves(struct pcilend_function *fn, u64 address, u64 size);
+u64 pcilend_group_last_place(struct pcilend_function *fn);
 int pcilend_group_place_slice(struct pcilend_function *fn, u64 bytes);
 int pcilend_group_map(struct pcilend_function *fn, u64 address, phys_addr_t phys, u64 size);
 int pcilend_group_map_memory(struct pcilend_function *fn, u64 address,

@@ -391,6 +391,21 @@ static void lender_group_free_domain(struct pcilend_group *group)
 	group->mappings = (struct pcilend_mappings){ };
 }
 
+/* Slices end where the platform keeps addresses for itself, as AMD does from 1012 GiB on. */
+static u64 lender_group_last_place(struct pcilend_group *group)
+{
+	u64 last = group->domain->geometry.aperture_end;
+	struct iommu_resv_region *region;
+
+	lockdep_assert_held(&group->lock);
+	list_for_each_entry(region, &group->reserved, list) {
+		if (region->type != IOMMU_RESV_DIRECT_RELAXABLE &&
+		    region->start + region->length > PCILEND_SLICE_START)
+			last = min(last, max(region->start, PCILEND_SLICE_START) - 1);
+	}
+	return last;
+}
+
 static int lender_group_make_domain(struct pcilend_group *group, struct pci_dev *pdev)
 {
 	/* Each maps its interrupts, too, or the aliases of those that share it. */
@@ -405,17 +420,19 @@ static int lender_group_make_domain(struct pcilend_group *group, struct pci_dev 
 	group->domain = domain;
 	group->mappings.entry = kvcalloc(capacity, sizeof(*group->mappings.entry), GFP_KERNEL);
 	group->mappings.capacity = capacity;
-	/* Where none can be placed, none is. */
-	pcilend_slices_init(&group->slices, domain->geometry.aperture_end);
 	atomic64_set(&group->faults, 0);
 	iommu_set_fault_handler(domain, lender_group_count_fault, group);
 	err = group->mappings.entry ? 0 : -ENOMEM;
 	/* Those of all its functions, merged. */
 	err = err ?: iommu_get_group_resv_regions(group->iommu, &group->reserved) ?:
 	      iommu_attach_group(domain, group->iommu);
-	if (err)
+	if (err) {
 		lender_group_free_domain(group);
-	return err;
+		return err;
+	}
+	/* Where none can be placed, none is. */
+	pcilend_slices_init(&group->slices, lender_group_last_place(group));
+	return 0;
 }
 
 /* The function is being lent: into the domain of its group, which is empty for the first one. */
@@ -598,6 +615,14 @@ int pcilend_group_map_memory(struct pcilend_function *fn, u64 address,
 	if (err)
 		pcilend_mappings_drop(&group->mappings, address, memory->size);
 	return err;
+}
+
+/* The last address where slices of clients are placed. */
+u64 pcilend_group_last_place(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	guard(mutex)(&fn->group->lock);
+	return lender_group_last_place(fn->group);
 }
 
 /* Device addresses that no other function of the set uses, until this one is detached. */

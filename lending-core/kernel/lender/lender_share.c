@@ -397,7 +397,7 @@ static void lender_share_look_at(struct pcilend_function *fn,
 
 	*function = (struct pcilend_share_function){
 		.last_address = pcilend_function_is_direct(fn) ? 0 :
-								  pcilend_device_last_address(fn),
+				min(pcilend_device_last_address(fn), pcilend_group_last_place(fn)),
 		.alone = !pcilend_group_set(fn),
 	};
 	for (i = 0; i < PCI_STD_NUM_BARS; i++)

@@ -82,7 +82,7 @@ struct pcilend_share_function {
 	u32 msix_bar;		/* where its MSI-X table is, if that has pages */
 	u32 msix_page;
 	u32 msix_pages;		/* 0: there is none */
-	u64 last_address;	/* that the lender's IOMMU translates; 0: it is lent without one */
+	u64 last_address;	/* where slices can be; 0: it is lent without one */
 	bool alone;		/* in its IOMMU group */
 };
 
