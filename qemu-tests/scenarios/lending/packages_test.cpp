@@ -196,8 +196,8 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
 
   ASSERT_OK(unload());
   ASSERT_OK(
-      host().run(fmt::format("rm -rf /usr/sbin/pcilend* /etc/libvirt/hooks/qemu.d/pcilend "
-                             "/usr/lib/udev/rules.d/90-pcilend.rules "
+      host().run(fmt::format("rm -rf /usr/sbin/*pcilend* /etc/libvirt/hooks/qemu.d/pcilend "
+                             "/usr/libexec/pcilend /usr/lib/udev/rules.d/*pcilend* "
                              "/usr/lib/systemd/system/pcilend* {0}/*.ko && depmod",
                              modules_)));
   ASSERT_EQ(our_files(), "") << "the lab's own are gone";
