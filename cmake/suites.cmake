@@ -189,7 +189,7 @@ pcilend_suite(SharedLeaseOfAmdLender REST 180)
 pcilend_suite(SharedNvme REST 900)
 pcilend_suite(Shadow LIMIT 300 REST 540)
 pcilend_suite(StackContracts LIMIT 200)
-pcilend_suite(Targets REST 700 WITH BarTargets FarSegments)
+pcilend_suite(Targets REST 1000 WITH BarTargets FarSegments Near)
 pcilend_suite(Switchtec LIMIT 180 REST 540)
 pcilend_suite(TwoHosts LIMIT 1000 REST 1580
   WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)

@@ -49,6 +49,8 @@ static const struct msg_kind msg_kinds[] = {
 	  sizeof(struct pcilend_msg_msi_message), true },
 	{ "msi-raised", PCILEND_MSG_MSI_RAISED, sizeof(struct pcilend_msg_msi_raised), 0, true },
 	{ "target", PCILEND_MSG_TARGET, sizeof(struct pcilend_msg_target), 0, true },
+	{ "near", PCILEND_MSG_NEAR, sizeof(struct pcilend_msg_near), sizeof(struct pcilend_msg_id),
+	  true },
 	{ "segment-connect", PCILEND_MSG_SEGMENT_CONNECT, sizeof(struct pcilend_msg_connection),
 	  sizeof(struct pcilend_msg_segment), true },
 	{ "segment-release", PCILEND_MSG_SEGMENT_RELEASE, sizeof(struct pcilend_msg_connection), 0,
@@ -409,6 +411,15 @@ static const char *wire_check_target(const struct pcilend_msg_target *msg)
 	return wire_check_id(msg->segment) ?: wire_check_lease(msg->id, msg->lease);
 }
 
+static const char *wire_check_near(const struct pcilend_msg_near *msg)
+{
+	u64 size = le64_to_cpu(msg->size);
+
+	if (!size || !wire_page_aligned(size) || size > PCILEND_NEAR_BYTES_MAX)
+		return "memory of an impossible size";
+	return wire_check_lease(msg->id, msg->lease);
+}
+
 static const char *wire_check_connection(const struct pcilend_msg_connection *msg, bool connect)
 {
 	if (!msg->connection)
@@ -548,6 +559,8 @@ static const char *wire_check_request(u16 type, const void *payload)
 		return wire_check_msi_raised(payload);
 	case PCILEND_MSG_TARGET:
 		return wire_check_target(payload);
+	case PCILEND_MSG_NEAR:
+		return wire_check_near(payload);
 	case PCILEND_MSG_SEGMENT_CONNECT:
 	case PCILEND_MSG_SEGMENT_RELEASE:
 		return wire_check_connection(payload, type == PCILEND_MSG_SEGMENT_CONNECT);
@@ -578,6 +591,8 @@ static const char *wire_check_answer(u16 type, const void *payload)
 		return wire_check_config(payload, false);
 	case PCILEND_MSG_MSI:
 		return wire_check_msi_message(payload);
+	case PCILEND_MSG_NEAR:
+		return wire_check_id(((const struct pcilend_msg_id *)payload)->id);
 	case PCILEND_MSG_SEGMENT_CONNECT:
 		return wire_check_segment(payload);
 	case PCILEND_MSG_SEGMENT_NEXT:

@@ -31,6 +31,13 @@
 #endif
 static_assert(PAGE_SIZE == PCILEND_PAGE);
 
+static const struct pcilend_lender_segments lender_segments = {
+	.open = pcilend_segment_open,
+	.make_near = pcilend_near_make,
+	.end_near = pcilend_near_end,
+	.near_bytes = pcilend_near_bytes,
+};
+
 static int __init pcilend_init(void)
 {
 	int err;
@@ -44,7 +51,7 @@ static int __init pcilend_init(void)
 	err = pcilend_virtual_init();
 	if (err)
 		goto err_hotplug;
-	err = pcilend_lender_init(pcilend_segment_open);
+	err = pcilend_lender_init(&lender_segments);
 	if (err)
 		goto err_virtual;
 	err = pcilend_borrower_init(pcilend_lender_has_uuid);

@@ -11,12 +11,18 @@
 // that page there; unmap; map: again, what is there; try: map it, and the words of the refusal;
 // take: the exporter takes it away; lost: waits until the segment is; disturbed: until the epoch
 // has changed; wait FILE: until that is there; state.
+//
+// Memory that the function only reads and this process only writes, where the library puts it: near
+// BYTES: one more; is it zeroed; give SEED: stored there, and copied by the function to this
+// process's own memory; poke: the function writes there; drop: the last one goes; insist BYTES: one
+// that must be beside the function.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <iostream>
@@ -25,6 +31,7 @@
 #include <vector>
 
 #include "edu.h"
+#include "pcilend/device_buffer.h"
 #include "pcilend/segment.h"
 
 namespace {
@@ -34,6 +41,8 @@ using Json = nlohmann::json;
 
 constexpr int kPatienceMs = 120000;
 constexpr size_t kOwnBytes = 4 * Edu::kPage;
+// What a buffer is for: the function reads it, this process writes it.
+constexpr Access kGiven{.device_writes = false, .host_reads = false};
 constexpr unsigned kBarExport = 0;  // of pcilend_bar.ko
 constexpr unsigned kBarTake = 1;
 
@@ -75,7 +84,8 @@ class User {
 
   static bool takes_argument(std::string_view step) {
     return step == "connect" || step == "also" || step == "copy" || step == "write" ||
-           step == "look" || step == "wait";
+           step == "look" || step == "wait" || step == "near" || step == "give" ||
+           step == "insist";
   }
   Result<Json> step(std::string_view name, std::string_view argument) {
     if (name == "connect") return connect(argument);
@@ -97,8 +107,18 @@ class User {
       std::ranges::fill(seen(), std::byte{});
       return Json::object();
     }
+    if (name == "poke") return poke();
+    if (name == "drop") {
+      if (!near_.empty()) near_.pop_back();
+      return Json::object();
+    }
     const auto seed = number(argument);
     if (!seed) return tl::unexpected(seed.error());
+    if (name == "near") return take_near(*seed);
+    if (name == "insist")
+      return Json{{"said", text_of(DeviceBuffer::create(
+                               edu_.lease(), *seed, {.access = kGiven, .place = Place::Function}))}};
+    if (name == "give") return give(*seed);
     if (name == "copy") return copy(*seed);
     if (name == "write") return write(*seed);
     if (name == "look") return Json{{"there", has(seen().first(Edu::kPage), *seed)}};
@@ -182,6 +202,41 @@ class User {
     return fail(ErrorClass::NotFound, "it has no BAR of {} bytes", kOwnBytes);
   }
 
+  Result<Json> take_near(uint64_t bytes) {
+    auto made = DeviceBuffer::create(edu_.lease(), bytes, {.access = kGiven});
+    if (!made) return tl::unexpected(std::move(made).error());
+    near_.push_back(std::move(*made));
+    const auto all = near_.back().bytes();
+    const auto* const words = reinterpret_cast<const volatile uint64_t*>(all.data());
+    bool zeroed = true;
+    for (size_t at = 0; at < all.size(); at += Edu::kPage) zeroed &= words[at / 8] == 0;
+    return Json{{"beside", near_.back().place() == Place::Function},
+                {"remark", near_.back().remark()},
+                {"zeroed", zeroed}};
+  }
+  Result<Json> give(uint64_t seed) {
+    if (near_.empty()) return fail(ErrorClass::Usage, "give: near first");
+    const auto bytes = near_.back().bytes().first(kOwnBytes);
+    fill(bytes, seed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (size_t at = 0; at < kOwnBytes; at += Edu::kPage) {
+      PCILEND_TRY(edu_.fetch(near_.back().address() + at));
+      PCILEND_TRY(edu_.deliver(own_mapped_.address() + at));
+    }
+    return Json{{"given", has(own_.bytes(), seed)}};
+  }
+  // Its own page has something else.
+  Result<Json> poke() {
+    if (near_.empty()) return fail(ErrorClass::Usage, "poke: near first");
+    const auto* const first =
+        reinterpret_cast<const volatile uint64_t*>(near_.back().bytes().data());
+    const uint64_t before = *first;
+    fill(own_.bytes(), 77);
+    PCILEND_TRY(edu_.fetch(own_mapped_.address()));
+    PCILEND_TRY(edu_.deliver(near_.back().address()));
+    return Json{{"changed", *first != before}};
+  }
+
   Result<Json> copy(uint64_t seed) {
     fill(own_.bytes(), seed);
     for (size_t at = 0; at < kOwnBytes; at += Edu::kPage) {
@@ -241,6 +296,7 @@ class User {
   UniqueFd bar_;
   Mapping view_;
   bool read_only_ = false;
+  std::vector<DeviceBuffer> near_;  // ends before the lease
   std::optional<DeviceMemory> target_;
   uint64_t address_ = 0;
 };

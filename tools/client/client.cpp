@@ -66,6 +66,7 @@ class NetlinkClient final : public Client {
     if (how.direct) request.flag(PCILEND_A_DIRECT);
     if (how.sanitize) request.flag(PCILEND_A_SANITIZE);
     if (how.sanitized) request.flag(PCILEND_A_SANITIZED);
+    if (how.near) request.put64(PCILEND_A_NEAR, *how.near);
     return changed(request, local);
   }
 
@@ -196,6 +197,13 @@ class NetlinkClient final : public Client {
     request.put(PCILEND_A_FD, static_cast<uint32_t>(dma_buf));
     if (read_only) request.flag(PCILEND_A_READ_ONLY);
     return one(request, decode_address);
+  }
+
+  Result<ConnectedSegment> lease_near(int lease, uint64_t size, bool write_combining) override {
+    Request request = with_lease(PCILEND_CMD_NEAR_GET, lease);
+    request.put64(PCILEND_A_SIZE, size);
+    if (write_combining) request.flag(PCILEND_A_WRITE_COMBINING);
+    return one(request, decode_connected_segment);
   }
 
   Result<> lease_unmap(int lease, uint64_t address) override {

@@ -217,6 +217,10 @@ Result<> read_function_attribute(const Attribute& a, Function* function) {
     case PCILEND_FUNCTION_A_DIRTY:
       function->dirty = true;
       return {};
+    case PCILEND_FUNCTION_A_NEAR:
+      return a.read(&function->near.emplace());
+    case PCILEND_FUNCTION_A_NEAR_USED:
+      return a.read(&function->near_used);
     case PCILEND_FUNCTION_A_SHARED:
       function->shared = true;
       return {};

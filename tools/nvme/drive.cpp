@@ -81,14 +81,14 @@ Result<> Drive::clear(uint32_t lease, uint64_t) {
 
 Result<std::unique_ptr<Drive>> Drive::open_alone(const ThisHost& host, FunctionId id,
                                                  std::string_view owner, uint64_t slice,
-                                                 bool own_memory) {
-  auto device = open_leased(host, id, owner, slice);
+                                                 DrivePlace place) {
+  auto device = open_leased(host, id, owner, slice, place == DrivePlace::Near);
   if (!device) return tl::unexpected(std::move(device).error());
   const uint64_t epoch = (*device)->epoch();
   auto controller = Controller::start(**device);
   if (!controller) return tl::unexpected(std::move(controller).error());
   auto drive = std::make_unique<AloneDrive>(std::move(*device), std::move(*controller), epoch);
-  if (own_memory) PCILEND_TRY(drive->use_own_memory());
+  if (place == DrivePlace::Own) PCILEND_TRY(drive->use_own_memory());
   return drive;
 }
 

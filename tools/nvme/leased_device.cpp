@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "leased_device.h"
 
+#include <atomic>
+
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -23,17 +25,21 @@ class LeasedMemory final : public Memory {
 
 class LeasedDevice final : public Device {
  public:
-  LeasedDevice(std::shared_ptr<Lease> lease, Registers registers)
-      : lease_(std::move(lease)), registers_(std::move(registers)) {}
+  LeasedDevice(std::shared_ptr<Lease> lease, Registers registers, bool near)
+      : lease_(std::move(lease)), registers_(std::move(registers)), near_(near) {}
 
   [[nodiscard]] std::string name() const override { return to_string(lease_->info().id); }
   [[nodiscard]] uint32_t load(size_t offset) const override {
     return registers_.load<uint32_t>(offset);
   }
-  void store(size_t offset, uint32_t value) override { registers_.store(offset, value); }
+  void store(size_t offset, uint32_t value) override {
+    // What was gathered for memory beside the drive leaves with it.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    registers_.store(offset, value);
+  }
   [[nodiscard]] size_t register_bytes() const override { return registers_.size(); }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    return allocate_leased(*lease_, bytes, access);
+    return allocate_leased(*lease_, bytes, access, near_);
   }
   Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
     auto part = lease_->bar(index, offset, bytes);
@@ -49,14 +55,17 @@ class LeasedDevice final : public Device {
  private:
   std::shared_ptr<Lease> lease_;
   Registers registers_;
+  bool near_;
   std::vector<Registers> parts_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Memory>> allocate_leased(const Lease& lease, size_t bytes,
-                                                const Access& access) {
-  auto buffer = DeviceBuffer::create(lease, bytes, {access});
+                                                const Access& access, bool near) {
+  BufferOptions options{.access = access, .gathered = true};
+  if (!near) options.place = Place::Process;
+  auto buffer = DeviceBuffer::create(lease, bytes, options);
   if (!buffer) return tl::unexpected(std::move(buffer).error());
   return std::make_unique<LeasedMemory>(std::move(*buffer));
 }
@@ -67,18 +76,18 @@ Result<> check_class(const Lease& lease) {
               to_string(lease.info().id), lease.info().class_revision >> 8);
 }
 
-Result<std::unique_ptr<Device>> make_leased(std::shared_ptr<Lease> lease) {
+Result<std::unique_ptr<Device>> make_leased(std::shared_ptr<Lease> lease, bool near) {
   PCILEND_TRY(check_class(*lease));
   auto registers = lease->bar(0, 0, kRegisterBytes);
   if (!registers) return tl::unexpected(std::move(registers).error());
-  return std::make_unique<LeasedDevice>(std::move(lease), std::move(*registers));
+  return std::make_unique<LeasedDevice>(std::move(lease), std::move(*registers), near);
 }
 
 Result<std::unique_ptr<Device>> open_leased(const ThisHost& host, FunctionId id,
-                                            std::string_view owner, uint64_t slice) {
+                                            std::string_view owner, uint64_t slice, bool near) {
   auto lease = Lease::borrow(host, id, owner, slice);
   if (!lease) return tl::unexpected(std::move(lease).error());
-  return make_leased(std::make_shared<Lease>(std::move(*lease)));
+  return make_leased(std::make_shared<Lease>(std::move(*lease)), near);
 }
 
 }  // namespace pcilend::nvme

@@ -37,7 +37,7 @@ class LeasedTenancy final : public Tenancy {
   }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
     if (!lease_) return ended();
-    return allocate_leased(*lease_, bytes, access);
+    return allocate_leased(*lease_, bytes, access, true);
   }
   Result<std::span<std::byte>> connect(FunctionId segment) override {
     if (!lease_) return ended();

@@ -53,11 +53,6 @@ Result<std::unique_ptr<PathLane>> PathQueue::make_lane(const std::shared_ptr<Dri
     if (memory) to = std::move(*memory);
     return memory ? Result<>() : Result<>(tl::unexpected(std::move(memory).error()));
   };
-  if (options_.staged != 0)
-    PCILEND_TRY(
-        allocate(staged_stride(), {.device_writes = false, .host_reads = false}, lane->staged));
-  PCILEND_TRY(allocate(stride(), {.device_writes = false}, lane->writes));
-  PCILEND_TRY(allocate(stride(), {.device_reads = false}, lane->reads));
   QueuePairOptions wanted{options_.depth, options_.transfer, {}};
   const auto first = drive->vector();
   if (options_.interrupt && first)
@@ -69,6 +64,12 @@ Result<std::unique_ptr<PathLane>> PathQueue::make_lane(const std::shared_ptr<Dri
   }
   if (!pair) return tl::unexpected(std::move(pair).error());
   lane->pair = std::move(*pair);
+  // Behind its commands and lists, which need the room beside the drive most.
+  if (options_.staged != 0)
+    PCILEND_TRY(
+        allocate(staged_stride(), {.device_writes = false, .host_reads = false}, lane->staged));
+  PCILEND_TRY(allocate(stride(), {.device_writes = false}, lane->writes));
+  PCILEND_TRY(allocate(stride(), {.device_reads = false}, lane->reads));
   lane->tag_of_slot.resize(options_.depth);
   return lane;
 }

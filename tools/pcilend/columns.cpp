@@ -162,6 +162,8 @@ const std::vector<Column<Function>>& function_columns() {
       {"relayed", [](F f, N) -> Json { return f.relayed; }},
       {"sanitize", [](F f, N) -> Json { return f.sanitize; }},
       {"dirty", [](F f, N) -> Json { return f.dirty; }},
+      {"near", [](F f, N) { return or_null(f.near); }},
+      {"near_used", [](F f, N) -> Json { return f.near_used; }},
       {"shared", [](F f, N) -> Json { return f.shared; }},
       {"clients", [](F f, N) { return clients(f); }},
       {"bars", [](F f, N) { return bars(f); }},

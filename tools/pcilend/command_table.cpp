@@ -42,6 +42,10 @@ const CommandOption kDirect{"--direct", "",
 const CommandOption kSanitize{"--sanitize", "",
                               "erase it after each lease, before others borrow it: NVMe drives",
                               &Options::sanitize};
+const CommandOption kNear{"--near", "SIZE",
+                          "memory of this host beside it for its borrower, at most; 0: none; "
+                          "default: 4M",
+                          &Options::near};
 const CommandOption kPath{"--adapter", "BDF", "over this NTB adapter; default: the best path",
                           &Options::adapter};
 const CommandOption kPin{"--adapter", "BDF", "pin the node: let it in over this NTB adapter only",
@@ -172,7 +176,7 @@ const std::vector<Command>& commands() {
        "available",
        "take a function from its driver and let it be borrowed",
        {kBdfs},
-       {kJson, kDirect, kSanitize, force("take it though it is in use")},
+       {kJson, kDirect, kSanitize, kNear, force("take it though it is in use")},
        command_available},
       {kLender,
        "unavailable",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <algorithm>
 
+#include "bytes.h"
 #include "commands.h"
 #include "device_use.h"
 #include "outcome.h"
@@ -10,6 +11,19 @@
 
 namespace pcilend {
 namespace {
+
+constexpr uint64_t kNearMax = uint64_t{1} << 30;  // pcilend.ko's
+
+// Nothing: as pcilend.ko has it.
+Result<std::optional<uint64_t>> parse_near(const std::string& text) {
+  if (text.empty()) return std::optional<uint64_t>();
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes % 4096 != 0 || *bytes > kNearMax)
+    return fail(ErrorClass::Usage,
+                "--near {}: give whole pages of 4 KiB, up to 1G, as 65536, 64K or 16M; 0: none",
+                text);
+  return bytes;
+}
 
 // A link that is still coming up is given this long to say who its peer is.
 constexpr std::chrono::milliseconds kLinkLimit{5000};
@@ -122,6 +136,8 @@ Result<Answer> command_available(Session& session, const Options& options) {
     DeviceUse use;
   };
   // All are looked at before one is taken.
+  const auto near = parse_near(options.near);
+  if (!near) return tl::unexpected(near.error());
   std::vector<Taken> all;
   for (const auto& target : options.targets) {
     auto local = find_added(session, target);
@@ -145,7 +161,8 @@ Result<Answer> command_available(Session& session, const Options& options) {
   for (const auto& [local, use] : all) {
     const std::string name = to_string(local.address);
     auto done = session.client.make_available(
-        local.address, {.direct = options.direct, .sanitize = options.sanitize});
+        local.address,
+        {.direct = options.direct, .sanitize = options.sanitize, .near = *near});
     if (!done) return tl::unexpected(std::move(done).error().in(name));
     warn_of_loss(session, use);
     if (options.direct)

@@ -175,6 +175,9 @@ std::string details(const Function& f, const PciNames& names, uint32_t this_node
   if (f.sanitize || f.dirty)
     row("sanitize", f.dirty ? "what its last borrower left on it is not erased yet"
                             : "it is erased after each lease");
+  if (f.near_used != 0)
+    row("near", fmt::format("{} KiB of this host's memory, of {}", f.near_used >> 10,
+                            f.near.value_or(0) >> 10));
   if (f.shared) row("shared", "its borrower is the manager, and admits clients");
   for (const auto& client : f.clients)
     row("client", fmt::format("node {}{}, lease {}: {}", client.node,

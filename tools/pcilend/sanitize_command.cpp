@@ -77,7 +77,7 @@ Result<Function> sanitize(Session& session, const LocalFunction& local) {
   else if (function.state != PCILEND_FUNCTION_ADDED)
     return fail(ErrorClass::State, "it is {}: wait for its return",
                 function_state_name(function.state));
-  Lend how{.direct = function.direct, .sanitize = true};
+  Lend how{.direct = function.direct, .sanitize = true, .near = function.near};
   if (auto erased = erase(session, local.address); !erased) {
     // Which quarantines it, and says so.
     (void)session.client.make_available(local.address, how);

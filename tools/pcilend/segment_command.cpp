@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // `pcilend segment`: what `create` and `connect` make is there for as long as they run.
 #include <algorithm>
-#include <charconv>
 
+#include "bytes.h"
 #include "commands.h"
 #include "pcilend/segment.h"
 #include "target.h"
@@ -14,25 +14,14 @@ constexpr size_t kNameBytes = 63;  // PCILEND_A_LABEL
 constexpr uint64_t kBytesMax = uint64_t{1} << 40;
 constexpr std::chrono::milliseconds kLookStep{200};
 
-// "64M": bytes, or KiB, MiB, GiB by a letter.
 Result<uint64_t> parse_size(const std::string& text) {
   if (text.empty())
     return fail(ErrorClass::Usage, "say how large the segment shall be: --size 64M");
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  int shift = 0;
-  if (parsed.ptr + 1 == end) {
-    constexpr std::string_view kLetters = "KMG";
-    const size_t at = kLetters.find(*parsed.ptr);
-    shift = at == std::string_view::npos ? -1 : 10 * (static_cast<int>(at) + 1);
-  } else if (parsed.ptr != end) {
-    shift = -1;
-  }
-  if (parsed.ec != std::errc() || shift < 0 || value == 0 || value > (kBytesMax >> shift))
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes == 0 || *bytes > kBytesMax)
     return fail(ErrorClass::Usage, "--size {}: give bytes, up to 1024G, as 65536, 64K, 64M or 1G",
                 text);
-  return value << shift;
+  return *bytes;
 }
 
 Result<std::vector<uint32_t>> parse_nodes(const std::vector<std::string>& words, size_t first) {

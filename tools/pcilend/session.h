@@ -30,6 +30,7 @@ struct Options {
   bool mdev = false;
   bool direct = false;
   bool sanitize = false;
+  std::string near;
   bool wait = false;
   bool emulated = false;
   bool hex = false;

@@ -149,6 +149,16 @@ void DemandPayload(u16 type, bool answer, const u8* slot) {
       Demand(m.size != 0 && m.size <= u64{1} << 40 && m.device_address <= -m.size, "a range");
       break;
     }
+    case PCILEND_MSG_NEAR: {
+      if (answer) {
+        Demand(Body<pcilend_msg_id>(slot).id >> 16 != 0, "a segment");
+        return;
+      }
+      const auto m = Body<pcilend_msg_near>(slot);
+      Demand(m.size != 0 && m.size % PCILEND_PAGE == 0 && m.size <= u64{1} << 30, "whole pages");
+      Demand(m.lease != 0, "a lease");
+      break;
+    }
     case PCILEND_MSG_SEGMENT_WITHDRAW:
       Demand(Body<pcilend_msg_withdraw>(slot).offer != 0, "an offer");
       break;

@@ -208,6 +208,8 @@ inline std::vector<Sample> All() {
            pcilend_msg_target{0x40001, 3, 0xc0001, PCILEND_TARGET_ON | PCILEND_TARGET_READ_ONLY,
                               0x2000000000, 0x4000000}),
       MakeEmpty(PCILEND_MSG_TARGET, true),
+      Make(PCILEND_MSG_NEAR, false, pcilend_msg_near{0x40001, 3, 0x10000}),
+      Make(PCILEND_MSG_NEAR, true, pcilend_msg_id{0x40002}),
       Make(PCILEND_MSG_SEGMENT_CONNECT, false, pcilend_msg_connection{0x40001, 3, 8}),
       Make(PCILEND_MSG_SEGMENT_CONNECT, true,
            pcilend_msg_segment{0x40001, 5, 0x200000000, 0x4000000, 0,

@@ -405,6 +405,25 @@ TEST(Wire, SegmentsForFunctions) {
   EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
 }
 
+TEST(Wire, MemoryBesideFunctions) {
+  const auto check = [](const std::function<void(pcilend_msg_near&)>& change) {
+    return CheckChanged<pcilend_msg_near>(PCILEND_MSG_NEAR, false, change);
+  };
+  const char* size = "memory of an impossible size";
+  EXPECT_EQ(check([](auto& m) { m.size = PCILEND_PAGE; }), "");
+  EXPECT_EQ(check([](auto& m) { m.size = 0; }), size);
+  EXPECT_EQ(check([](auto& m) { m.size = 0x1800; }), size);
+  EXPECT_EQ(check([](auto& m) { m.size = u64{1} << 30; }), "");
+  EXPECT_EQ(check([](auto& m) { m.size = (u64{1} << 30) + PCILEND_PAGE; }), size);
+  EXPECT_EQ(check([](auto& m) { m.id = 5; }), "id without node or index");
+  EXPECT_EQ(check([](auto& m) { m.lease = 0; }), "lease number 0");
+  const auto answer = [](const std::function<void(pcilend_msg_id&)>& change) {
+    return CheckChanged<pcilend_msg_id>(PCILEND_MSG_NEAR, true, change);
+  };
+  EXPECT_EQ(answer([](auto& m) { m.id = 0x40001; }), "");
+  EXPECT_EQ(answer([](auto& m) { m.id = 5; }), "id without node or index");
+}
+
 TEST(Wire, OfferedSegments) {
   const auto after = [](const std::function<void(pcilend_msg_after&)>& change) {
     return CheckChanged<pcilend_msg_after>(PCILEND_MSG_SEGMENT_NEXT, false, change);

@@ -62,7 +62,7 @@
  *				pcilend_audit_limit.lock
  *
  * Lender (first group), segments (second) and borrower (third) never call one another, but for
- * pcilend_open_segment, without locks, and for what pcilend_source_take() takes. Of all
+ * the lender by struct pcilend_lender_segments, and for what pcilend_source_take() takes. Of all
  * these, only adapters_lock, remote.frontends, remote.operation, iommu_group.mutex,
  * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking, remote_client.vectors_lock
  * and the lender's first five may be held while waiting for a peer or a device; and only

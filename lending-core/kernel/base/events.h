@@ -66,6 +66,8 @@ struct pcilend_report {
 	u64 reserved_ms;		/* left */
 	bool sanitize;			/* quarantined after each lease, until it was erased */
 	bool dirty;			/* it was not, since the last one */
+	u64 near;			/* bytes that its borrower may have of this host's memory */
+	u64 near_used;			/* that it has */
 	u32 clients;
 	struct pcilend_report_client client[PCILEND_WIRE_SHARE_CLIENTS];
 };

@@ -311,8 +311,88 @@ static void memory_detach(struct pcilend_memory *memory)
 	dma_buf_detach(memory->buffer, memory->attachment);
 }
 
+/* The largest piece of at most @size that is there. */
+static struct page *memory_make_piece(u64 size)
+{
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY | __GFP_COMP;
+	int order = min_t(int, ilog2(size >> PAGE_SHIFT), MAX_PAGE_ORDER);
+	struct page *page = NULL;
+
+	for (; order && !page; order--)
+		page = alloc_pages(gfp & ~__GFP_DIRECT_RECLAIM, order);
+	return page ?: alloc_page(gfp);
+}
+
+static void memory_free_pieces(struct list_head *pieces)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, pieces, lru) {
+		list_del(&page->lru);
+		__free_pages(page, compound_order(page));
+	}
+}
+
+int pcilend_memory_make(struct pcilend_memory *memory, u64 size)
+{
+	struct page *page, *next;
+	struct scatterlist *sg;
+	unsigned int count = 0;
+	LIST_HEAD(pieces);
+	u64 done;
+
+	for (done = 0; done < size; done += page_size(page)) {
+		page = memory_make_piece(size - done);
+		if (!page)
+			goto err_pieces;
+		list_add_tail(&page->lru, &pieces);
+		count++;
+		cond_resched();
+	}
+	*memory = (struct pcilend_memory) {
+		.size = size,
+		.writable = true,
+		.made = true,
+		.table = kzalloc(sizeof(*memory->table), GFP_KERNEL_ACCOUNT),
+	};
+	if (!memory->table)
+		goto err_pieces;
+	if (sg_alloc_table(memory->table, count, GFP_KERNEL_ACCOUNT))
+		goto err_table;
+	sg = memory->table->sgl;
+	list_for_each_entry_safe(page, next, &pieces, lru) {
+		list_del(&page->lru);
+		sg_set_page(sg, page, page_size(page), 0);
+		sg_dma_address(sg) = page_to_phys(page);
+		sg_dma_len(sg) = page_size(page);
+		sg = sg_next(sg);
+	}
+	memory->phys = sg_dma_address(memory->table->sgl);
+	memory->contiguous = memory_is_contiguous(memory->table, size);
+	return 0;
+
+err_table:
+	kfree(memory->table);
+err_pieces:
+	memory_free_pieces(&pieces);
+	return -ENOMEM;
+}
+
+static void memory_free_made(struct pcilend_memory *memory)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_sg(memory->table, sg, i)
+		__free_pages(sg_page(sg), get_order(sg->length));
+	sg_free_table(memory->table);
+	kfree(memory->table);
+}
+
 void pcilend_memory_put(struct pcilend_memory *memory)
 {
+	if (memory->made)
+		memory_free_made(memory);
 	if (memory->attachment)
 		memory_detach(memory);
 	if (memory->buffer)

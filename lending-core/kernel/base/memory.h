@@ -6,6 +6,8 @@
  *	a BAR of this host	by whoever exports it, who may take it away (source.h)
  *	a segment of another	host, which this one has connected: a piece of a memory window
  *
+ * and what this host makes for others, which is the module's own.
+ *
  * No lock that a caller could notice, but the process's mmap_lock, and those of exporters.
  */
 #ifndef PCILEND_MEMORY_H
@@ -36,6 +38,7 @@ struct pcilend_memory {
 	struct pcilend_source *source;	/* with a reference; NULL: nobody takes it away */
 	struct sg_table *table;		/* NULL: it is contiguous. With @source: only between */
 					/* pcilend_source_begin() and _end() */
+	bool made;			/* the pages in @table are our own */
 	/* What keeps it; NULL where others do. */
 	struct dma_buf *buffer;
 	struct dma_buf_attachment *attachment;
@@ -61,6 +64,11 @@ void pcilend_memory_of_pages(struct pcilend_memory *memory, struct pcilend_pages
  */
 void pcilend_memory_borrow(struct pcilend_memory *memory, const struct pcilend_memory *of,
 			   struct pcilend_source *source);
+/*
+ * Makes @size bytes of memory, whole pages, zeroed; in pieces as large as can be had at once, and
+ * nobody is killed for it. Return: 0 or -ENOMEM.
+ */
+int pcilend_memory_make(struct pcilend_memory *memory, u64 size);
 /* Nothing of it is mapped. */
 void pcilend_memory_put(struct pcilend_memory *memory);
 

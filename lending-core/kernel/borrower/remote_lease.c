@@ -129,6 +129,16 @@ static void remote_lease_unmap(void *holder, u64 address, u64 size)
 		remote_lease_unmap_any(rl, address, size);
 }
 
+static int remote_lease_near(void *holder, struct pcilend_use_near *near,
+			     struct netlink_ext_ack *extack)
+{
+	struct remote_lease *rl = holder;
+
+	guard(mutex)(&rl->lock);
+	return remote_lease_check(rl, extack) ?:
+	       remote_near_get(rl->remote, rl->lease, near, extack);
+}
+
 static int remote_lease_interrupt(void *holder, u32 vector, struct eventfd_ctx *event,
 				  struct netlink_ext_ack *extack)
 {
@@ -157,6 +167,7 @@ static const struct pcilend_use_ops remote_lease_ops = {
 	.bar = remote_lease_bar,
 	.map = remote_lease_map,
 	.unmap = remote_lease_unmap,
+	.near = remote_lease_near,
 	.interrupt = remote_lease_interrupt,
 	.end = remote_lease_end,
 };

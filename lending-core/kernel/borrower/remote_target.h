@@ -5,6 +5,8 @@
  *	a segment	of its lender, or of a third host: the lender maps it, by a message
  *	a BAR		of this host: in the aperture, as memory is
  *
+ * And memory beside it, which its lender makes a segment for whoever has leased it.
+ *
  * Callers serialise access to one list of them.
  */
 #ifndef PCILEND_REMOTE_TARGET_H
@@ -14,6 +16,7 @@
 
 struct iommu_domain;
 struct pcilend_memory;
+struct pcilend_use_near;
 
 /* Segments of other hosts have device addresses from here on: behind each slice. */
 #define REMOTE_FAR_START BIT_ULL(37)
@@ -34,5 +37,9 @@ int remote_target_map(struct list_head *targets, const struct remote_holder *hol
 bool remote_target_unmap(struct list_head *targets, u64 address);
 /* The lease ends: the domain is here still, and the lender takes what is its own. */
 void remote_target_end(struct list_head *targets);
+
+/* Memory of its lender's. Waits for that. Return: as remote_target_map(); @near is set. */
+int remote_near_get(struct pcilend_remote *remote, u32 lease, struct pcilend_use_near *near,
+		    struct netlink_ext_ack *extack);
 
 #endif /* PCILEND_REMOTE_TARGET_H */

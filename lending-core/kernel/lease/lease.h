@@ -46,6 +46,13 @@ struct pcilend_use_place {
 	struct pci_dev *behind;		/* whose it is; NULL: a function of another host */
 };
 
+/* Memory beside a function: a segment that this host is offered. */
+struct pcilend_use_near {
+	u64 size;
+	u32 segment;
+	char adapter[32];		/* that leads there */
+};
+
 /*
  * struct pcilend_use_ops - the side that has the function
  * @bar: where a part of a BAR is
@@ -54,6 +61,7 @@ struct pcilend_use_place {
  *	until @unmap; it may be taken away before
  * @unmap: undoes that; on return the function reaches it no more. The lease may be over, or the
  *	memory taken away
+ * @near: memory of the function's lender for this process, beside the function
  * @interrupt: the function raises @event, which it takes over; NULL: nothing
  * @share: who else may share the function from now on
  * @cleared: the function uses nothing of that client any more, which was asked for with @round
@@ -65,9 +73,9 @@ struct pcilend_use_place {
  *	function can be leased anew, unless it has failed
  *
  * All may sleep and are called with pcilend_use.lock, but @end, which is the last. What is refused
- * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over. @share
- * and @cleared are there where a process can be a manager, those of mail where it can be that or a
- * client.
+ * is said in @extack. Those that return an int refuse with -ESTALE when the lease is over. @near
+ * is there where the function is another host's, and the process's alone; @share and @cleared where
+ * a process can be a manager, those of mail where it can be that or a client.
  */
 struct pcilend_use_ops {
 	int (*bar)(void *holder, u32 bar, u64 offset, u64 size, struct pcilend_use_place *place,
@@ -75,6 +83,7 @@ struct pcilend_use_ops {
 	int (*map)(void *holder, const struct pcilend_memory *memory, bool read_only, u64 address,
 		   struct netlink_ext_ack *extack);
 	void (*unmap)(void *holder, u64 address, u64 size);
+	int (*near)(void *holder, struct pcilend_use_near *near, struct netlink_ext_ack *extack);
 	int (*interrupt)(void *holder, u32 vector, struct eventfd_ctx *event,
 			 struct netlink_ext_ack *extack);
 	int (*share)(void *holder, const struct pcilend_share_policy *policy,
@@ -180,6 +189,7 @@ int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
 int pcilend_use_map(int fd, int dma_buf_fd, bool read_only, u64 *address,
 		    struct netlink_ext_ack *extack);
 int pcilend_use_unmap(int fd, u64 address, struct netlink_ext_ack *extack);
+int pcilend_use_get_near(int fd, struct pcilend_use_near *near, struct netlink_ext_ack *extack);
 int pcilend_use_interrupt(int fd, u32 vector, int event_fd, struct netlink_ext_ack *extack);
 
 /* use_share.c: the same of the manager of a shared function. */

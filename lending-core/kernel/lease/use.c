@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "lease/lease.h"
+#include "pcilend/segment.h"
 
 struct use_map {
 	struct list_head node;		/* pcilend_use.lock */
@@ -381,6 +382,32 @@ int pcilend_use_unmap(int fd, u64 address, struct netlink_ext_ack *extack)
 	pcilend_memory_put(&map->memory);
 	kfree(map);
 	return 0;
+}
+
+static int use_get_near(struct pcilend_use *use, struct pcilend_use_near *near,
+			struct netlink_ext_ack *extack)
+{
+	if (!near->size || !PAGE_ALIGNED(near->size) || near->size > PCILEND_NEAR_BYTES_MAX)
+		return pcilend_refuse(extack, -EINVAL, "memory beside a function is whole pages of 4 KiB, and at most 1 GiB: give another size");
+	guard(mutex)(&use->lock);
+	return use->ops->near ? use->ops->near(use->holder, near, extack) :
+	       pcilend_refuse(extack, -EOPNOTSUPP, "only who has leased a function of another host is given memory beside it: of this host's it is any, and a client's is its manager's to give");
+}
+
+/**
+ * pcilend_use_get_near - memory of the function's lender, for the calling process
+ * @near: its size; the rest is set: it is to be connected, or it stays until the lease ends
+ */
+int pcilend_use_get_near(int fd, struct pcilend_use_near *near, struct netlink_ext_ack *extack)
+{
+	struct file *lease = pcilend_use_file(fd, extack);
+	int err;
+
+	if (IS_ERR(lease))
+		return PTR_ERR(lease);
+	err = use_get_near(lease->private_data, near, extack);
+	fput(lease);
+	return err;
 }
 
 static int use_interrupt(struct pcilend_use *use, u32 vector, struct eventfd_ctx *event,

@@ -29,6 +29,7 @@ struct pcilend_lend {
 	bool direct;			/* without an IOMMU between it and this host's memory */
 	bool sanitize;			/* quarantined after each lease, until it was erased */
 	bool sanitized;			/* that was done */
+	u64 near;			/* bytes of this host's memory that its borrower may have */
 };
 
 /*
@@ -40,8 +41,26 @@ struct pcilend_lend {
 typedef int (*pcilend_open_segment)(u32 id, u32 node, bool read_only,
 				    struct pcilend_memory *memory);
 
+/**
+ * struct pcilend_lender_segments - what the lender asks of who keeps segments
+ * @open: see pcilend_open_segment; without locks
+ * @make_near: memory, which is taken over in any case, becomes a segment for who has borrowed
+ *	@function, which is offered to @node over @link. Return: 0, and @id is set; or why not
+ * @end_near: of that function nobody has any, on return
+ * @near_bytes: how much there is, in how many segments
+ *
+ * The last three are called with the function's lock and wait for nobody.
+ */
+struct pcilend_lender_segments {
+	pcilend_open_segment open;
+	int (*make_near)(u32 function, struct pcilend_link *link, u32 node,
+			 const struct pcilend_memory *memory, u32 *id);
+	void (*end_near)(u32 function);
+	u64 (*near_bytes)(u32 function, u32 *count);
+};
+
 /* lender.c, lender_admin.c, lender_peer.c */
-int pcilend_lender_init(pcilend_open_segment open);
+int pcilend_lender_init(const struct pcilend_lender_segments *segments);
 void pcilend_lender_exit(void);
 int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack *extack);
 int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack);

@@ -149,6 +149,7 @@ void pcilend_function_report(struct pcilend_function *fn, struct pcilend_report 
 	}
 	pcilend_local_report(fn, report);
 	pcilend_share_report(fn, report);
+	pcilend_near_report(fn, report);
 }
 
 /*
@@ -654,11 +655,12 @@ int pcilend_function_table_add(struct pcilend_function *fn, u32 id,
 }
 
 /* @open: for pcilend_target_set() */
-int pcilend_lender_init(pcilend_open_segment open)
+int pcilend_lender_init(const struct pcilend_lender_segments *segments)
 {
 	int err;
 
-	pcilend_target_init(open);
+	pcilend_target_init(segments->open);
+	pcilend_near_init(segments);
 	err = pcilend_device_register();
 	if (err)
 		return err;

@@ -141,6 +141,7 @@ struct pcilend_function {
 	struct pcilend_lease_result result;
 	bool held;			/* bound to our driver */
 	const char *bind_error;		/* why our driver did not take it */
+	u64 near;			/* bytes of memory that who borrows it may have here */
 	bool own_reset;			/* device lock: the PCI core resets it for us */
 	struct pci_saved_state *state;	/* as it is for each borrower */
 	u16 settings;			/* PCI_EXP_DEVCTL as we found it */
@@ -427,6 +428,14 @@ void pcilend_target_drop_lost(struct pcilend_function *fn);
 int pcilend_target_set(struct pcilend_function *fn, u32 node, const struct pcilend_msg_target *in,
 		       int (*check)(struct pcilend_function *fn, const void *holder),
 		       const void *holder);
+
+/* lender_near.c: memory of this host for who has borrowed a function */
+void pcilend_near_init(const struct pcilend_lender_segments *segments);
+int pcilend_near_get(struct pcilend_function *fn, u32 node, u64 size,
+		     int (*check)(struct pcilend_function *fn, const void *holder),
+		     const void *holder, u32 *id);
+void pcilend_near_fence(struct pcilend_function *fn);
+void pcilend_near_report(struct pcilend_function *fn, struct pcilend_report *report);
 
 /* lender_expose.c: BARs for functions of other lenders */
 int pcilend_expose(struct pcilend_function *fn, const struct pcilend_lease_event *holder,

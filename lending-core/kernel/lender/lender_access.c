@@ -301,6 +301,7 @@ void pcilend_device_fence(struct pcilend_function *fn, const struct pcilend_leas
 	pcilend_expose_fence(fn);
 	pcilend_group_detach(fn);
 	lender_access_withdraw_bars(fn, end);
+	pcilend_near_fence(fn);
 	pcilend_share_over(fn, end->lost);
 	pcilend_dma_detach(fn);
 	pcilend_link_put(fn->link);

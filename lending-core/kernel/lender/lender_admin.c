@@ -412,8 +412,10 @@ static int lender_admin_make_available(struct pcilend_function *fn,
 	pcilend_device_lock(fn);
 	/* Unless it was unbound again by hand. */
 	err = fn->held ? pcilend_function_apply(fn, &event, &why) : -EBUSY;
-	if (!err)
+	if (!err) {
 		fn->todo &= ~PCILEND_DO_RELEASE;
+		fn->near = lend->near;
+	}
 	pcilend_function_settle(fn);
 	if (!err && fn->lease.state == PCILEND_FUNCTION_QUARANTINED) {
 		err = -EUCLEAN;

@@ -12,6 +12,8 @@
  * stopped.
  */
 
+#include <linux/slab.h>
+
 #include "lender/lender.h"
 #include "base/trace.h"
 
@@ -206,10 +208,21 @@ void pcilend_dma_resume(struct pcilend_link *link)
 	}
 }
 
+/* Without memory for it nobody is told, and nothing else is missing. */
+static void lender_dma_announce_reset(struct pcilend_function *fn)
+{
+	struct pcilend_report *report __free(kfree) = kmalloc(sizeof(*report), GFP_KERNEL);
+
+	lockdep_assert_held(&fn->lock);
+	if (!report)
+		return;
+	pcilend_function_report(fn, report);
+	pcilend_event_function(PCILEND_EVENT_WAS_RESET, report);
+}
+
 static void lender_dma_recover(struct pcilend_function *fn)
 {
 	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
-	struct pcilend_report report;
 	const char *why;
 	u32 todo;
 
@@ -230,8 +243,7 @@ static void lender_dma_recover(struct pcilend_function *fn)
 	fn->foreign_reset = false;
 	if (todo & PCILEND_MASTERING_TELL)
 		lender_dma_tell_reset(fn);
-	pcilend_function_report(fn, &report);
-	pcilend_event_function(PCILEND_EVENT_WAS_RESET, &report);
+	lender_dma_announce_reset(fn);
 }
 
 void pcilend_dma_recover_work(struct work_struct *work)

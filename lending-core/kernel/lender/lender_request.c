@@ -433,6 +433,27 @@ static void lender_request_handle_target(const struct exchange *ex, struct pcile
 	lender_request_answer(ex, err, NULL);
 }
 
+static int lender_request_check_near_holder(struct pcilend_function *fn, const void *holder)
+{
+	const struct exchange *ex = holder;
+	const struct pcilend_msg_near *in = ex->payload;
+
+	return lender_request_check_lease(ex, fn, in->lease);
+}
+
+static void lender_request_handle_near(const struct exchange *ex, struct pcilend_function *fn)
+{
+	const struct pcilend_msg_near *in = ex->payload;
+	struct pcilend_msg_id out = { };
+	u32 id = 0;
+	int err = pcilend_near_get(fn, ex->msg->peer, le64_to_cpu(in->size),
+				   lender_request_check_near_holder, ex, &id);
+
+	out.id = cpu_to_le32(id);
+	lender_request_audit(ex, "near", fn->id, id, err);
+	lender_request_answer(ex, err, &out);
+}
+
 static void lender_request_handle_expose(const struct exchange *ex, struct pcilend_function *fn)
 {
 	const struct pcilend_msg_expose *in = ex->payload;
@@ -578,6 +599,9 @@ void pcilend_lender_request(struct pcilend_link *link, const struct pcilend_mess
 		break;
 	case PCILEND_MSG_TARGET:
 		lender_request_handle_target(&ex, fn);
+		break;
+	case PCILEND_MSG_NEAR:
+		lender_request_handle_near(&ex, fn);
 		break;
 	default:
 		lender_request_handle_simple(&ex, fn, type);

@@ -40,6 +40,7 @@ static const struct nla_policy available_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_DIRECT] = { .type = NLA_FLAG },
 	[PCILEND_A_SANITIZE] = { .type = NLA_FLAG },
 	[PCILEND_A_SANITIZED] = { .type = NLA_FLAG },
+	[PCILEND_A_NEAR] = { .type = NLA_U64 },
 };
 
 static const struct nla_policy unavailable_policy[PCILEND_A_MAX + 1] = {
@@ -123,6 +124,12 @@ static const struct nla_policy bar_get_policy[PCILEND_A_MAX + 1] = {
 	[PCILEND_A_BAR] = { .type = NLA_U32 },
 	[PCILEND_A_OFFSET] = { .type = NLA_U64 },
 	[PCILEND_A_SIZE] = { .type = NLA_U64 },
+};
+
+static const struct nla_policy near_get_policy[PCILEND_A_MAX + 1] = {
+	[PCILEND_A_LEASE_FD] = { .type = NLA_U32 },
+	[PCILEND_A_SIZE] = { .type = NLA_U64 },
+	[PCILEND_A_WRITE_COMBINING] = { .type = NLA_FLAG },
 };
 
 static const struct nla_policy segment_map_policy[PCILEND_A_MAX + 1] = {
@@ -513,6 +520,7 @@ static const struct genl_split_ops ops[] = {
 	},
 	WITH_LEASE(BAR_GET, pcilend_bar_get_doit, bar_get_policy),
 	WITH_LEASE(SEGMENT_MAP, pcilend_segment_map_doit, segment_map_policy),
+	WITH_LEASE(NEAR_GET, pcilend_near_get_doit, near_get_policy),
 	WITH_LEASE(SEGMENT_UNMAP, pcilend_segment_unmap_doit, segment_unmap_policy),
 	WITH_LEASE(INTERRUPT_SET, pcilend_interrupt_set_doit, interrupt_set_policy),
 	WITH_LEASE(SHARE, pcilend_share_doit, share_policy),

@@ -46,6 +46,7 @@ void pcilend_audit_asked(struct sk_buff *request, const char *operation, u32 id,
 /* netlink_segment.c */
 int pcilend_segment_create_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_connect_doit(struct sk_buff *skb, struct genl_info *info);
+int pcilend_near_get_doit(struct sk_buff *skb, struct genl_info *info);
 int pcilend_segment_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int pcilend_segment_offered_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int pcilend_put_segment_news(struct sk_buff *skb, const struct pcilend_segment_news *news);

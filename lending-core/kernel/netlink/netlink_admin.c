@@ -55,12 +55,16 @@ static int netlink_admin_remove_function(struct request *rq)
 
 static int netlink_admin_available(struct request *rq)
 {
+	const struct nlattr *near = rq->info->attrs[PCILEND_A_NEAR];
 	const struct pcilend_lend lend = {
+		.near = near ? nla_get_u64(near) : PCILEND_NEAR_BYTES,
 		.direct = rq->info->attrs[PCILEND_A_DIRECT],
 		.sanitize = rq->info->attrs[PCILEND_A_SANITIZE],
 		.sanitized = rq->info->attrs[PCILEND_A_SANITIZED],
 	};
 
+	if (lend.near > PCILEND_NEAR_BYTES_MAX || !PAGE_ALIGNED(lend.near))
+		return pcilend_refuse(rq->extack, -EINVAL, "memory beside a function is whole pages of 4 KiB, and at most 1 GiB: give another size");
 	return pcilend_lender_available(rq->bdf, &lend, rq->extack, rq->report);
 }
 

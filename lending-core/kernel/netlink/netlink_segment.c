@@ -7,6 +7,7 @@
 #include <linux/file.h>
 #include <net/genetlink.h>
 
+#include "lease/lease.h"
 #include "netlink/netlink.h"
 
 /* The process sees files only once its answer is there: nothing is left to fail then. */
@@ -86,15 +87,9 @@ static int netlink_segment_put_connection(struct sk_buff *skb,
 	return 0;
 }
 
-static int netlink_segment_connect(struct genl_info *info, struct pcilend_reply *reply, u32 id)
+static int netlink_segment_open(struct genl_info *info, struct pcilend_reply *reply,
+				const struct pcilend_segment_wish *wish)
 {
-	struct nlattr **attrs = info->attrs;
-	const struct pcilend_segment_wish wish = {
-		.id = id,
-		.adapter = attrs[PCILEND_A_ADAPTER] ? nla_data(attrs[PCILEND_A_ADAPTER]) : NULL,
-		.read_only = attrs[PCILEND_A_READ_ONLY],
-		.write_combining = attrs[PCILEND_A_WRITE_COMBINING],
-	};
 	struct pcilend_connection_report report;
 	struct file *buffer, *control;
 	int fd, control_fd, err;
@@ -106,7 +101,7 @@ static int netlink_segment_connect(struct genl_info *info, struct pcilend_reply 
 	err = control_fd < 0 ? control_fd : 0;
 	if (err)
 		goto err_fd;
-	err = pcilend_segment_connect(&wish, &buffer, &control, &report, info->extack);
+	err = pcilend_segment_connect(wish, &buffer, &control, &report, info->extack);
 	if (err)
 		goto err_control_fd;
 	if (netlink_segment_put_connection(reply->skb, &report) ||
@@ -130,6 +125,37 @@ err_fd:
 	return err;
 }
 
+static int netlink_segment_connect(struct genl_info *info, struct pcilend_reply *reply, u32 id)
+{
+	struct nlattr **attrs = info->attrs;
+	const struct pcilend_segment_wish wish = {
+		.id = id,
+		.adapter = attrs[PCILEND_A_ADAPTER] ? nla_data(attrs[PCILEND_A_ADAPTER]) : NULL,
+		.read_only = attrs[PCILEND_A_READ_ONLY],
+		.write_combining = attrs[PCILEND_A_WRITE_COMBINING],
+	};
+
+	return netlink_segment_open(info, reply, &wish);
+}
+
+/* What the lender has made ends with the connection, or with the lease. */
+static int netlink_segment_near(struct genl_info *info, struct pcilend_reply *reply)
+{
+	int lease = nla_get_u32(info->attrs[PCILEND_A_LEASE_FD]);
+	struct pcilend_use_near near = { .size = nla_get_u64(info->attrs[PCILEND_A_SIZE]) };
+	struct pcilend_segment_wish wish = {
+		.adapter = near.adapter,
+		.write_combining = info->attrs[PCILEND_A_WRITE_COMBINING],
+	};
+	int err;
+
+	err = pcilend_use_get_near(lease, &near, info->extack);
+	if (err)
+		return err;
+	wish.id = near.segment;
+	return netlink_segment_open(info, reply, &wish);
+}
+
 int pcilend_segment_connect_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	const struct nlattr *attr = info->attrs[PCILEND_A_ID];
@@ -143,6 +169,22 @@ int pcilend_segment_connect_doit(struct sk_buff *skb, struct genl_info *info)
 	err = pcilend_is_admin(skb, info->extack) ? netlink_segment_connect(info, &reply, id) :
 						    -EPERM;
 	pcilend_audit_asked(skb, "segment-connect", id, 0, err);
+	nlmsg_free(reply.skb);
+	return err;
+}
+
+/* Whoever has the lease may: it is no segment of anybody else's. */
+int pcilend_near_get_doit(struct sk_buff *skb, struct genl_info *info)
+{
+	struct pcilend_reply reply;
+	int err;
+
+	err = pcilend_netlink_needs(info, PCILEND_A_LEASE_FD, "lease") ?:
+	      pcilend_netlink_needs(info, PCILEND_A_SIZE, "size");
+	err = err ?: pcilend_reply_prepare(&reply, skb, info);
+	if (err)
+		return err;
+	err = netlink_segment_near(info, &reply);
 	nlmsg_free(reply.skb);
 	return err;
 }

@@ -300,6 +300,11 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 	if ((report->sanitize && nla_put_flag(skb, PCILEND_FUNCTION_A_SANITIZE)) ||
 	    (report->dirty && nla_put_flag(skb, PCILEND_FUNCTION_A_DIRTY)))
 		return -EMSGSIZE;
+	if (nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_NEAR, report->near, PCILEND_FUNCTION_A_PAD) ||
+	    (report->near_used &&
+	     nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_NEAR_USED, report->near_used,
+			       PCILEND_FUNCTION_A_PAD)))
+		return -EMSGSIZE;
 	return nla_put_u32(skb, PCILEND_FUNCTION_A_RESETS, report->resets) ?:
 	       nla_put_u64_64bit(skb, PCILEND_FUNCTION_A_FAULTS, report->faults,
 				 PCILEND_FUNCTION_A_PAD);

@@ -6,6 +6,10 @@
  * What a peer had connected keeps its place in the aperture after the pages are unmapped, until the
  * peer has said that no process of it has that in its page tables, or is dead. A segment whose
  * owner has closed it stays in the table for as long, so that its id means nothing else.
+ *
+ * Memory beside a function that is lent (near.c) is a segment without a process: it is closed with
+ * the lease, or when its peer has no connection to it any more. Where no IOMMU keeps the peer from
+ * its pages, these stay for as long as its place does.
  */
 
 #include <linux/anon_inodes.h>
@@ -31,12 +35,13 @@ struct segment {
 	u32 id;
 	char name[PCILEND_LABEL_BYTES];
 	u64 size;
+	u32 function;			/* whose near memory it is; 0: a process's */
 	struct list_head offers;
 	bool closed;
 	bool ended;			/* an offer, with the boot of its peer */
 	wait_queue_head_t wait;
 
-	/* Until it is closed; constant. */
+	/* Constant until it is closed; size 0: its pages are let go. */
 	struct pcilend_memory memory;
 	struct eventfd_ctx *event;	/* or NULL */
 };
@@ -153,6 +158,8 @@ static void owner_end(struct segment *segment)
 	if (!list_empty(&segment->node))
 		pcilend_event_segment(&news, true);
 	list_del(&segment->node);
+	if (segment->function && segment->memory.size)
+		pcilend_memory_put(&segment->memory);
 	kfree(segment);
 }
 
@@ -188,6 +195,38 @@ static void owner_withdraw_offer(struct offer *offer)
 		owner_drop_offer(offer);
 	else
 		mod_delayed_work(pcilend_wq, &segment_link(offer->link)->tell, 0);
+}
+
+/* Can a peer reach its pages, though they are not mapped for it? */
+static bool owner_is_exposed(const struct segment *segment)
+{
+	const struct offer *offer;
+
+	lockdep_assert_held(&segments_lock);
+	list_for_each_entry(offer, &segment->offers, of_segment) {
+		if (offer->link->aperture.direct)
+			return true;
+	}
+	return false;
+}
+
+/* No-op if it is closed already. May free it. */
+static void owner_close_near(struct segment *segment)
+{
+	struct offer *offer, *next;
+
+	lockdep_assert_held(&segments_lock);
+	if (segment->closed)
+		return;
+	list_for_each_entry_safe(offer, next, &segment->offers, of_segment)
+		owner_withdraw_offer(offer);
+	segment->closed = true;
+	if (!owner_is_exposed(segment)) {
+		pcilend_memory_put(&segment->memory);
+		segment->memory.size = 0;
+	}
+	if (list_empty(&segment->offers))
+		owner_end(segment);
 }
 
 /* Nobody reaches it any more. */
@@ -314,6 +353,57 @@ err_free:
 	return err;
 }
 
+int segment_owner_make_near(u32 function, const struct pcilend_memory *memory, u32 *id)
+{
+	char name[PCILEND_LABEL_BYTES];
+	struct segment *segment;
+
+	snprintf(name, sizeof(name), "near-%x", function);
+	segment = owner_alloc(name);
+	if (!segment)
+		return -ENOMEM;
+	guard(mutex)(&segments_lock);
+	segment->id = owner_new_id();
+	if (!segment->id) {
+		kfree(segment);
+		return -ENOSPC;
+	}
+	segment->function = function;
+	segment->memory = *memory;
+	segment->size = memory->size;
+	list_add_tail(&segment->node, &segments);
+	owner_tell(segment, NULL);
+	*id = segment->id;
+	return 0;
+}
+
+void segment_owner_end_near(u32 function, u32 id)
+{
+	struct segment *segment, *next;
+
+	guard(mutex)(&segments_lock);
+	list_for_each_entry_safe(segment, next, &segments, node) {
+		if (segment->function == function && (!id || segment->id == id))
+			owner_close_near(segment);
+	}
+}
+
+u64 segment_owner_near(u32 function, u32 *count)
+{
+	struct segment *segment;
+	u64 bytes = 0;
+
+	*count = 0;
+	guard(mutex)(&segments_lock);
+	list_for_each_entry(segment, &segments, node) {
+		if (segment->function != function || !segment->memory.size)
+			continue;
+		bytes += segment->size;
+		++*count;
+	}
+	return bytes;
+}
+
 static u64 owner_offered_bytes(struct segment_link *sl)
 {
 	struct offer *offer;
@@ -420,7 +510,8 @@ static int owner_open_notify(struct offer *offer, struct netlink_ext_ack *extack
 				  err);
 }
 
-static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_only,
+/* @function: of a process's segment: 0 */
+static int owner_offer(u32 id, u32 function, u32 node, struct pcilend_link *link, bool read_only,
 		       struct netlink_ext_ack *extack)
 {
 	struct segment_link *sl = segment_link(link);
@@ -434,6 +525,8 @@ static int owner_offer(u32 id, u32 node, struct pcilend_link *link, bool read_on
 		NL_SET_ERR_MSG(extack, "this host has no segment with that id: see 'pcilend segment list'");
 		return -ENODEV;
 	}
+	if (segment->function != function)
+		return pcilend_refuse(extack, -EPERM, "it is memory beside a function, for who has borrowed that: only its host is offered it");
 	err = owner_may_offer(segment, sl, node, read_only, extack);
 	if (err)
 		return err;
@@ -505,9 +598,14 @@ int pcilend_segment_offer(u32 id, u32 node, const char *adapter, bool read_only,
 	link = owner_choose_link(node, adapter, extack);
 	if (!link)
 		return adapter ? -ENODEV : -EHOSTUNREACH;
-	err = owner_offer(id, node, link, read_only, extack);
+	err = owner_offer(id, 0, node, link, read_only, extack);
 	pcilend_link_put(link);
 	return err;
+}
+
+int segment_owner_offer_near(u32 id, u32 function, struct pcilend_link *link, u32 node)
+{
+	return owner_offer(id, function, node, link, false, NULL);
 }
 
 /**
@@ -531,6 +629,11 @@ int pcilend_segment_withdraw(u32 id, u32 node, struct netlink_ext_ack *extack)
 		if (node && offer->node != node)
 			continue;
 		found |= offer->core.state == PCILEND_OFFER_OFFERED;
+		/* Of near memory there is no other. */
+		if (segment->function && found) {
+			owner_close_near(segment);
+			break;
+		}
 		owner_withdraw_offer(offer);
 	}
 	mutex_unlock(&segments_lock);
@@ -650,6 +753,14 @@ void segment_owner_connect(struct pcilend_link *link, const struct pcilend_messa
 	pcilend_channel_reply(link, msg, err, &place);
 }
 
+/* Nobody has near memory that nobody has connected. */
+static bool owner_is_left(const struct offer *offer)
+{
+	lockdep_assert_held(&segments_lock);
+	return offer->segment->function && !offer->core.count &&
+	       offer->core.state == PCILEND_OFFER_OFFERED;
+}
+
 void segment_owner_release(struct pcilend_link *link, const struct pcilend_message *msg)
 {
 	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
@@ -666,6 +777,8 @@ void segment_owner_release(struct pcilend_link *link, const struct pcilend_messa
 		owner_tell(offer->segment, offer);
 		if (offer->core.state == PCILEND_OFFER_OVER)
 			owner_drop_offer(offer);
+		else if (owner_is_left(offer))
+			owner_close_near(offer->segment);
 		break;
 	}
 	mutex_unlock(&segments_lock);

@@ -9,6 +9,7 @@
  *			fd: poll says when it is lost, mmap shows the epoch
  *	offered.c	asks peers for what they offer to this host
  *	reached.c	segments for functions that this host lends
+ *	near.c		memory of this host for who has borrowed a function of it, as a segment
  *	segment_link.c	what happens to a link, for both
  *
  * It knows links, but neither lender nor borrower. What is named here may be called in process
@@ -86,6 +87,17 @@ bool pcilend_connection_next(u32 connection, struct pcilend_connection_report *r
 /* reached.c: for pcilend_lender_init() */
 int pcilend_segment_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
 
+/*
+ * near.c: for pcilend_lender_init(). @memory, which is taken over in any case, becomes a
+ * segment that is offered to @node over @link. Return: 0, and @id is set; or why not.
+ */
+int pcilend_near_make(u32 function, struct pcilend_link *link, u32 node,
+		      const struct pcilend_memory *memory, u32 *id);
+/* On return no function reaches any of that function's. */
+void pcilend_near_end(u32 function);
+/* Bytes that it has; @count is set to how many of them there are. */
+u64 pcilend_near_bytes(u32 function, u32 *count);
+
 /* offered.c */
 bool pcilend_segment_offered_next(struct pcilend_offered_report *report);
 
@@ -123,6 +135,11 @@ static inline struct segment_link *segment_link(struct pcilend_link *link)
 
 /* As pcilend_segment_open(): of this host's own. */
 int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
+/* Near memory: it takes @memory over; @id 0: all of that function's. */
+int segment_owner_make_near(u32 function, const struct pcilend_memory *memory, u32 *id);
+int segment_owner_offer_near(u32 id, u32 function, struct pcilend_link *link, u32 node);
+void segment_owner_end_near(u32 function, u32 id);
+u64 segment_owner_near(u32 function, u32 *count);
 void segment_owner_exit(void);
 void segment_owner_link_init(struct segment_link *sl);
 void segment_owner_up(struct segment_link *sl);

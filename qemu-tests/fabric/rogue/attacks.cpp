@@ -107,6 +107,8 @@ void try_all(Node& node, Report& report, uint32_t id, uint32_t lease) {
   }
   const pcilend_msg_target target{id, lease, id, PCILEND_TARGET_ON, kReach, kPage};
   expect_refusal(node, report, PCILEND_MSG_TARGET, &target, named("target"));
+  const pcilend_msg_near near{id, lease, kPage};
+  expect_refusal(node, report, PCILEND_MSG_NEAR, &near, named("near"));
   const pcilend_msg_lease only{id, lease, 0};
   expect_refusal(node, report, PCILEND_MSG_RESET, &only, named("reset"));
   expect_refusal(node, report, PCILEND_MSG_RETURN, &only, named("return"));

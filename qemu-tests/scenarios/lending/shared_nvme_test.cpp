@@ -505,7 +505,7 @@ TEST_F(SharedNvme, CommandsInTheDrivesOwnMemoryAreReadFromThere) {
   ASSERT_OK(await_state(lab_->host(2), id_, "available"));
   shared_ = false;
   ASSERT_NO_FATAL_FAILURE(expect_cost("--cmb", 64, {0, 514, 0, 0, 2 + 9}));
-  ASSERT_NO_FATAL_FAILURE(expect_cost("", 64, {8, 514, 0, 0, 2}));
+  ASSERT_NO_FATAL_FAILURE(expect_cost("--near no", 64, {8, 514, 0, 0, 2}));
   // The other one has none.
   take_back();
   ASSERT_NO_FATAL_FAILURE(lend(address_));

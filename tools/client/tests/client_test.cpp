@@ -37,6 +37,8 @@ Attributes function_nest() {
       .flag(PCILEND_FUNCTION_A_DIRECT)
       .flag(PCILEND_FUNCTION_A_SANITIZE)
       .flag(PCILEND_FUNCTION_A_DIRTY)
+      .u64(PCILEND_FUNCTION_A_NEAR, uint64_t{1} << 22)
+      .u64(PCILEND_FUNCTION_A_NEAR_USED, 65536)
       .flag(PCILEND_FUNCTION_A_RELAYED)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
       .nest(PCILEND_FUNCTION_A_BAR, bar)
@@ -150,6 +152,8 @@ TEST_F(ClientTest, FunctionsOfSeveralDatagramsAreSortedById) {
   EXPECT_TRUE(f.direct);
   EXPECT_TRUE(f.sanitize);
   EXPECT_TRUE(f.dirty);
+  EXPECT_EQ(f.near, uint64_t{1} << 22);
+  EXPECT_EQ(f.near_used, 65536U);
   EXPECT_TRUE(f.relayed);
   ASSERT_EQ(f.bars.size(), 2u);
   EXPECT_EQ(f.bars[1].size, 0x4000u);
@@ -528,6 +532,32 @@ TEST_F(ClientTest, DescriptorsOfSegmentsAreOwned) {
   EXPECT_NE(text_in_request(1, PCILEND_A_READ_ONLY), "absent");
   EXPECT_EQ(text_in_request(1, PCILEND_A_WRITE_COMBINING), "absent");
   EXPECT_EQ(text_in_request(1, PCILEND_A_ADAPTER), "0000:00:04.0");
+}
+
+// Of memory beside a function, too; how much is asked for, and how it is mapped.
+TEST_F(ClientTest, MemoryBesideAFunctionIsAConnection) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto descriptor = [&](int end) { return static_cast<uint32_t>(ends[end]); };
+  auto c = client(
+      {join({reply(2, PCILEND_CMD_NEAR_GET,
+                   Attributes()
+                       .nest(PCILEND_A_SEGMENT, Attributes().u32(PCILEND_SEGMENT_A_ID, 0x40001))
+                       .u32(PCILEND_A_FD, descriptor(0))
+                       .u32(PCILEND_A_CONTROL_FD, descriptor(1))),
+             acknowledge(2)}),
+       acknowledge(3)});
+  {
+    const auto near = c->lease_near(7, 65536, true);
+    ASSERT_TRUE(near) << near.error().message;
+    EXPECT_EQ(near->buffer.get(), ends[0]);
+    EXPECT_EQ(near->control.get(), ends[1]);
+    EXPECT_EQ(near->segment.id.value, 0x40001U);
+  }
+  EXPECT_NE(::fcntl(ends[0], F_GETFD), 0) << "it is closed";
+  EXPECT_NE(text_in_request(1, PCILEND_A_WRITE_COMBINING), "absent");
+  EXPECT_FALSE(c->lease_near(7, 65536, false)) << "an answer without it";
+  EXPECT_EQ(text_in_request(2, PCILEND_A_WRITE_COMBINING), "absent");
 }
 
 // What a lease allows names its descriptor, and gets what it is for.

@@ -113,11 +113,13 @@ class FakeClient final : public Client {
     if (how.direct) command += " direct";
     if (how.sanitize) command += " sanitize";
     if (how.sanitized) command += " sanitized";
+    if (how.near) command += fmt::format(" near {}", *how.near);
     const auto f = set_state(command, local, PCILEND_FUNCTION_AVAILABLE);
     if (!f) return f;
     Function& function = *kernel_.find(local);
     function.direct = how.direct;
     function.sanitize = how.sanitize;
+    function.near = how.near;
     if (how.sanitized) function.dirty = false;
     if (!function.dirty) return function;
     function.state = PCILEND_FUNCTION_QUARANTINED;
@@ -192,6 +194,7 @@ class FakeClient final : public Client {
   Result<UniqueFd> lease_bar(int, uint32_t, uint64_t, uint64_t) override { return no_lease(); }
   Result<uint64_t> lease_map(int, int, bool) override { return no_lease(); }
   Result<> lease_unmap(int, uint64_t) override { return no_lease(); }
+  Result<ConnectedSegment> lease_near(int, uint64_t, bool) override { return no_lease(); }
   Result<> lease_interrupt(int, uint32_t, int) override { return no_lease(); }
   Result<> lease_share(int, const SharePolicy&) override { return no_lease(); }
   Result<std::optional<ClientNotice>> lease_next_client(int) override { return no_lease(); }

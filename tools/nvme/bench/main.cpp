@@ -18,6 +18,7 @@ struct Arguments {
   uint32_t name_space = 1;
   bool shared = false;
   bool own_memory = false;
+  std::string near = "yes";
   std::vector<std::string> paths;  // adapters
   uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
@@ -115,7 +116,10 @@ Result<> run(const Arguments& arguments) {
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
   if (!arguments.shared) {
-    const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, arguments.own_memory);
+    const DrivePlace place = arguments.own_memory    ? DrivePlace::Own
+                             : arguments.near == "no" ? DrivePlace::Far
+                                                      : DrivePlace::Near;
+    const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, place);
     if (!drive) return tl::unexpected(drive.error());
     return bench(**drive, nullptr, *id, arguments);
   }
@@ -141,6 +145,11 @@ int main(int argc, char** argv) {
       "--cmb", arguments.own_memory,
       "commands and lists are in the drive's own memory (CMB); of a shared drive its manager "
       "says where");
+  app.add_option("--near", arguments.near,
+                 "commands and lists are beside a drive of another host: yes, or no; without "
+                 "--shared, whose manager says where")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"yes", "no"}));
   app.add_flag("--shared", arguments.shared,
                "beside other processes, by its manager (pcilend-nvme-manager)");
   app.add_option(

@@ -40,6 +40,9 @@ __BEGIN_DECLS
 
 /* Bytes of a segment; the upper bound keeps sums from wrapping. */
 #define PCILEND_SEGMENT_BYTES_MAX BIT_ULL(40)
+/* What a lender has for who has borrowed a function: unless it says so, and at most. */
+#define PCILEND_NEAR_BYTES BIT_ULL(22)
+#define PCILEND_NEAR_BYTES_MAX BIT_ULL(30)
 /* Of one offer. */
 #define PCILEND_OFFER_CONNECTIONS 64
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 14.
+ * The wire protocol between the pcilend.ko of two hosts, version 15.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 14
+#define PCILEND_WIRE_VERSION 15
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -127,6 +127,7 @@ enum pcilend_msg_type {
 	PCILEND_MSG_MSI_RAISED = 33,	/* struct pcilend_msg_msi_raised: a lender's, answered */
 					/* when they are raised on the borrower */
 	PCILEND_MSG_TARGET = 34,	/* struct pcilend_msg_target */
+	PCILEND_MSG_NEAR = 35,		/* struct pcilend_msg_near -> ..._id, of a segment */
 	/* Requests about segments (segment.h): of who connects one, and the last of its owner. */
 	PCILEND_MSG_SEGMENT_CONNECT = 40, /* struct pcilend_msg_connection -> ..._segment */
 	PCILEND_MSG_SEGMENT_RELEASE = 41, /* struct pcilend_msg_connection: may be repeated */
@@ -485,6 +486,16 @@ struct pcilend_msg_target {
 	__le64 size;		/* of the segment */
 } __packed;
 
+/*
+ * Memory of the lender for who has the function: a segment of its own, zeroed, that it offers to the
+ * sender over the link of the lease. It ends with the lease, or when it is not connected any more.
+ */
+struct pcilend_msg_near {
+	__le32 id;
+	__le32 lease;
+	__le64 size;		/* whole pages, at most PCILEND_NEAR_BYTES_MAX */
+} __packed;
+
 struct pcilend_msg_connection {
 	__le32 id;		/* of the segment: made as those of functions are */
 	__le32 connection;	/* chosen by who connects; never 0, never used twice */
@@ -550,6 +561,7 @@ static_assert(sizeof(struct pcilend_msg_expose) == 16, "peer-to-peer between len
 static_assert(sizeof(struct pcilend_msg_exposed) == 160, "places of exposed BARs");
 static_assert(sizeof(struct pcilend_msg_unreached) == 12, "end of peer-to-peer");
 static_assert(sizeof(struct pcilend_msg_target) == 32, "a segment for a function");
+static_assert(sizeof(struct pcilend_msg_near) == 16, "memory beside a function");
 static_assert(sizeof(struct pcilend_msg_connection) == 12, "connection");
 static_assert(sizeof(struct pcilend_msg_segment) == 40, "place of a segment");
 static_assert(sizeof(struct pcilend_msg_withdraw) == 8, "withdrawn offer");

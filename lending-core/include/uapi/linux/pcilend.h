@@ -130,6 +130,7 @@ enum pcilend_cmd {
 	PCILEND_CMD_CLEARED = 35,	/* LEASE_FD, the manager's, CLIENT_LEASE, ROUND */
 	PCILEND_CMD_MAIL_SEND = 36,	/* LEASE_FD, MAIL; the manager's: CLIENT_LEASE */
 	PCILEND_CMD_MAIL_NEXT = 37,	/* LEASE_FD -> MAIL, CLIENT_LEASE (absent: no mail) */
+	PCILEND_CMD_NEAR_GET = 38,	/* LEASE_FD, SIZE, how -> SEGMENT, FD, CONTROL_FD */
 	__PCILEND_CMD_MAX,
 };
 
@@ -188,6 +189,7 @@ enum pcilend_attr {
 	PCILEND_A_ROUND = 46,		/* u32: of a question, not 0 */
 	PCILEND_A_MAIL = 47,		/* binary, 1 to 200 bytes: between a client and its */
 					/* manager */
+	PCILEND_A_NEAR = 48,		/* u64: bytes that the lender has for its borrower */
 	__PCILEND_A_MAX,
 };
 
@@ -301,6 +303,8 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_DIRTY = 40,	/* flag: it was not yet, after the last one (lender) */
 	PCILEND_FUNCTION_A_SHARED = 41,	/* flag: its borrower admits clients */
 	PCILEND_FUNCTION_A_CLIENT = 42,	/* multi: nest of pcilend_client_attr (lender) */
+	PCILEND_FUNCTION_A_NEAR = 43,	/* u64: bytes that its borrower may have there (lender) */
+	PCILEND_FUNCTION_A_NEAR_USED = 44, /* u64: of these, what it has (lender) */
 	__PCILEND_FUNCTION_A_MAX,
 };
 

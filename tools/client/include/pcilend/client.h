@@ -117,6 +117,8 @@ class Client {
   // the device address of the memory behind a dma-buf;
   virtual Result<uint64_t> lease_map(int lease, int dma_buf, bool read_only) = 0;
   virtual Result<> lease_unmap(int lease, uint64_t address) = 0;
+  // memory of the lender's, beside a function of another host, connected;
+  virtual Result<ConnectedSegment> lease_near(int lease, uint64_t size, bool write_combining) = 0;
   // an eventfd that an interrupt raises; -1: none any more.
   virtual Result<> lease_interrupt(int lease, uint32_t vector, int event) = 0;
 

@@ -37,19 +37,26 @@ PCILEND_API Place best_place(const Access& access);
 struct BufferOptions {
   Access access;
   std::optional<Place> place;  // else the best one that can be had
-  bool huge = false;           // in pages of 2 MiB, which the host must have free (vm.nr_hugepages)
+  bool huge = false;           // in pages of 2 MiB, which the host must have free (vm.nr_hugepages):
+                               // of the process's only
+  bool gathered = false;       // stores to what is beside a function of another host are gathered:
+                               // they leave with the next fence (std::memory_order_seq_cst)
 };
 
 // Memory of this process that the function reaches at address(). Both end with this object; the
 // function must have stopped using it. Pages stay in RAM for as long, and count for
 // RLIMIT_MEMLOCK.
 //
-// pcilend.ko has memory beside the functions of other hosts not yet: what would be best there is in
-// the process's host, which remark() says. On the function's own host both places are one.
+// Beside a function of another host it is its lender's memory (near-get): this process's stores go
+// through the NTB, and its loads wait for it. When the link of the lease is lost (Lease::epoch())
+// all-ones are in its place, for good: make it anew. Where its lender gives none, what would be best
+// there is in the process's host, and remark() says why. On the function's own host both places are
+// one.
 class PCILEND_API DeviceBuffer {
  public:
   // `bytes`, rounded up to pages, zeroed. Usage if that is nothing, or more than /dev/udmabuf takes
-  // at once; Unsupported if options.place can't be had; as Lease::map() else.
+  // at once; As Lease::map() else; with options.place
+  // also what its lender says, which is State if it gives no more.
   static Result<DeviceBuffer> create(const Lease& lease, size_t bytes,
                                      const BufferOptions& options = {});
 
@@ -64,9 +71,13 @@ class PCILEND_API DeviceBuffer {
 
  private:
   DeviceBuffer() = default;
+  [[gnu::visibility("hidden")]] static Result<DeviceBuffer> create_near(
+      const Lease& lease, size_t bytes, const BufferOptions& options);
+  [[gnu::visibility("hidden")]] Result<> map(const Lease& lease, const Access& access);
 
   Mapping mapping_;
   UniqueFd buffer_;
+  UniqueFd control_;  // of what is beside the function
   std::optional<DeviceMemory> memory_;
   Place place_ = Place::Process;
   std::string remark_;

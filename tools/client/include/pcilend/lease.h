@@ -175,6 +175,7 @@ class PCILEND_API Lease {
   [[nodiscard]] int fd() const { return fd_->get(); }
 
  private:
+  friend class DeviceBuffer;
   Lease() = default;
   static Result<Lease> open(const ThisHost& host, LeasedFunction leased);
 

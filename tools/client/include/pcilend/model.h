@@ -128,6 +128,8 @@ struct Function {
   bool relayed = false;                   // its lender relays its MSI
   bool sanitize = false;                  // erased after each lease; on the lender, as the next
   bool dirty = false;                     // it was not, since the last one
+  std::optional<uint64_t> near;           // bytes of its lender's memory that its borrower may have
+  uint64_t near_used = 0;                 // what it has of these; both on the lender
   bool shared = false;                    // its borrower is its manager, and admits clients
   std::vector<ShareClient> clients;       // on the lender
 };
@@ -137,6 +139,7 @@ struct Lend {
   bool direct = false;     // without an IOMMU between it and this host's memory
   bool sanitize = false;   // it is quarantined after each lease, until it was erased
   bool sanitized = false;  // that was done
+  std::optional<uint64_t> near;  // bytes of this host's memory that its borrower may have
 };
 
 // For whom a function is reserved; for nobody: the reservation ends.

@@ -46,8 +46,11 @@ class Device {
   [[nodiscard]] virtual int fd() const = 0;
 };
 
-// A function that is leased to this process. Unsupported if it is no NVMe controller.
+// A function that is leased to this process. Unsupported if it is no NVMe controller. `near`: what
+// the controller reads and this process only writes, by its Access, is beside a controller of
+// another host, as long as its lender has memory for it.
 Result<std::unique_ptr<Device>> open_leased(const ThisHost& host, FunctionId id,
-                                            std::string_view owner, uint64_t slice = Lease::kSlice);
+                                            std::string_view owner, uint64_t slice = Lease::kSlice,
+                                            bool near = true);
 
 }  // namespace pcilend::nvme

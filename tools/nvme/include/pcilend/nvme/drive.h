@@ -28,17 +28,24 @@ struct JoinOptions {
   std::chrono::milliseconds patience = std::chrono::seconds(30);  // for each answer
 };
 
+// Where what a drive only reads is, commands for instance, as long as there is room; else it is in
+// the host of its user.
+enum class DrivePlace {
+  Near,  // in the host of the drive
+  Own,   // in memory of its own (Controller::open_memory())
+  Far,   // in the host of its user
+};
+
 // I/O goes by queue pairs of device() and queues() (queue_pair.h), which this must outlive, as it
 // must all memory that was allocated. For one thread at a time.
 class Drive {
  public:
   // All of it: leased for this process, reset and enabled. The errors are those of open_leased()
-  // and Controller::start(). `own_memory`: what the drive only reads is in memory of its own
-  // (Controller::open_memory()), as long as there is room.
+  // and Controller::start(). What the drive only reads is beside it, unless `place` says otherwise.
   static Result<std::unique_ptr<Drive>> open_alone(const ThisHost& host, FunctionId id,
                                                    std::string_view owner,
                                                    uint64_t slice = Lease::kSlice,
-                                                   bool own_memory = false);
+                                                   DrivePlace place = DrivePlace::Near);
   // A part of it, that its manager gives (pcilend-nvme-manager(8)), beside those of others. The
   // errors are those of Lease::join(); Unreachable if the manager does not answer, State if it does
   // not let this in (now). Memory that the drive only reads, and this process only writes, is
