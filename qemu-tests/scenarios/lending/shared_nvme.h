@@ -51,16 +51,16 @@ class SharedNvme : public testing::Test {
     // Two controllers of one drive: what an administrator does by one of them the other one tells.
     options.qemu_arguments[1] = {
         "-device",
-        "nvme-subsys,id=subsys,nqn=subsys",
+        "nvme-subsys,id=spaces,nqn=spaces",
         "-device",
-        "nvme,id=managed,serial=spaces,subsys=subsys,addr=1b.0,max_ioqpairs=7,"
+        "nvme,id=managed,serial=spaces,subsys=spaces,addr=1b.0,max_ioqpairs=7,"
         "msix_qsize=8,x-max-bounce-buffer-size=16M",
         "-device",
-        "nvme,id=admin,serial=spaces,subsys=subsys,addr=1c.0",
+        "nvme,id=admin,serial=spaces,subsys=spaces,addr=1c.0",
         "-blockdev",
-        "null-co,node-name=space1,size=16M,read-zeroes=on",
+        "null-co,node-name=space1,size=16777216,read-zeroes=on",
         "-blockdev",
-        "null-co,node-name=space2,size=16M,read-zeroes=on",
+        "null-co,node-name=space2,size=16777216,read-zeroes=on",
         "-device",
         "nvme-ns,drive=space1,bus=managed,nsid=1,shared=on",
         "-device",

@@ -116,39 +116,36 @@ TEST_F(SharedNvme, NamespacesThatComeAndGoAreNoticed) {
 }
 
 /*
- *   client of each host: sleeps until its interrupt, one command at a time ── each command has one,
- *   which of host2's goes through the NTB ── one that sleeps is killed ── the next one has it
+ *   client of each host, one after the other: sleeps until its interrupt, one command at a time ──
+ *   each command has one, which for host2 and host3 goes through the NTB; host3's other client goes
+ *   on ── one that sleeps is killed ── the next one has its interrupt
  */
 TEST_F(SharedNvme, ClientsSleepUntilTheirInterrupts) {
   ASSERT_NO_FATAL_FAILURE(manage());
   constexpr int kCommands = 32;
   constexpr int kAll = 2 * kCommands + 1;  // and a flush
-  const std::string options = fmt::format("--write --wait interrupt --commands {}", kCommands);
-  std::vector<Process> others;
-  for (int host : {1, 3}) {
-    auto other = user(host, fmt::format("--wait interrupt --block {}", host * 2048));
-    ASSERT_OK(other);
-    others.push_back(std::move(*other));
-  }
-  for (const bool again : {false, true}) {
+  auto other = user(3, "--wait interrupt --block 6144");
+  ASSERT_OK(other);
+  const auto expect_interrupts = [&](int host) {
     ASSERT_OK(lab_->fabric().counters(true));
-    const json report = bench(2, options + " --block 4096");
+    const json report =
+        bench(host, fmt::format("--write --wait interrupt --block 4096 --commands {}", kCommands));
     const auto counters = lab_->fabric().counters();
     ASSERT_OK(counters);
-    EXPECT_EQ(report.value("compared", 0), kCommands);
-    EXPECT_EQ(report.value("interrupts", 0), kAll);
-    EXPECT_EQ(counters->path(1, 2).interrupt.writes, static_cast<uint64_t>(kAll));
-    if (again) break;
-    auto killed = user(2, "--wait interrupt --block 6144 --depth 4");
-    ASSERT_OK(killed);
-    const size_t ends = manager_->times("has ended");
-    ASSERT_OK(killed->end("KILL"));
-    ASSERT_OK(manager_->await("has ended", ends + 1));
-  }
-  for (Process& other : others) {
-    ASSERT_NO_FATAL_FAILURE(expect_well(other));
-    EXPECT_THAT(other.said(), testing::Not(HasSubstr(" 0 interrupts")));
-  }
+    EXPECT_EQ(report.value("compared", 0), kCommands) << host;
+    EXPECT_EQ(report.value("interrupts", 0), kAll) << host;
+    EXPECT_EQ(counters->path(1, 2).interrupt.writes, static_cast<uint64_t>(host == 2 ? kAll : 0))
+        << host;
+  };
+  for (int host : {1, 2, 3}) ASSERT_NO_FATAL_FAILURE(expect_interrupts(host));
+  auto killed = user(2, "--wait interrupt --block 8192 --depth 4");
+  ASSERT_OK(killed);
+  const size_t ends = manager_->times("has ended");
+  ASSERT_OK(killed->end("KILL"));
+  ASSERT_OK(manager_->await("has ended", ends + 1));
+  ASSERT_NO_FATAL_FAILURE(expect_interrupts(2));
+  ASSERT_NO_FATAL_FAILURE(expect_well(*other));
+  EXPECT_THAT(other->said(), testing::Not(HasSubstr(" 0 interrupts")));
   ASSERT_NO_FATAL_FAILURE(end_manager());
 }
 
