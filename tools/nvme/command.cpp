@@ -25,6 +25,7 @@ constexpr uint8_t kWriteZeroes = 0x08;
 constexpr uint8_t kDatasetManagement = 0x09;
 
 constexpr uint32_t kNumberOfQueues = 0x07;
+constexpr uint32_t kEventConfiguration = 0x0b;
 constexpr uint32_t kRetainEvent = 1U << 15;
 constexpr uint32_t kContiguous = 1;
 constexpr uint32_t kInterrupts = 2;
@@ -142,6 +143,13 @@ Command make_event_log(uint8_t log, uint32_t bytes, uint64_t data) {
 
 Command make_event_request() {
   return make(kEventRequest, 0);
+}
+
+Command make_event_configuration(uint32_t wanted) {
+  Command command = make(kSetFeatures, 0);
+  command.dword[10] = kEventConfiguration;
+  command.dword[11] = wanted;
+  return command;
 }
 
 Command make_unknown() {

@@ -169,6 +169,15 @@ Result<std::optional<Done>> Controller::take() {
   return std::optional<Done>();
 }
 
+// What it tells of depends on what somebody has told it before, else on its maker. One that does
+// not know that tells what it tells.
+Result<> Controller::begin_events() {
+  const auto told =
+      execute(make_event_configuration(wanted_events(info_.events)), "tell of what happens");
+  if (!told && !running_) return tl::unexpected(told.error());
+  return ask_for_event();
+}
+
 Result<> Controller::ask_for_event() {
   PCILEND_TRY(admin_->submit(kEventSlot, make_event_request()));
   admin_->ring();
@@ -178,12 +187,20 @@ Result<> Controller::ask_for_event() {
 
 Result<std::optional<DriveEvent>> Controller::next_event() {
   if (failed() || events_ == Events::Refused) return std::nullopt;
-  if (events_ == Events::NotAsked) PCILEND_TRY(ask_for_event());
+  if (events_ == Events::NotAsked) PCILEND_TRY(begin_events());
   if (const auto done = take(); !done) return tl::unexpected(done.error());
   if (events_ != Events::Told) return std::nullopt;
-  const DriveEvent event = event_;
+  DriveEvent event = event_;
+  const bool list = event.is_of_namespaces() && event.log == kChangedNamespacesLog;
   // One that has no such page tells on all the same.
-  (void)execute(make_event_log(event.log, kEventLogBytes, page_->address()), "give a log page");
+  const auto read =
+      execute(make_event_log(event.log, list ? kPage : kEventLogBytes, page_->address()),
+              "give a log page");
+  if (event.is_of_namespaces()) {
+    event.changes.emplace();
+    if (read && list) event.changes = parse_changed_namespaces(page_->bytes().first<kPage>());
+    event.changes->all |= event.changes->ids.empty();
+  }
   PCILEND_TRY(ask_for_event());
   return event;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "pcilend/nvme/drive.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "near_pages.h"
 #include "pcilend/nvme/controller.h"
 #include "pcilend/result.h"
@@ -9,6 +12,7 @@ namespace pcilend::nvme {
 namespace {
 
 constexpr uint16_t kVector = 1;  // the admin queues' is 0
+constexpr int kEventsMax = 8;    // at once, of a drive that does not stop to tell
 
 // A device some of whose memory is in itself.
 class NearDevice final : public Device {
@@ -63,6 +67,18 @@ class AloneDrive final : public Drive {
     return controller_->name_space(id);
   }
   [[nodiscard]] Result<Health> health() override { return controller_->health(); }
+  [[nodiscard]] Result<NamespaceChanges> changes() override {
+    NamespaceChanges all;
+    for (int events = 0; events < kEventsMax; ++events) {
+      const auto event = controller_->next_event();
+      if (!event) return tl::unexpected(event.error());
+      if (!*event) break;
+      if (!(*event)->changes) continue;
+      all.all |= (*event)->changes->all;
+      std::ranges::copy((*event)->changes->ids, std::back_inserter(all.ids));
+    }
+    return all;
+  }
   [[nodiscard]] std::optional<uint16_t> vector() const override { return kVector; }
   [[nodiscard]] bool lost() const override { return device_->epoch() != epoch_; }
 

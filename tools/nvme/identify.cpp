@@ -91,6 +91,7 @@ Result<ControllerInfo> parse_controller(IdentifyPage page) {
   const auto optional = word_at<uint16_t>(page, kCommands);
   info.deallocates = (optional & kDatasetManagement) != 0;
   info.writes_zeroes = (optional & kWriteZeroes) != 0;
+  info.events = word_at<uint32_t>(page, kEvents);
   // In pages, as a power of two; 0: any size.
   const unsigned shift = word_at<uint8_t>(page, kTransferSize);
   info.transfer = kTransferMax;

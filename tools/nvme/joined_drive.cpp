@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A drive that others share: this process's queues, doorbells and memory of it. All else its
 // manager is asked for.
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -21,6 +22,7 @@ using std::chrono::steady_clock;
 constexpr size_t kDoorbells = 0x1000;
 constexpr size_t kRegisterBytes = 0x2000;
 constexpr auto kStep = 100ms;
+constexpr milliseconds kNews = 2s;  // for what is asked again anyway
 
 class JoinedDrive final : public Drive, private Device, private Queues {
  public:
@@ -31,6 +33,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     const auto welcome = hello({former, key});
     if (!welcome) return tl::unexpected(welcome.error());
     entries_ = welcome->entries;
+    changes_ = welcome->changes;
     if (welcome->near_bytes != 0) PCILEND_TRY(connect(*welcome));
     auto info = ask_controller();
     if (!info) return tl::unexpected(std::move(info).error());
@@ -60,6 +63,12 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     PCILEND_TRY(confirmed(mail::AskLog{kHealthLog, kAllNamespaces, kHealthBytes, page_->address()},
                           patience_));
     return parse_health(page().first<kHealthBytes>());
+  }
+  [[nodiscard]] Result<NamespaceChanges> changes() override {
+    auto answer = ask<mail::Changes>(mail::AskChanges{changes_}, std::min(patience_, kNews));
+    if (!answer) return tl::unexpected(std::move(answer).error());
+    changes_ = answer->now;
+    return std::move(answer->which);
   }
   [[nodiscard]] std::optional<uint16_t> vector() const override {
     return tenancy_->vectors() ? std::optional<uint16_t>(0) : std::nullopt;
@@ -214,6 +223,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   milliseconds patience_;
   uint64_t epoch_;  // when it was joined
   uint32_t entries_ = 0;
+  uint64_t changes_ = 0;  // that are known here
   ControllerInfo info_;
   std::optional<NearPages> near_;
   std::unique_ptr<Memory> page_;  // that Identify writes to

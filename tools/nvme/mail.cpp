@@ -19,12 +19,14 @@ enum Topic : uint16_t {
   kLog = 6,
   kClear = 7,
   kFence = 8,
+  kAskChanges = 9,
   kRefusal = 0x100,
   kConfirmed = 0x101,
   kWelcome = 0x102,
   kCreated = 0x103,
   kPiece = 0x104,
   kFenced = 0x105,
+  kChanges = 0x106,
 };
 
 // On the wire. Of all versions mail begins so.
@@ -58,6 +60,12 @@ struct FenceWire {
   uint16_t zero;
 };
 static_assert(sizeof(FenceWire) == 16);
+
+struct AskChangesWire {
+  Header header;
+  uint64_t since;
+};
+static_assert(sizeof(AskChangesWire) == 16);
 
 struct CreateWire {
   Header header;
@@ -125,8 +133,9 @@ struct WelcomeWire {
   uint64_t near_offset;
   uint32_t near_segment;
   uint32_t near_bar;
+  uint64_t changes;
 };
-static_assert(sizeof(WelcomeWire) == 48);
+static_assert(sizeof(WelcomeWire) == 56);
 
 struct CreatedWire {
   Header header;
@@ -143,6 +152,16 @@ struct FencedWire {
   uint32_t zero;
 };
 static_assert(sizeof(FencedWire) == 16);
+
+struct ChangesWire {
+  Header header;
+  uint64_t now;
+  uint16_t all;  // 0 or 1
+  uint16_t count;
+  uint32_t zero;
+  uint32_t ids[kChangedMax];  // 0 from the count on
+};
+static_assert(sizeof(ChangesWire) <= kMailMax);
 
 struct PieceWire {
   Header header;
@@ -183,6 +202,12 @@ std::vector<std::byte> put(uint32_t number, const Fence& fence) {
   auto wire = make<FenceWire>(kFence, number);
   wire.node = fence.node;
   wire.what = static_cast<uint16_t>(fence.what);
+  return bytes_of(wire);
+}
+
+std::vector<std::byte> put(uint32_t number, const AskChanges& ask) {
+  auto wire = make<AskChangesWire>(kAskChanges, number);
+  wire.since = ask.since;
   return bytes_of(wire);
 }
 
@@ -246,6 +271,7 @@ std::vector<std::byte> put(uint32_t number, const Welcome& welcome) {
   wire.near_bytes = welcome.near_bytes;
   wire.near_offset = welcome.near_offset;
   wire.near_bar = welcome.near_bar;
+  wire.changes = welcome.changes;
   return bytes_of(wire);
 }
 
@@ -260,6 +286,17 @@ std::vector<std::byte> put(uint32_t number, const Created& created) {
 std::vector<std::byte> put(uint32_t number, const Fenced& fenced) {
   auto wire = make<FencedWire>(kFenced, number);
   wire.fenced = fenced.fenced;
+  return bytes_of(wire);
+}
+
+std::vector<std::byte> put(uint32_t number, const Changes& changes) {
+  auto wire = make<ChangesWire>(kChanges, number);
+  const std::vector<uint32_t>& ids = changes.which.ids;
+  wire.now = changes.now;
+  wire.all = changes.which.all || ids.size() > kChangedMax;
+  if (wire.all) return bytes_of(wire);
+  wire.count = static_cast<uint16_t>(ids.size());
+  std::ranges::copy(ids, wire.ids);
   return bytes_of(wire);
 }
 
@@ -317,6 +354,18 @@ Result<Fenced> read_fenced(std::span<const std::byte> bytes) {
   return Fenced{wire.fenced != 0};
 }
 
+Result<Changes> read_changes(std::span<const std::byte> bytes) {
+  ChangesWire wire;
+  if (!read(bytes, wire) || wire.all > 1 || wire.count > (wire.all ? 0 : kChangedMax))
+    return nonsense();
+  const std::span<const uint32_t, kChangedMax> ids(wire.ids);
+  const auto none = [](uint32_t id) { return id == 0; };
+  if (std::ranges::any_of(ids.first(wire.count), none) ||
+      !std::ranges::all_of(ids.subspan(wire.count), none))
+    return nonsense();
+  return Changes{wire.now, {wire.all != 0, {ids.begin(), ids.begin() + wire.count}}};
+}
+
 // Text that a terminal may get.
 Result<Refusal> read_refusal(std::span<const std::byte> bytes) {
   RefusalWire wire;
@@ -368,6 +417,10 @@ Result<Letter<Question>> decode_question(std::span<const std::byte> bytes) {
                               }));
     case kFence:
       return letter<Question>(number, read_fence(bytes));
+    case kAskChanges:
+      return letter<Question>(number, read_as<AskChangesWire>(bytes, [](const auto& wire) {
+                                return AskChanges{wire.since};
+                              }));
     case kCreatePair:
       return letter<Question>(number, read_create(bytes));
     case kDeletePair:
@@ -404,7 +457,7 @@ Result<Letter<Answer>> decode_answer(std::span<const std::byte> bytes) {
       return letter<Answer>(number, read_as<WelcomeWire>(bytes, [](const auto& wire) {
                               return Welcome{wire.entries,      wire.pairs,      wire.near_segment,
                                              wire.near_address, wire.near_bytes, wire.near_bar,
-                                             wire.near_offset};
+                                             wire.near_offset,  wire.changes};
                             }));
     case kCreated:
       return letter<Answer>(
@@ -413,6 +466,8 @@ Result<Letter<Answer>> decode_answer(std::span<const std::byte> bytes) {
           }));
     case kFenced:
       return letter<Answer>(number, read_fenced(bytes));
+    case kChanges:
+      return letter<Answer>(number, read_changes(bytes));
     case kPiece:
       return letter<Answer>(number, read_as<PieceWire>(bytes, [](const auto& wire) {
                               Piece piece;

@@ -128,6 +128,12 @@ std::shared_ptr<Drive> Paths::any_drive() const {
   return nullptr;
 }
 
+std::shared_ptr<Drive> Paths::working() const {
+  const std::lock_guard lock(mutex_);
+  auto drive = any_drive();
+  return drive && !drive->lost() ? drive : nullptr;
+}
+
 PathClients Paths::clients() const {
   const std::lock_guard lock(mutex_);
   return clients_locked();

@@ -235,6 +235,41 @@ TEST_F(NvmePaths, IoGoesOnOverTheOtherPath) {
 }
 
 /*
+ *   bench, which sleeps until interrupts ══ path 1: they arrive over that ══╳ ══ path 2: over that,
+ *   from then on ── path 1 is back, path 2 ══╳: over path 1 again
+ */
+TEST_F(NvmePaths, InterruptsComeOverThePathInUse) {
+  auto bench = Process::start(
+      borrower(), fmt::format("{} {} --shared --slice 1M --wait interrupt --write --commands 16 "
+                              "--path {},{} --rounds {}",
+                              kBench, id_, paths_[0], paths_[1], kMany));
+  ASSERT_OK(bench);
+  // In a round each command has one: 16 of each kind, and a flush.
+  constexpr uint64_t kRound = 33;
+  const auto expect_over = [&](int path) {
+    ASSERT_OK(bench->await("\nround ", bench->times("\nround ") + 1));
+    ASSERT_OK(fabric().counters(true));
+    ASSERT_OK(bench->await("\nround ", bench->times("\nround ") + 3));
+    const auto counters = fabric().counters();
+    ASSERT_OK(counters);
+    EXPECT_GE(counters->path(1, 2, path).interrupt.writes, 2 * kRound) << path;
+    EXPECT_EQ(counters->path(1, 2, 3 - path).interrupt.writes, 0U) << path;
+  };
+  ASSERT_NO_FATAL_FAILURE(expect_over(1));
+  for (int path : {1, 2}) {
+    ASSERT_OK(fabric().link_down(1, 2, path));
+    ASSERT_OK(bench->await("its link was lost", static_cast<size_t>(path)));
+    ASSERT_NO_FATAL_FAILURE(expect_over(3 - path));
+    ASSERT_OK(fabric().link_up(1, 2, path));
+    ASSERT_OK(bench->await("is there again", static_cast<size_t>(path)));
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_over(1));
+  const auto code = bench->end("TERM");
+  ASSERT_OK(code);
+  EXPECT_EQ(*code, 0) << tail(bench->said());
+}
+
+/*
  *   fio, which verifies ── disk ── program ══ path 1 ══╳ ══ path 2 ══ drive: it goes on, within the
  *   same program; then path 2 ══╳; then the program is killed, and the next one goes on. How long
  *   fio has waited at most is said

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // pcilend-nvme-bench: leases a drive, reads and writes it, and checks what it reads (docs/nvme.md).
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -80,6 +81,32 @@ void print_text(const ControllerInfo& drive, const NamespaceInfo& name_space, co
 
 constexpr const char* kOwner = "pcilend-nvme-bench";
 
+// Says which namespaces have changed meanwhile.
+class Watch {
+ public:
+  Watch(Drive& drive, Paths* paths) : drive_(drive), paths_(paths) {}
+
+  void look_now_and_then() {
+    if (std::chrono::steady_clock::now() >= next_) look();
+  }
+  // Whoever does not answer is noticed by what it is asked for.
+  void look() {
+    next_ = std::chrono::steady_clock::now() + kPause;
+    const auto working = paths_ ? paths_->working() : nullptr;
+    if (paths_ && !working) return;
+    const auto changes = working ? working->changes() : drive_.changes();
+    if (changes && !changes->empty())
+      fmt::print(stderr, "{}: come, gone, or changed\n", to_string(*changes));
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPause{2};
+
+  Drive& drive_;
+  Paths* paths_;
+  std::chrono::steady_clock::time_point next_;
+};
+
 // With a drive that is open: what is asked for.
 Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& arguments) {
   const auto name_space = drive.name_space(arguments.name_space);
@@ -87,10 +114,18 @@ Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& argum
   const auto health = drive.health();
   if (!health) return tl::unexpected(health.error());
   const ControllerInfo info = drive.info();
+  Watch watch(drive, paths);
+  const auto progress = [&](const BenchReport& report) {
+    watch.look_now_and_then();
+    return arguments.json ? goes_on(report) : print_round(report);
+  };
   const auto report =
       run_bench({drive.device(), drive.queues(), *name_space, drive.vector(), paths},
-                arguments.bench, arguments.json ? goes_on : print_round);
-  if (!report) return tl::unexpected(report.error());
+                arguments.bench, progress);
+  if (!report) {
+    watch.look();
+    return tl::unexpected(report.error());
+  }
   if (arguments.json)
     std::cout << to_json(to_string(id), info, *name_space, arguments.bench, *report).dump(2)
               << std::endl;

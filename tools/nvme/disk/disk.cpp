@@ -32,6 +32,7 @@
 #include <thread>
 
 #include "disk/disk_queue.h"
+#include "disk/namespace_fate.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -46,6 +47,7 @@ constexpr const char* kOwner = "pcilend-nvme-disk";
 constexpr uint64_t kMark = 0x70636c6eULL << 32;
 constexpr size_t kTransferWanted = size_t{128} << 10;
 constexpr auto kOpenStep = 300ms;
+constexpr auto kLook = 2s;  // at what becomes of the namespace
 // The kernel sees that a program is gone when a request times out, if all of a queue were with it.
 constexpr auto kQuiesced = 60s;
 constexpr uint32_t kLossesMax = 3;
@@ -270,7 +272,7 @@ class Disk {
   [[nodiscard]] Result<> check_same(const DiskRecord& known, const ControllerInfo& info,
                                     const NamespaceInfo& name_space, const Health& health) const {
     if (known.serial != info.serial || known.model != info.model ||
-        known.blocks != name_space.blocks || known.block_bytes != name_space.block_bytes)
+        known.blocks > name_space.blocks || known.block_bytes != name_space.block_bytes)
       return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
                   to_string(options_.function));
     // What was written and not flushed is lost then, and who has written it does not know.
@@ -305,7 +307,8 @@ class Disk {
     record_.power_cycles = health->power_cycles;
     record_.model = info.model;
     record_.serial = info.serial;
-    record_.blocks = name_space->blocks;
+    // One that has grown meanwhile is as large as it was for those who have the disk.
+    record_.blocks = former_ && left_ ? former_->blocks : name_space->blocks;
     record_.block_bytes = name_space->block_bytes;
     return {};
   }
@@ -388,10 +391,38 @@ class Disk {
   // Until it is told to end.
   Result<> serve() {
     pollfd wait[] = {{signals_.get(), POLLIN, 0}, {news_->fd(), POLLIN, 0}};
-    while (wait[0].revents == 0 && wait[1].revents == 0)
-      if (::poll(wait, 2, -1) < 0 && errno != EINTR) return fail_errno("poll");
-    if (wait[0].revents != 0) return {};
-    return execute_anew(news_->loss().value_or(""));
+    for (;;) {
+      const int come = ::poll(wait, 2, static_cast<int>(std::chrono::milliseconds(kLook).count()));
+      if (come < 0 && errno != EINTR) return fail_errno("poll");
+      if (come > 0 && wait[0].revents != 0) return {};
+      if (come > 0) return execute_anew(news_->loss().value_or(""));
+      if (come == 0) PCILEND_TRY(watch_namespace());
+    }
+  }
+
+  // Its namespace has changed: what has grown goes on as it was, what is another one now must not
+  // be written to as if it were not. Whoever does not answer is asked again.
+  Result<> watch_namespace() {
+    const auto drive = paths_->working();
+    if (!drive) return {};
+    const auto changes = drive->changes();
+    unseen_ |= changes && changes->has(options_.name_space);
+    if (!unseen_) return {};
+    const auto name_space = drive->name_space(options_.name_space);
+    const std::lock_guard lock(record_mutex_);
+    const NamespaceFate fate =
+        fate_of(translator_->traits().name_space, record_.blocks, name_space);
+    unseen_ = fate == NamespaceFate::Unknown;
+    if (fate == NamespaceFate::Other)
+      return fail(ErrorClass::State,
+                  "namespace {} of {} is gone, or another one now: what is asked of its disk "
+                  "fails. Unmount it, and attach it anew",
+                  options_.name_space, to_string(options_.function));
+    if (fate != NamespaceFate::Grown) return {};
+    record_.error = fmt::format("namespace {} has {} blocks now, and the disk {}: attach it anew",
+                                options_.name_space, name_space->blocks, record_.blocks);
+    std::cerr << to_string(options_.function) << ": " << record_.error << "\n";
+    return write_record(environment_, record_);
   }
 
   // All that this program has of the drive and of the disk ends with it, in the kernel.
@@ -474,6 +505,7 @@ class Disk {
   std::mutex record_mutex_;  // of what is written while paths come back
   DiskRecord record_;
   bool described_ = false;  // the drive is known by the record
+  bool unseen_ = false;     // its namespace has changed, and was not looked at since
   std::optional<DiskRecord> former_;
   std::optional<ublksrv_ctrl_dev_info> left_;  // a disk of a former run, to be taken over
   std::unique_ptr<QueueNews> news_;

@@ -17,7 +17,7 @@ struct DiskRecord {
   FunctionId function;
   uint32_t name_space = 1;
   std::string state;  // starting, ready, recovering, failed
-  std::string error;  // of a failed one, for people
+  std::string error;  // of a failed one, or what there is to say of another one, for people
   int error_kind = 0;
   std::optional<uint32_t> number;  // of /dev/ublkbN, once there is one
   uint64_t blocks = 0;

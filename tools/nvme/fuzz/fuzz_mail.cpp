@@ -90,6 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!drive) return 0;
   (void)(*drive)->namespaces();
   (void)(*drive)->name_space(1);
+  (void)(*drive)->changes();
   const auto pair = QueuePair::create((*drive)->device(), (*drive)->queues(), {});
   return 0;
 }

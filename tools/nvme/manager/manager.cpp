@@ -93,7 +93,7 @@ Result<> Manager::serve() {
     // One at a time: who makes the drive talk must not keep clients from being served.
     const auto event = controller_->next_event();
     if (!event) return tl::unexpected(event.error());
-    if (*event) tell_("the drive says: " + to_string(**event));
+    if (*event) heed(**event);
     for (;;) {
       const auto notice = office_.next_client();
       if (!notice) return tl::unexpected(notice.error());
@@ -110,6 +110,11 @@ Result<> Manager::serve() {
     // Who is gone waits for no answer.
     (void)office_.send_mail({asked.client, mail::encode(mail::number_of(asked.bytes), said)});
   }
+}
+
+void Manager::heed(const DriveEvent& event) {
+  tell_("the drive says: " + to_string(event));
+  if (event.changes) changes_.note(*event.changes);
 }
 
 Result<> Manager::close() {
@@ -165,7 +170,8 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
     return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
   if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
-  mail::Welcome welcome{.entries = entries, .pairs = options_.each.pairs};
+  mail::Welcome welcome{
+      .entries = entries, .pairs = options_.each.pairs, .changes = changes_.now()};
   if (options_.own_bytes != 0) {
     const uint64_t at = pieces_[client] * options_.own_bytes;
     welcome.near_bar = memory_.bar;
@@ -239,6 +245,12 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskLog& log) {
   PCILEND_TRY(
       controller_->log_to(static_cast<uint8_t>(log.log), log.name_space, log.bytes, log.data));
   return mail::Confirmed{};
+}
+
+Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskChanges& ask) const {
+  if (!book_.knows(client))
+    return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
+  return mail::Changes{changes_.now(), changes_.since(ask.since)};
 }
 
 // As when its link is lost, of which the lender may not know yet. Its ids stay with it: it may ring

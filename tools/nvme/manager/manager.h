@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "manager/change_log.h"
 #include "manager/office.h"
 #include "pcilend/nvme/book.h"
 #include "pcilend/nvme/controller.h"
@@ -66,6 +67,7 @@ class Manager {
   [[nodiscard]] Result<> begin();
   [[nodiscard]] Result<> open_memory();
   [[nodiscard]] SharePolicy policy(uint32_t clients) const;
+  void heed(const DriveEvent& event);
   [[nodiscard]] Result<> heed(const ClientNotice& notice);
   [[nodiscard]] Result<> end(const ClientNotice& notice);
   [[nodiscard]] mail::Answer reply(uint32_t client, const mail::Question& question);
@@ -80,6 +82,7 @@ class Manager {
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskController& ask) const;
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskLog& log);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Clear& clear);
+  [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskChanges& ask) const;
 
   Office& office_;
   std::map<uint32_t, std::unique_ptr<NearMemory>> near_;  // by client; outlives the queues there
@@ -87,6 +90,7 @@ class Manager {
   ManagerOptions options_;
   Tell tell_;
   Book book_;
+  ChangeLog changes_;  // of namespaces
   uint32_t admits_ = 0;
   uint32_t node_ = 0;
   std::map<uint32_t, uint32_t> nodes_;   // of clients

@@ -60,6 +60,9 @@ class FakeController : public Device {
     waiting_.pop_back();
     run(last.first, last.second);
   }
+  // Namespaces that have changed; read, they are forgotten.
+  std::vector<uint32_t> changed;
+  uint32_t told_events = 0;  // Asynchronous Event Configuration
   // What it tells by itself, if it was asked to: dword 0 of the completion.
   bool tell(uint32_t event) {
     if (asked_.empty()) return false;
@@ -215,6 +218,7 @@ class FakeController : public Device {
     text(24, "A drive of memory", 40);
     text(64, "1.0", 8);
     controller_page[77] = std::byte{6};  // 64 pages
+    controller_page[93] = std::byte{1};  // events of namespaces
     controller_page[512] = std::byte{0x66};
     controller_page[513] = std::byte{0x44};
     controller_page[516] = std::byte{1};
@@ -287,6 +291,10 @@ class FakeController : public Device {
       case 0x06:
         return identify(c);
       case 0x09:
+        if ((c[10] & 0xff) == 0x0b) {
+          told_events = c[11];
+          return 0;
+        }
         result = (pairs - 1) << 16 | (pairs - 1);
         return 0;
       case 0x05:
@@ -313,6 +321,10 @@ class FakeController : public Device {
     std::byte* to = reach(wide(c, 6), bytes, true);
     if (!to) return 0x004;
     for (size_t i = 0; i < bytes; ++i) to[i] = std::byte(i);
+    if ((c[10] & 0xff) != 0x04) return 0;
+    std::memset(to, 0, bytes);
+    std::memcpy(to, changed.data(), std::min(bytes, changed.size() * sizeof(uint32_t)));
+    changed.clear();
     return 0;
   }
 

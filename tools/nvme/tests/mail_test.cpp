@@ -26,16 +26,21 @@ const Question kQuestions[] = {
     AskIdentify{2, 1, 0x1000003000},
     AskController{3936},
     AskLog{2, 0xffffffff, 512, 0x1000003000},
+    AskChanges{0x1122334455667788},
 };
 const Answer kAnswers[] = {
     Refusal{{ErrorClass::State, "all 31 queues are in use"}},
     Confirmed{},
-    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20, 0, 0},
-    Welcome{1024, 1, 0, 0x800000000, 0x10000, 2, 0x20000},
+    Welcome{1024, 1, 0x40007, 0x1000000000, 2 << 20, 0, 0, 0},
+    Welcome{1024, 1, 0, 0x800000000, 0x10000, 2, 0x20000, 7},
     Created{{31, 0x10f8, 0x10fc}},
     Piece{{std::byte{1}, std::byte{2}}},
     Fenced{true},
     Fenced{false},
+    Changes{7, {false, {}}},
+    Changes{7, {true, {}}},
+    Changes{8, {false, {1, 0xfffffffe}}},
+    Changes{9, {false, std::vector<uint32_t>(kChangedMax, 3)}},
 };
 
 TEST(Mail, IsReadAsItWasWritten) {
@@ -63,11 +68,11 @@ TEST(Mail, IsReadAsItWasWritten) {
 // It goes between hosts that may have other builds.
 TEST(Mail, IsTheseBytes) {
   EXPECT_EQ(raw(encode(0x01020304, CreatePair{{64, 0x1122334455667000, 0x1000002000, 3}})),
-            (std::vector<uint8_t>{2,    0,    2,    0,    4,    3, 2,    1, 0, 0x70, 0x66,
+            (std::vector<uint8_t>{3,    0,    2,    0,    4,    3, 2,    1, 0, 0x70, 0x66,
                                   0x55, 0x44, 0x33, 0x22, 0x11, 0, 0x20, 0, 0, 0x10, 0,
                                   0,    0,    64,   0,    0,    0, 3,    0, 1, 0}));
   EXPECT_EQ(raw(encode(1, DeletePair{0x1f})),
-            (std::vector<uint8_t>{2, 0, 3, 0, 1, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0}));
+            (std::vector<uint8_t>{3, 0, 3, 0, 1, 0, 0, 0, 0x1f, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(Mail, OfAnyOtherLengthIsRefused) {
@@ -98,6 +103,26 @@ TEST(Mail, WhatMustBeNothingIs) {
   auto create = encode(9, CreatePair{{64, 0x1000, 0x2000, {}}});
   create[30] = std::byte{2};
   EXPECT_FALSE(decode_question(create));
+}
+
+TEST(Mail, MoreNamespacesThanItHasRoomForAreAll) {
+  const std::vector<uint32_t> many(kChangedMax + 1, 3);
+  const auto read = decode_answer(encode(1, Changes{4, {false, many}}));
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(std::get<Changes>(read->what).which.all);
+  EXPECT_TRUE(std::get<Changes>(read->what).which.ids.empty());
+}
+
+TEST(Mail, NamespacesThatAreNotCountedAreRefused) {
+  constexpr size_t kAll = 16, kCount = 18, kFirst = 24;
+  auto bytes = encode(1, Changes{4, {false, {1, 2}}});
+  for (const auto& [at, value] :
+       {std::pair(kCount, 1), std::pair(kCount, 3), std::pair(kCount, 255), std::pair(kAll, 1),
+        std::pair(kAll, 2), std::pair(kFirst, 0)}) {
+    auto changed = bytes;
+    changed[at] = std::byte(value);
+    EXPECT_FALSE(decode_answer(changed)) << at << " " << value;
+  }
 }
 
 TEST(Mail, ARefusalIsOneLineForATerminal) {

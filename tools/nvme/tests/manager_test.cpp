@@ -400,9 +400,46 @@ TEST_F(Shares, WhatTheDriveTellsIsSaid) {
   // Its log page was read, so it goes on telling.
   ASSERT_TRUE(drive_.tell(0x00040002));
   serve();
-  EXPECT_EQ(said_.back(), "the drive says: its namespaces have changed: attach disks of it anew");
+  EXPECT_EQ(said_.back(), "the drive says: some of its namespaces have come, gone, or changed");
   ASSERT_NO_FATAL_FAILURE(use(a, 1, std::byte{1}));
   close(a);
+}
+
+TEST_F(Shares, EachClientLearnsOfNamespacesThatHaveChanged) {
+  drive_.event_requests = 1;
+  ASSERT_NO_FATAL_FAILURE(manage());
+  serve();
+  EXPECT_EQ(drive_.told_events, 0x11fU) << "of its health, and of what it knows to tell";
+  Client a;
+  Client b;
+  ASSERT_NO_FATAL_FAILURE(open(a));
+  ASSERT_NO_FATAL_FAILURE(open(b, kOther));
+  const auto changes = [](const Client& client) {
+    const auto said = client.drive->changes();
+    EXPECT_TRUE(said) << said.error().message;
+    return said.value_or(NamespaceChanges{true, {}});
+  };
+  EXPECT_TRUE(changes(a).empty());
+  drive_.changed = {2, 5};
+  ASSERT_TRUE(drive_.tell(0x00040002));
+  serve();
+  EXPECT_EQ(said_.back(), "the drive says: namespaces 2, 5: come, gone, or changed");
+  EXPECT_EQ(changes(a).ids, (std::vector<uint32_t>{2, 5}));
+  EXPECT_TRUE(changes(a).empty()) << "once";
+  drive_.changed = {5};
+  ASSERT_TRUE(drive_.tell(0x00040002));
+  serve();
+  EXPECT_EQ(changes(a).ids, std::vector<uint32_t>{5});
+  EXPECT_EQ(changes(b).ids, (std::vector<uint32_t>{2, 5})) << "who asks late misses nothing";
+  // Whoever joins now knows them as they are.
+  Client c;
+  ASSERT_NO_FATAL_FAILURE(open(c));
+  EXPECT_TRUE(changes(c).empty());
+  // The drive does not say which.
+  ASSERT_TRUE(drive_.tell(0x00040002));
+  serve();
+  EXPECT_TRUE(changes(c).all);
+  for (Client* client : {&a, &b, &c}) close(*client);
 }
 
 TEST_F(Shares, ADriveThatTellsNothingIsAskedOnce) {

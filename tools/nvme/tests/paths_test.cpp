@@ -99,6 +99,7 @@ class Careless final : public Drive {
     return drive_->name_space(id);
   }
   [[nodiscard]] Result<Health> health() override { return drive_->health(); }
+  [[nodiscard]] Result<NamespaceChanges> changes() override { return drive_->changes(); }
   [[nodiscard]] std::optional<uint16_t> vector() const override { return drive_->vector(); }
   [[nodiscard]] bool lost() const override { return drive_->lost(); }
   [[nodiscard]] uint32_t lease() const override { return drive_->lease(); }

@@ -73,7 +73,10 @@ Command make_log_page(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t
 Command make_event_log(uint8_t log, uint32_t bytes, uint64_t data);
 // Ends when the drive has something to tell (drive_event.h).
 Command make_event_request();
+// What it is to tell of (Base 5.27.1.8).
+Command make_event_configuration(uint32_t wanted);
 inline constexpr uint8_t kHealthLog = 0x02;
+inline constexpr uint8_t kChangedNamespacesLog = 0x04;  // a page
 inline constexpr uint32_t kAllNamespaces = 0xffffffff;
 // Wishes for as many I/O queues of each kind; completions' dword 0 has what was given
 // (Base 5.27.1.5).

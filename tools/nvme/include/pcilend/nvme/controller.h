@@ -79,6 +79,7 @@ class Controller final : public Queues {
   [[nodiscard]] Result<uint32_t> execute(const Command& command, const char* what);
   [[nodiscard]] Result<IdentifyPage> identify(Identify what, uint32_t name_space);
   [[nodiscard]] Result<> count_queues();
+  [[nodiscard]] Result<> begin_events();
   [[nodiscard]] Result<> ask_for_event();
   // Takes what has ended: an event, or the command.
   [[nodiscard]] Result<std::optional<Done>> take();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pcilend/nvme/device.h"
+#include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/identify.h"
 #include "pcilend/nvme/queues.h"
 
@@ -62,6 +63,10 @@ class Drive {
   [[nodiscard]] virtual Result<std::vector<uint32_t>> namespaces() = 0;
   [[nodiscard]] virtual Result<NamespaceInfo> name_space(uint32_t id) = 0;
   [[nodiscard]] virtual Result<Health> health() = 0;
+  // Which namespaces have changed, come or gone since this was asked last, or since it was opened:
+  // for name_space() to be asked anew. Of a shared drive its manager is asked, who knows it from
+  // the drive; nothing comes by itself.
+  [[nodiscard]] virtual Result<NamespaceChanges> changes() = 0;
   // An interrupt that a queue pair may have; nothing if none reach this process.
   [[nodiscard]] virtual std::optional<uint16_t> vector() const = 0;
   // It was reset by others, taken back, or its link was lost: nothing can be submitted any more,

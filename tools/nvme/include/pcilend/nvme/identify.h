@@ -24,6 +24,7 @@ struct ControllerInfo {
   bool volatile_cache = false;  // what was written is safe after a flush only
   bool deallocates = false;     // knows these commands
   bool writes_zeroes = false;
+  uint32_t events = 0;  // that it can tell of by itself (OAES)
 };
 
 // Unsupported if its queues' entries are not those of this library.

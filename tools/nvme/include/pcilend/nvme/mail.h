@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "pcilend/error.h"
-#include "pcilend/nvme/command.h"
+#include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/queues.h"
 
 namespace pcilend::nvme::mail {
 
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 inline constexpr size_t kPieceBytes = 160;  // of the Identify page
+inline constexpr size_t kChangedMax = 40;   // ids of namespaces
 
 // Questions.
 struct Hello {
@@ -67,8 +68,11 @@ struct AskLog {
   uint32_t bytes = 0;
   uint64_t data = 0;  // device address
 };
-using Question =
-    std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog, Clear, Fence>;
+struct AskChanges {
+  uint64_t since = 0;  // Welcome::changes, or Changes::now
+};
+using Question = std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskController, AskLog,
+                              Clear, Fence, AskChanges>;
 
 // Answers.
 struct Refusal {
@@ -85,6 +89,7 @@ struct Welcome {
   uint64_t near_bytes = 0;    // 0: none
   uint32_t near_bar = 0;
   uint64_t near_offset = 0;  // in the BAR
+  uint64_t changes = 0;      // of namespaces, until now
 };
 struct Created {
   QueueGrant grant;
@@ -95,7 +100,12 @@ struct Fenced {
 struct Piece {
   std::array<std::byte, kPieceBytes> bytes{};
 };
-using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece, Fenced>;
+// Namespaces that have changed since then.
+struct Changes {
+  uint64_t now = 0;
+  NamespaceChanges which;  // kChangedMax at most, else all
+};
+using Answer = std::variant<Refusal, Confirmed, Welcome, Created, Piece, Fenced, Changes>;
 
 // `number` is the client's, and comes back with the answer: what is late is not taken for another.
 template <class What>

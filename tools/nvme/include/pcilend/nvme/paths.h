@@ -103,6 +103,9 @@ class Paths {
 
   // One that works, for all but queues: of this thread before start() only.
   [[nodiscard]] Drive& drive() const;
+  // The same at any time, as long as it is held, for one thread's changes() and name_space();
+  // nothing if none works. Not to be held for long: a lost client ends when nobody has it.
+  [[nodiscard]] std::shared_ptr<Drive> working() const;
   [[nodiscard]] PathClients clients() const;
   // That work now, of all.
   [[nodiscard]] size_t up() const;
