@@ -5,6 +5,7 @@
  *	memory of this host	pinned, and counted for its RLIMIT_MEMLOCK
  *	a BAR of this host	by whoever exports it, who may take it away (source.h)
  *	a segment of another	host, which this one has connected: a piece of a memory window
+ *	a BAR of another	host's function, which this one has leased: the same
  *
  * No lock that a caller could notice, but the process's mmap_lock, and those of exporters.
  */
@@ -13,6 +14,8 @@
 
 #include <linux/types.h>
 
+#include "base/pages.h"
+
 struct dma_buf;
 struct dma_buf_attachment;
 struct iommu_domain;
@@ -20,7 +23,6 @@ struct mm_struct;
 struct netlink_ext_ack;
 struct pci_dev;
 struct pcilend_link;
-struct pcilend_pages;
 struct pcilend_source;
 struct sg_table;
 
@@ -33,6 +35,7 @@ struct pcilend_memory {
 	struct pci_dev *behind;		/* in whose BAR, with a reference; NULL: it is memory */
 	struct pcilend_link *link;	/* that leads there, as long as @source is; NULL: none */
 	u32 segment;			/* of another host: its id; else 0 */
+	struct pcilend_far_bar far;
 	struct pcilend_source *source;	/* with a reference; NULL: nobody takes it away */
 	struct sg_table *table;		/* NULL: it is contiguous. With @source: only between */
 					/* pcilend_source_begin() and _end() */

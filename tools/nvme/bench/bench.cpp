@@ -46,6 +46,7 @@ class Bench {
         .depth = options_.depth,
         .transfer = options_.transfer,
         .staged = options_.staged,
+        .data = target_.data,
         .fill = [this](uint32_t place, std::span<std::byte> to) { fill(to, commands_[place]); }};
     if (options_.interrupts) wanted.vector = target_.vector;
     auto line = target_.paths
@@ -86,6 +87,10 @@ class Bench {
   [[nodiscard]] Result<> check() const {
     if (options_.interrupts && !target_.vector)
       return fail(ErrorClass::Unsupported, "no interrupt of {} reaches this process: poll", name_);
+    if (target_.data && compares() && target_.data->bytes().empty())
+      return fail(ErrorClass::Unsupported,
+                  "who exports the memory for data lets no CPU look at it: read only, without "
+                  "--write and --verify");
     const NamespaceInfo& name_space = target_.name_space;
     const uint32_t unit = name_space.block_bytes;
     if (options_.transfer == 0 || options_.transfer % unit != 0)
@@ -189,6 +194,16 @@ class Bench {
 };
 
 }  // namespace
+
+size_t data_bytes(const BenchOptions& options) {
+  return options.depth * ((options.transfer + kPage - 1) / kPage * kPage);
+}
+
+size_t queue_bytes(const BenchOptions& options) {
+  const size_t ring = (options.depth + 1) * sizeof(Command);
+  const size_t lists = options.transfer > kPage ? options.depth * kPage : 0;
+  return (ring + kPage - 1) / kPage * kPage + lists + (options.staged ? data_bytes(options) : 0);
+}
 
 uint64_t content(uint64_t seed, uint64_t at) {
   uint64_t word = (at / sizeof word + 1) * 0x9e3779b97f4a7c15 + seed * 0xd1342543de82ef95;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
+#include "bench/placement.h"
 #include "pcilend/nvme/paths.h"
 #include "pcilend/result.h"
 
@@ -18,6 +19,8 @@ struct Arguments {
   uint32_t name_space = 1;
   bool shared = false;
   bool own_memory = false;
+  std::string queues_in;  // parse_elsewhere()
+  std::string data_in;
   std::vector<std::string> paths;  // adapters
   uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
@@ -79,16 +82,34 @@ void print_text(const ControllerInfo& drive, const NamespaceInfo& name_space, co
 
 constexpr const char* kOwner = "pcilend-nvme-bench";
 
+// Nothing if all is where the drive's device has it.
+Result<std::unique_ptr<Placement>> place(const ThisHost& host, Drive& drive,
+                                         const Arguments& arguments) {
+  if (arguments.queues_in.empty() && arguments.data_in.empty()) return std::unique_ptr<Placement>();
+  return Placement::make(host, drive.device(), kOwner,
+                         {.queues = arguments.queues_in,
+                          .data = arguments.data_in,
+                          .queue_bytes = queue_bytes(arguments.bench),
+                          .data_bytes = data_bytes(arguments.bench)});
+}
+
 // With a drive that is open: what is asked for.
-Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& arguments) {
+Result<> bench(const ThisHost& host, Drive& drive, Paths* paths, FunctionId id,
+               const Arguments& arguments) {
   const auto name_space = drive.name_space(arguments.name_space);
   if (!name_space) return tl::unexpected(name_space.error());
   const auto health = drive.health();
   if (!health) return tl::unexpected(health.error());
   const ControllerInfo info = drive.info();
-  const auto report =
-      run_bench({drive.device(), drive.queues(), *name_space, drive.vector(), paths},
-                arguments.bench, arguments.json ? goes_on : print_round);
+  const auto placement = place(host, drive, arguments);
+  if (!placement) return tl::unexpected(placement.error());
+  const BenchTarget target{.device = *placement ? (*placement)->device() : drive.device(),
+                           .queues = drive.queues(),
+                           .name_space = *name_space,
+                           .vector = drive.vector(),
+                           .paths = paths,
+                           .data = *placement ? (*placement)->data() : nullptr};
+  const auto report = run_bench(target, arguments.bench, arguments.json ? goes_on : print_round);
   if (!report) return tl::unexpected(report.error());
   if (arguments.json)
     std::cout << to_json(to_string(id), info, *name_space, arguments.bench, *report).dump(2)
@@ -99,14 +120,18 @@ Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& argum
 }
 
 // Over all of them: what one of them loses goes over another one.
-Result<> run_over(const std::vector<std::string>& adapters, FunctionId id,
+Result<> run_over(const ThisHost& host, const std::vector<std::string>& adapters, FunctionId id,
                   const Arguments& arguments) {
+  if (!arguments.queues_in.empty() || !arguments.data_in.empty())
+    return fail(ErrorClass::Usage,
+                "--queues-in and --data-in are for one path, and {} leads over {}: give one --path",
+                to_string(id), adapters.size());
   PathsOptions options;
   options.tell = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   const auto paths = Paths::open(
       join_openers(id, kOwner, adapters, arguments.slice, arguments.bench.interrupts), options);
   if (!paths) return tl::unexpected(paths.error());
-  return bench((*paths)->drive(), paths->get(), id, arguments);
+  return bench(host, (*paths)->drive(), paths->get(), id, arguments);
 }
 
 Result<> run(const Arguments& arguments) {
@@ -117,16 +142,16 @@ Result<> run(const Arguments& arguments) {
   if (!arguments.shared) {
     const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, arguments.own_memory);
     if (!drive) return tl::unexpected(drive.error());
-    return bench(**drive, nullptr, *id, arguments);
+    return bench(*host, **drive, nullptr, *id, arguments);
   }
   const auto adapters = choose_paths(*host, *id, arguments.paths);
   if (!adapters) return tl::unexpected(adapters.error());
-  if (adapters->size() > 1) return run_over(*adapters, *id, arguments);
+  if (adapters->size() > 1) return run_over(*host, *adapters, *id, arguments);
   JoinOptions wanted{.slice = arguments.slice, .interrupt = arguments.bench.interrupts};
   if (!adapters->empty()) wanted.adapter = adapters->front();
   const auto drive = Drive::join(*host, *id, kOwner, wanted);
   if (!drive) return tl::unexpected(drive.error());
-  return bench(**drive, nullptr, *id, arguments);
+  return bench(*host, **drive, nullptr, *id, arguments);
 }
 
 int main(int argc, char** argv) {
@@ -137,10 +162,15 @@ int main(int argc, char** argv) {
       "checks what it reads.");
   app.add_option("FUNCTION", arguments.function, "id of the function, as `pcilend list` has it")
       ->required();
-  app.add_flag(
+  auto* const own = app.add_flag(
       "--cmb", arguments.own_memory,
       "commands and lists are in the drive's own memory (CMB); of a shared drive its manager "
       "says where");
+  app.add_option("--queues-in", arguments.queues_in,
+                 "commands and lists are in a BAR of that function, leased for it, or behind a "
+                 "dma-buf: 40002:2+64K, fd:5")
+      ->excludes(own);
+  app.add_option("--data-in", arguments.data_in, "data is, in the same way");
   app.add_flag("--shared", arguments.shared,
                "beside other processes, by its manager (pcilend-nvme-manager)");
   app.add_option(
