@@ -20,6 +20,7 @@ struct BenchTarget {
   NamespaceInfo name_space;
   std::optional<uint16_t> vector;  // that there may be
   Paths* paths = nullptr;          // then by these, started, and not by device and queues
+  bool elsewhere = false;          // memory may be lost before the device's epoch tells that
   Memory* data = nullptr;          // of all commands; NULL: memory of this process
 };
 

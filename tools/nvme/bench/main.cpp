@@ -108,6 +108,7 @@ Result<> bench(const ThisHost& host, Drive& drive, Paths* paths, FunctionId id,
                            .name_space = *name_space,
                            .vector = drive.vector(),
                            .paths = paths,
+                           .elsewhere = *placement != nullptr,
                            .data = *placement ? (*placement)->data() : nullptr};
   const auto report = run_bench(target, arguments.bench, arguments.json ? goes_on : print_round);
   if (!report) return tl::unexpected(report.error());

@@ -23,7 +23,8 @@ Result<std::unique_ptr<Elsewhere>> Placement::open(const ThisHost& host, Device&
   auto& lease = leases_[name->function->value];
   if (!lease) {
     auto borrowed = Lease::borrow(host, *name->function, owner, kSlice);
-    if (!borrowed) return tl::unexpected(std::move(borrowed).error());
+    if (!borrowed)
+      return tl::unexpected(std::move(borrowed).error().in(to_string(*name->function)));
     lease = std::make_shared<Lease>(std::move(*borrowed));
   }
   return Elsewhere::in_bar(device, lease, name->bar, name->offset, bytes);
