@@ -2,7 +2,8 @@
 // pcilend-bar-user: as a program of a GPU does it: has a dma-buf of memory in a BAR, of
 // pcilend_bar.ko, gives it to another program as descriptor 9, and looks at that memory itself.
 //
-//	BYTES TAKE COMMAND...	the BAR is taken from all who have it when the file TAKE is there
+//	BYTES TAKE COMMAND...	the BAR is taken from all who have it when the file TAKE is there,
+//and 				its first BYTES are zeroed
 //
 // At its end: `seen CKSUM`, of its first BYTES, as cksum(1) has it. The exit status is the
 // command's.
@@ -77,6 +78,9 @@ Result<int> use(const std::string& bytes_text, const std::string& take, std::spa
   for (bool taken = false; ::waitpid(child, &status, WNOHANG) == 0; ::usleep(kLook)) {
     if (taken || ::access(take.c_str(), F_OK) != 0) continue;
     if (::ioctl(device.get(), kTake) < 0) return fail_errno("taking the BAR");
+    for (auto* word = reinterpret_cast<volatile uint64_t*>(view->bytes().data());
+         word != reinterpret_cast<volatile uint64_t*>(view->bytes().data() + bytes); ++word)
+      *word = 0;
     std::cout << "taken" << std::endl;
     taken = true;
   }

@@ -60,34 +60,46 @@ Result<> check_bar(const LeaseInfo& info, uint32_t index, uint64_t offset, size_
   return check_part(name, bar->size, offset, bytes);
 }
 
+std::span<std::byte> bytes_of(Elsewhere* memory) {
+  return memory ? memory->bytes() : std::span<std::byte>();
+}
+
 class PlacedDevice final : public NearDevice {
  public:
-  PlacedDevice(Device& device, Elsewhere* queues, std::vector<const Elsewhere*> also)
-      : NearDevice(device, queues ? queues->bytes() : std::span<std::byte>(),
-                   queues ? queues->address() : 0),
-        placed_(queues != nullptr),
-        watched_(std::move(also)) {
-    if (queues) watched_.push_back(queues);
+  PlacedDevice(Device& device, QueuePlaces places)
+      : NearDevice(device, bytes_of(places.queues), places.queues ? places.queues->address() : 0),
+        places_(std::move(places)) {
+    if (places_.queues) places_.also.push_back(places_.queues);
+    if (!places_.completions) return;
+    places_.also.push_back(places_.completions);
+    const auto bytes = places_.completions->bytes();
+    const size_t at = std::min(places_.completions_at, bytes.size());
+    completions_.emplace(bytes.subspan(at), places_.completions->address() + at);
   }
 
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    if (placed_ && NearPages::wants(access)) {
-      if (auto memory = near_allocate(bytes, access)) return memory;
-      return fail(ErrorClass::Usage,
-                  "{} bytes of commands of {} don't fit into the memory that is theirs: give more",
-                  bytes, name());
-    }
-    return NearDevice::allocate(bytes, access);
+    const bool completions = !access.device_reads && !access.host_writes;
+    std::unique_ptr<Memory> memory;
+    if (completions_ && completions)
+      memory = completions_->take(bytes);
+    else if (places_.queues && NearPages::wants(access))
+      memory = near_allocate(bytes, access);
+    else
+      return NearDevice::allocate(bytes, access);
+    if (memory) return memory;
+    return fail(ErrorClass::Usage,
+                "{} bytes of queues of {} don't fit into the memory that is theirs: give more",
+                bytes, name());
   }
   [[nodiscard]] uint64_t epoch() const override {
     uint64_t sum = NearDevice::epoch();
-    for (const Elsewhere* memory : watched_) sum += memory->epoch();
+    for (const Elsewhere* memory : places_.also) sum += memory->epoch();
     return sum;
   }
 
  private:
-  bool placed_;
-  std::vector<const Elsewhere*> watched_;
+  QueuePlaces places_;
+  std::optional<NearPages> completions_;
 };
 
 }  // namespace
@@ -162,9 +174,8 @@ std::span<std::byte> Elsewhere::bytes() {
   return part_ ? part_->bytes() : view_.bytes();
 }
 
-std::unique_ptr<Device> place_queues(Device& device, Elsewhere* queues,
-                                     const std::vector<const Elsewhere*>& also) {
-  return std::make_unique<PlacedDevice>(device, queues, also);
+std::unique_ptr<Device> place_queues(Device& device, QueuePlaces places) {
+  return std::make_unique<PlacedDevice>(device, std::move(places));
 }
 
 }  // namespace pcilend::nvme

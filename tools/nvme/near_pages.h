@@ -26,7 +26,10 @@ class NearPages {
   }
   // In one piece, zeroed; nothing if that is not what is wanted, or there is no room.
   std::unique_ptr<Memory> allocate(size_t bytes, const Access& access) {
-    if (!wants(access)) return nullptr;
+    return wants(access) ? take(bytes) : nullptr;
+  }
+  // The same, whatever it is for.
+  std::unique_ptr<Memory> take(size_t bytes) {
     const size_t pages = (bytes + kPage - 1) / kPage;
     const auto at = std::search_n(used_.begin(), used_.end(), pages, false);
     if (pages == 0 || at == used_.end()) return nullptr;

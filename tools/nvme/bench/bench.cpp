@@ -94,10 +94,6 @@ class Bench {
   [[nodiscard]] Result<> check() const {
     if (options_.interrupts && !target_.vector)
       return fail(ErrorClass::Unsupported, "no interrupt of {} reaches this process: poll", name_);
-    if (target_.data && compares() && target_.data->bytes().empty())
-      return fail(ErrorClass::Unsupported,
-                  "who exports the memory for data lets no CPU look at it: read only, without "
-                  "--write and --verify");
     const NamespaceInfo& name_space = target_.name_space;
     const uint32_t unit = name_space.block_bytes;
     if (options_.transfer == 0 || options_.transfer % unit != 0)
@@ -222,6 +218,10 @@ class Bench {
 
 size_t data_bytes(const BenchOptions& options) {
   return options.depth * ((options.transfer + kPage - 1) / kPage * kPage);
+}
+
+size_t completion_bytes(const BenchOptions& options) {
+  return ((options.depth + 1) * kCompletionBytes + kPage - 1) / kPage * kPage;
 }
 
 size_t queue_bytes(const BenchOptions& options) {

@@ -58,8 +58,9 @@ struct BenchReport {
 Result<BenchReport> run_bench(const BenchTarget& target, const BenchOptions& options,
                               const std::function<bool(const BenchReport&)>& progress = {});
 
-// Bytes of memory for data, and of that which the drive only reads.
+// Bytes of memory for data, of completions, and of what the drive only reads.
 size_t data_bytes(const BenchOptions& options);
+size_t completion_bytes(const BenchOptions& options);
 size_t queue_bytes(const BenchOptions& options);
 
 // The word of that content at byte `at` of the namespace, a multiple of 8.

@@ -90,7 +90,10 @@ Result<std::unique_ptr<Placement>> place(const ThisHost& host, Drive& drive,
                          {.queues = arguments.queues_in,
                           .data = arguments.data_in,
                           .queue_bytes = queue_bytes(arguments.bench),
-                          .data_bytes = data_bytes(arguments.bench)});
+                          .data_bytes = data_bytes(arguments.bench),
+                          .completion_bytes = arguments.bench.write || arguments.bench.verify
+                                                  ? completion_bytes(arguments.bench)
+                                                  : 0});
 }
 
 // With a drive that is open: what is asked for.

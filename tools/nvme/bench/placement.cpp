@@ -36,7 +36,7 @@ Result<std::unique_ptr<Placement>> Placement::make(const ThisHost& host, Device&
   std::unique_ptr<Placement> placement(new Placement);
   for (const auto& [where, bytes, memory] :
        {std::tuple(&wish.queues, wish.queue_bytes, &placement->queues_),
-        std::tuple(&wish.data, wish.data_bytes, &placement->data_)}) {
+        std::tuple(&wish.data, wish.data_bytes + wish.completion_bytes, &placement->data_)}) {
     if (where->empty()) continue;
     auto opened = placement->open(host, device, owner, *where, bytes);
     if (!opened) return tl::unexpected(std::move(opened).error());
@@ -46,9 +46,18 @@ Result<std::unique_ptr<Placement>> Placement::make(const ThisHost& host, Device&
     return fail(ErrorClass::Unsupported,
                 "{}: who exports it lets no CPU store commands there: have them elsewhere",
                 wish.queues);
-  std::vector<const Elsewhere*> also;
-  if (placement->data_) also.push_back(placement->data_.get());
-  placement->placed_ = place_queues(device, placement->queues_.get(), also);
+  QueuePlaces places{.queues = placement->queues_.get()};
+  if (placement->data_) places.also.push_back(placement->data_.get());
+  if (placement->data_ && wish.completion_bytes != 0) {
+    if (placement->data_->bytes().empty())
+      return fail(ErrorClass::Unsupported,
+                  "{}: who exports it lets no CPU look at it: read only, without --write and "
+                  "--verify",
+                  wish.data);
+    places.completions = placement->data_.get();
+    places.completions_at = wish.data_bytes;
+  }
+  placement->placed_ = place_queues(device, std::move(places));
   return placement;
 }
 

@@ -15,6 +15,8 @@ struct PlacementWish {
   std::string data;
   size_t queue_bytes = 0;
   size_t data_bytes = 0;
+  // Behind data elsewhere, as a CPU is to look at that when they have come; 0: not there.
+  size_t completion_bytes = 0;
 };
 
 // Ends with its leases. The device must outlive it.

@@ -112,7 +112,7 @@ TEST_F(Elsewheres, AreWholePagesOfWhatIsThere) {
 TEST_F(Elsewheres, HaveCommandsAndListsAndNothingElse) {
   const auto memory = behind(0, kBytes);
   ASSERT_TRUE(memory) << memory.error().message;
-  const auto device = place_queues(drive_, memory->get());
+  const auto device = place_queues(drive_, {.queues = memory->get()});
   const auto commands = device->allocate(kPage, {.device_writes = false, .host_reads = false});
   ASSERT_TRUE(commands);
   EXPECT_EQ((*commands)->address(), kAddress);
@@ -133,16 +133,29 @@ TEST_F(Elsewheres, HaveWhatABenchDoes) {
   {
     const auto queues = behind(0, queue_bytes(options));
     ASSERT_TRUE(queues) << queues.error().message;
-    const auto device = place_queues(drive_, queues->get());
+    const auto device = place_queues(drive_, {.queues = queues->get()});
     const auto report =
         run_bench({*device, *controller_, controller_->name_space(1).value()}, options);
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(report->compared, 6U);
   }
   {
-    const auto data = behind(kPage, data_bytes(options));
+    const auto data = behind(kPage, data_bytes(options) + completion_bytes(options));
     ASSERT_TRUE(data) << data.error().message;
-    BenchTarget target{drive_, *controller_, controller_->name_space(1).value()};
+    const auto device =
+        place_queues(drive_, {.completions = data->get(), .completions_at = data_bytes(options)});
+    // Commands are as they were; completions are there.
+    const auto completions = device->allocate(16, {.device_reads = false, .host_writes = false});
+    ASSERT_TRUE(completions) << completions.error().message;
+    EXPECT_EQ((*completions)->address(), (*data)->address() + data_bytes(options));
+    EXPECT_FALSE(device->allocate(16, {.device_reads = false, .host_writes = false}));
+  }
+  {
+    const auto data = behind(kPage, data_bytes(options) + completion_bytes(options));
+    ASSERT_TRUE(data) << data.error().message;
+    const auto device =
+        place_queues(drive_, {.completions = data->get(), .completions_at = data_bytes(options)});
+    BenchTarget target{*device, *controller_, controller_->name_space(1).value()};
     target.data = data->get();
     BenchOptions direct = options;
     direct.staged = false;

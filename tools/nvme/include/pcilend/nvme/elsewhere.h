@@ -3,12 +3,12 @@
 // function, or behind a dma-buf of whoever exports it, such as a GPU's driver (docs/nvme.md).
 //
 //	auto gpu = Elsewhere::in_bar(drive->device(), lease, 2, 0, bytes);
-//	auto placed = place_queues(drive->device(), gpu->get());
+//	auto placed = place_queues(drive->device(), {.queues = gpu->get()});
 //	auto pair = QueuePair::create(*placed, drive->queues(), options);
 //
 // What the drive writes there and its completions have different targets, which nothing keeps in
-// order: behind a completion a CPU may still find what was there before. A read of it by the drive
-// is in order, as is whoever has the memory.
+// order (seen in the lab): behind a completion a CPU may still find what was there before. They are
+// in order if completions are in the same memory (QueuePlaces::completions).
 #pragma once
 
 #include <cstddef>
@@ -65,11 +65,20 @@ class Elsewhere final : public Memory {
   uint64_t offset_ = 0;
 };
 
-// `device`, whose epoch() changes also when one of these is lost (so that what was under way there
-// does not count), and of which what the controller only reads, and this process only writes -
-// commands, lists of pages, staged data -, is in `queues`. NULL: where it was. allocate() fails if
-// there is no room. All must outlive it.
-std::unique_ptr<Device> place_queues(Device& device, Elsewhere* queues,
-                                     const std::vector<const Elsewhere*>& also = {});
+// What is where. NULL: where the device has it.
+struct QueuePlaces {
+  // What the controller only reads, and this process only writes: commands, lists of pages, staged
+  // data.
+  Elsewhere* queues = nullptr;
+  // Completions: in what is behind so many bytes of it. Each look at them goes there.
+  Elsewhere* completions = nullptr;
+  size_t completions_at = 0;
+  // Whose loss is to change the epoch, too.
+  std::vector<const Elsewhere*> also;
+};
+
+// `device` with queues there; allocate() fails if there is no room. Its epoch() changes also when
+// one of these is lost, so that what was under way does not count. All must outlive it.
+std::unique_ptr<Device> place_queues(Device& device, QueuePlaces places);
 
 }  // namespace pcilend::nvme
