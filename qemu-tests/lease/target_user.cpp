@@ -6,7 +6,7 @@
 //
 // Steps: connect SEGMENT[,ro]: one of another host, mapped for the function, too; export: a BAR, by
 // /dev/pcilend-bar; registers: a BAR of another function, which is leased for that (`also ID`
-// before); copy SEED: from this process's memory there and back, by the function; write SEED: a
+// before; release: that lease ends); copy SEED: from this process's memory there and back, by the function; write SEED: a
 // page there, whether it is still mapped or not; wipe: what is there, by the CPU; look SEED: is
 // that page there; unmap; map: again, what is there; try: map it, and the words of the refusal;
 // take: the exporter takes it away; lost: waits until the segment is; disturbed: until the epoch
@@ -97,6 +97,10 @@ class User {
     if (name == "try") return Json{{"said", text_of(edu_.lease().map(buffer(), read_only_))}};
     if (name == "unmap") {
       target_.reset();
+      return Json::object();
+    }
+    if (name == "release") {
+      also_.reset();
       return Json::object();
     }
     if (name == "take") return take();

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "near_pages.h"
+#include "near_device.h"
 #include "pcilend/nvme/controller.h"
 #include "pcilend/result.h"
 
@@ -13,33 +13,6 @@ namespace {
 
 constexpr uint16_t kVector = 1;  // the admin queues' is 0
 constexpr int kEventsMax = 8;    // at once, of a drive that does not stop to tell
-
-// A device some of whose memory is in itself.
-class NearDevice final : public Device {
- public:
-  NearDevice(Device& device, std::span<std::byte> bytes, uint64_t address)
-      : device_(device), pages_(bytes, address) {}
-
-  [[nodiscard]] std::string name() const override { return device_.name(); }
-  [[nodiscard]] uint32_t load(size_t offset) const override { return device_.load(offset); }
-  void store(size_t offset, uint32_t value) override { device_.store(offset, value); }
-  [[nodiscard]] size_t register_bytes() const override { return device_.register_bytes(); }
-  Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    if (auto memory = pages_.allocate(bytes, access)) return memory;
-    return device_.allocate(bytes, access);
-  }
-  Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
-    return device_.bar(index, offset, bytes);
-  }
-  Result<UniqueFd> interrupt(uint32_t vector) override { return device_.interrupt(vector); }
-  Result<> end_interrupt(uint32_t vector) override { return device_.end_interrupt(vector); }
-  [[nodiscard]] uint64_t epoch() const override { return device_.epoch(); }
-  [[nodiscard]] int fd() const override { return device_.fd(); }
-
- private:
-  Device& device_;
-  NearPages pages_;
-};
 
 class AloneDrive final : public Drive {
  public:

@@ -102,6 +102,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   Result<std::span<std::byte>> bar(uint32_t, uint64_t, size_t) override {
     return fail(ErrorClass::Permission, "BARs of {} are its manager's to give", name());
   }
+  Result<std::unique_ptr<Reach>> map(int dma_buf) override { return tenancy_->map(dma_buf); }
   Result<UniqueFd> interrupt(uint32_t vector) override { return tenancy_->interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return tenancy_->end_interrupt(vector); }
   [[nodiscard]] uint64_t epoch() const override { return tenancy_->epoch(); }

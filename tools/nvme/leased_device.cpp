@@ -47,6 +47,9 @@ class LeasedDevice final : public Device {
     parts_.push_back(std::move(*part));
     return parts_.back().bytes();
   }
+  Result<std::unique_ptr<Reach>> map(int dma_buf) override {
+    return reach_leased(*lease_, dma_buf);
+  }
   Result<UniqueFd> interrupt(uint32_t vector) override { return lease_->interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return lease_->end_interrupt(vector); }
   [[nodiscard]] uint64_t epoch() const override { return lease_->epoch(); }
@@ -59,7 +62,26 @@ class LeasedDevice final : public Device {
   std::vector<Registers> parts_;
 };
 
+class LeasedReach final : public Reach {
+ public:
+  explicit LeasedReach(DeviceMemory memory) : memory_(std::move(memory)) {}
+  [[nodiscard]] uint64_t address() const override { return memory_.address(); }
+
+ private:
+  DeviceMemory memory_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<Reach>> Device::map(int) {
+  return fail(ErrorClass::Unsupported, "{} reaches nothing but memory of this process", name());
+}
+
+Result<std::unique_ptr<Reach>> reach_leased(const Lease& lease, int dma_buf) {
+  auto memory = lease.map(dma_buf);
+  if (!memory) return tl::unexpected(std::move(memory).error());
+  return std::make_unique<LeasedReach>(std::move(*memory));
+}
 
 Result<std::unique_ptr<Memory>> allocate_leased(const Lease& lease, size_t bytes,
                                                 const Access& access, bool near) {

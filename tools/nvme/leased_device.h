@@ -16,6 +16,9 @@ Result<std::unique_ptr<Device>> make_leased(std::shared_ptr<Lease> lease, bool n
 Result<std::unique_ptr<Memory>> allocate_leased(const Lease& lease, size_t bytes,
                                                 const Access& access, bool near);
 
+// What is behind a dma-buf, for the function.
+Result<std::unique_ptr<Reach>> reach_leased(const Lease& lease, int dma_buf);
+
 Result<> check_class(const Lease& lease);
 
 // Page of BAR 0 where doorbells begin (Base 3.1.3).

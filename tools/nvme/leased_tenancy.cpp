@@ -54,6 +54,10 @@ class LeasedTenancy final : public Tenancy {
     parts_.push_back(std::move(*part));
     return parts_.back().bytes();
   }
+  Result<std::unique_ptr<Reach>> map(int dma_buf) override {
+    if (!lease_) return ended();
+    return reach_leased(*lease_, dma_buf);
+  }
   Result<UniqueFd> interrupt(uint32_t vector) override {
     if (!lease_) return ended();
     return lease_->interrupt(vector);
@@ -101,6 +105,10 @@ class LeasedTenancy final : public Tenancy {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<Reach>> Tenancy::map(int) {
+  return fail(ErrorClass::Unsupported, "{} reaches nothing but memory of this process", name());
+}
 
 Result<std::unique_ptr<Drive>> Drive::join(const ThisHost& host, FunctionId id,
                                            std::string_view owner, const JoinOptions& options) {

@@ -20,9 +20,16 @@ class NearPages {
   NearPages(std::span<std::byte> bytes, uint64_t address)
       : bytes_(bytes), address_(address), used_(bytes.size() / kPage) {}
 
+  // What is best there, as nobody waits for it.
+  static bool wants(const Access& access) {
+    return !access.device_writes && best_place(access) == Place::Function;
+  }
   // In one piece, zeroed; nothing if that is not what is wanted, or there is no room.
   std::unique_ptr<Memory> allocate(size_t bytes, const Access& access) {
-    if (access.device_writes || best_place(access) != Place::Function) return nullptr;
+    return wants(access) ? take(bytes) : nullptr;
+  }
+  // The same, whatever it is for.
+  std::unique_ptr<Memory> take(size_t bytes) {
     const size_t pages = (bytes + kPage - 1) / kPage;
     const auto at = std::search_n(used_.begin(), used_.end(), pages, false);
     if (pages == 0 || at == used_.end()) return nullptr;

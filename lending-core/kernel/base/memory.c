@@ -223,6 +223,7 @@ void pcilend_memory_of_pages(struct pcilend_memory *memory, struct pcilend_pages
 		.behind = pci_dev_get(pages->behind),
 		.link = pages->link,
 		.segment = pages->segment,
+		.far = pages->far,
 		.source = pcilend_source_get(pages->source),
 		.buffer = buffer,
 	};
@@ -247,8 +248,8 @@ static int memory_get_pages(struct pcilend_memory *memory, struct pcilend_pages 
 {
 	if (!anything)
 		return pcilend_refuse(extack, -EOPNOTSUPP, "it is no memory of this host: use memory, such as a memfd by /dev/udmabuf");
-	if (!pages->behind)
-		return pcilend_refuse(extack, -EOPNOTSUPP, "it is a BAR of another host's function: only those of this host can be mapped for one");
+	if (!pages->behind && !pages->far.function)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "it is a part of a shared function of another host: lease one for this process alone");
 	pcilend_memory_of_pages(memory, pages, buffer);
 	return 0;
 }

@@ -5,6 +5,7 @@
  *	memory of this host	pinned, and counted for its RLIMIT_MEMLOCK
  *	a BAR of this host	by whoever exports it, who may take it away (source.h)
  *	a segment of another	host, which this one has connected: a piece of a memory window
+ *	a BAR of another	host's function, which this one has leased: the same
  *
  * and what this host makes for others, which is the module's own.
  *
@@ -15,6 +16,8 @@
 
 #include <linux/types.h>
 
+#include "base/pages.h"
+
 struct dma_buf;
 struct dma_buf_attachment;
 struct iommu_domain;
@@ -22,7 +25,6 @@ struct mm_struct;
 struct netlink_ext_ack;
 struct pci_dev;
 struct pcilend_link;
-struct pcilend_pages;
 struct pcilend_source;
 struct sg_table;
 
@@ -35,6 +37,7 @@ struct pcilend_memory {
 	struct pci_dev *behind;		/* in whose BAR, with a reference; NULL: it is memory */
 	struct pcilend_link *link;	/* that leads there, as long as @source is; NULL: none */
 	u32 segment;			/* of another host: its id; else 0 */
+	struct pcilend_far_bar far;
 	struct pcilend_source *source;	/* with a reference; NULL: nobody takes it away */
 	struct sg_table *table;		/* NULL: it is contiguous. With @source: only between */
 					/* pcilend_source_begin() and _end() */

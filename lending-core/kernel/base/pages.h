@@ -20,6 +20,14 @@ struct pci_dev;
 struct pcilend_link;
 struct pcilend_source;
 
+/* In a BAR of another host's function: another function reaches all of that, or nothing. */
+struct pcilend_far_bar {
+	u32 function;			/* id; 0: it is in none */
+	u32 lease;			/* by which this host has it */
+	u64 offset;			/* in the BAR */
+	u64 size;			/* of the BAR; bytes, whole pages */
+};
+
 struct pcilend_pages {
 	u64 size;			/* bytes, whole pages; constant once exported, as all to */
 	phys_addr_t phys;		/* @release */
@@ -31,6 +39,7 @@ struct pcilend_pages {
 					/* another host's */
 	struct pcilend_link *link;	/* that leads to them; NULL: they are of this host */
 	u32 segment;			/* id of another host's; 0: none */
+	struct pcilend_far_bar far;
 	struct pcilend_source *source;	/* taken and given with them */
 
 	struct rw_semaphore lock;	/* the next two; taken in page faults */

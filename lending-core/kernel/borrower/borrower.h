@@ -289,6 +289,8 @@ void remote_unreached(struct remote *r, u32 lease, u32 target);
 void remote_reach_doubt(struct remote *r);
 int remote_find_bar(u64 phys, u64 size, struct remote_bar *found);
 int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
+int remote_reach_bar_of_lease(struct remote *from, const struct remote_bar *bar, u64 address,
+			      struct netlink_ext_ack *extack);
 void remote_reach_work(struct work_struct *work);
 void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 address);
 

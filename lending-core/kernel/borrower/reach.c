@@ -594,10 +594,10 @@ static int reach_refuse_mapping(struct netlink_ext_ack *extack, int error)
 {
 	switch (error) {
 	case -ENOSPC:
-		return pcilend_refuse(extack, error, "it reaches as many BARs as it may: give it to a guest with fewer other functions");
+		return pcilend_refuse(extack, error, "it reaches as many BARs as it may: have fewer mapped for it");
 	case -ERANGE:
 	case -EUSERS:
-		return pcilend_refuse(extack, -ERANGE, "its lender can't map it at that address: have the guest put the BAR elsewhere, aligned to its size");
+		return pcilend_refuse(extack, -ERANGE, "its lender can't map it at that address: have the BAR elsewhere (a guest's), aligned to its size");
 	default:
 		return reach_refuse(extack, error);
 	}
@@ -674,6 +674,23 @@ static void reach_say_unreached(struct remote *from, const struct remote_bar *ba
 			    from->pub.id, bar->bar, bar->to->pub.id, address, err, why->_msg);
 }
 
+static int reach_add_mapped(struct remote *from, const struct remote_bar *bar, u64 address,
+			    struct netlink_ext_ack *why)
+{
+	int err;
+
+	lockdep_assert_held(&from->reaching);
+	scoped_guard(spinlock_irqsave, &reach_lock)
+		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
+					       bar->phys, bar->size, address);
+	err = err ? reach_refuse_mapping(why, err) : reach_mapped(from, bar, address, why);
+	if (err)
+		reach_unreach_mapped(from, bar, address);
+	else
+		remote_event(from, PCILEND_EVENT_FUNCTION);
+	return err;
+}
+
 /*
  * remote_reach_bar - a user of VFIO has mapped a BAR for another function
  * @address: IOVA of the BAR's first page
@@ -691,19 +708,21 @@ int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 addr
 	guard(mutex)(&from->reaching);
 	if (!remote_held_lease(from))
 		return 0;
-	scoped_guard(spinlock_irqsave, &reach_lock)
-		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
-					       bar->phys, bar->size, address);
-	err = err ? reach_refuse_mapping(&why, err) : reach_mapped(from, bar, address, &why);
-	if (!err) {
-		remote_event(from, PCILEND_EVENT_FUNCTION);
-		return 0;
-	}
-	reach_unreach_mapped(from, bar, address);
-	if (!remote_held_lease(from))
+	err = reach_add_mapped(from, bar, address, &why);
+	if (!err || !remote_held_lease(from))
 		return 0;
 	reach_say_unreached(from, bar, address, err, &why);
 	return err;
+}
+
+/* The same for a process that has leased both. Return: 0, or why not, which @extack says. */
+int remote_reach_bar_of_lease(struct remote *from, const struct remote_bar *bar, u64 address,
+			      struct netlink_ext_ack *extack)
+{
+	guard(mutex)(&from->reaching);
+	if (!remote_held_lease(from))
+		return reach_refuse(extack, -ESTALE);
+	return reach_add_mapped(from, bar, address, extack);
 }
 
 /* Undoes that. Without it, or after the end of either lease, there is nothing to do. */

@@ -2,7 +2,7 @@
 /*
  * Frontend "lease": a process of this host has a function of another one. What it maps goes the way
  * of VFIO's (iommu.c): its slice is in granules, which are mirrored by the lender when the lease
- * begins, so that no map or unmap is a message, but of segments of other hosts (remote_target.h).
+ * begins, so that no map or unmap is a message, but of what is in other hosts (remote_target.h).
  * Its interrupts are those of the virtual function, and its BARs are the window.
  *
  * All that the process reaches hangs on the virtual function, whose driver this is: it ends when
@@ -58,10 +58,22 @@ static int remote_lease_bar(void *holder, u32 bar, u64 offset, u64 size,
 			    struct pcilend_use_place *place, struct netlink_ext_ack *extack)
 {
 	struct remote_lease *rl = holder;
+	struct remote_bar found;
+	int err;
 
 	guard(mutex)(&rl->lock);
-	return remote_lease_check(rl, extack) ?:
-	       pcilend_use_place_bar(rl->pdev, bar, offset, size, &place->phys, extack);
+	err = remote_lease_check(rl, extack) ?:
+	      pcilend_use_place_bar(rl->pdev, bar, offset, size, &place->phys, extack);
+	if (err || remote_find_bar(place->phys, size, &found))
+		return err;
+	place->far = (struct pcilend_far_bar) {
+		.function = found.to->pub.id,
+		.lease = found.lease,
+		.offset = place->phys - found.phys,
+		.size = found.size,
+	};
+	pcilend_remote_put(&found.to->pub);
+	return 0;
 }
 
 /* Config writes to a virtual function are done when this returns. */

@@ -23,7 +23,10 @@ struct remote_target {
 	struct pcilend_remote *remote;	/* with a reference */
 	u32 lease;
 	struct iommu_domain *domain;	/* NULL: the lender maps it */
+	struct remote_bar bar;		/* with its reference; bar.to NULL: it is none of another */
+					/* host's function */
 	u32 segment;
+	u64 offset;			/* in that BAR */
 	u64 address;
 	u64 size;
 	bool taken;			/* source's lock: not mapped in @domain any more */
@@ -34,6 +37,8 @@ static void target_free(struct kref *ref)
 {
 	struct remote_target *target = container_of(ref, struct remote_target, ref);
 
+	if (target->bar.to)
+		pcilend_remote_put(&target->bar.to->pub);
 	pcilend_source_put(target->source);
 	pcilend_remote_put(target->remote);
 	kfree(target);
@@ -111,8 +116,9 @@ static struct remote_target *target_alloc(const struct remote_holder *holder,
 	get_device(&holder->remote->dev);
 	target->remote = holder->remote;
 	target->lease = holder->lease;
-	target->domain = memory->segment ? NULL : holder->domain;
+	target->domain = memory->segment || memory->far.function ? NULL : holder->domain;
 	target->segment = memory->segment;
+	target->offset = memory->far.offset;
 	target->address = address;
 	target->size = memory->size;
 	return target;
@@ -180,6 +186,25 @@ static int target_map_segment(struct remote_target *target, bool read_only,
 	return 0;
 }
 
+/*
+ * No hook: with the lease of the other function its lender takes it from this one. By its lease it
+ * is that BAR still, and not one that somebody else has in its place of the window.
+ */
+static int target_map_bar(struct remote_target *target, const struct pcilend_memory *memory,
+			  struct netlink_ext_ack *extack)
+{
+	const struct pcilend_far_bar *far = &memory->far;
+
+	if (far->function == target->remote->id)
+		return pcilend_refuse(extack, -EINVAL, "a function does not reach its own BARs by DMA: map another one's");
+	if (remote_find_bar(memory->phys, memory->size, &target->bar) ||
+	    target->bar.to->pub.id != far->function || target->bar.lease != far->lease)
+		return pcilend_refuse_fmt(extack, -ENOTCONN, "the lease of %x, whose BAR it is, is over: borrow it again",
+					  far->function);
+	return remote_reach_bar_of_lease(to_remote(target->remote), &target->bar,
+					 target->address - far->offset, extack);
+}
+
 /* Does this host let DMA of the adapter's peer through to that BAR? NULL: it is memory. */
 static int target_check_route(struct remote_target *target, struct pci_dev *behind,
 			      struct netlink_ext_ack *extack)
@@ -226,8 +251,11 @@ int remote_target_map(struct list_head *targets, const struct remote_holder *hol
 
 	if (!target)
 		return -ENOMEM;
-	err = target->domain ? target_map_here(target, memory, read_only, extack) :
-			       target_map_segment(target, read_only, extack);
+	if (memory->far.function)
+		err = target_map_bar(target, memory, extack);
+	else
+		err = target->domain ? target_map_here(target, memory, read_only, extack) :
+				       target_map_segment(target, read_only, extack);
 	if (err)
 		target_put(target);
 	else
@@ -253,7 +281,10 @@ bool remote_target_unmap(struct list_head *targets, u64 address)
 		if (target->address != address)
 			continue;
 		target_close(target);
-		if (!target->domain)
+		if (target->bar.to)
+			remote_unreach_bar(to_remote(target->remote), &target->bar,
+					   address - target->offset);
+		else if (!target->domain)
 			target_ask(target, 0);
 		target_put(target);
 		return true;

@@ -4,6 +4,8 @@
  *
  *	a segment	of its lender, or of a third host: the lender maps it, by a message
  *	a BAR		of this host: in the aperture, as memory is
+ *	a BAR		of another function that this host has leased: as for users of VFIO, its
+ *			lender lets the function reach it (reach.c), and takes it with that lease
  *
  * And memory beside it, which its lender makes a segment for whoever has leased it.
  *
@@ -18,7 +20,7 @@ struct iommu_domain;
 struct pcilend_memory;
 struct pcilend_use_near;
 
-/* Segments of other hosts have device addresses from here on: behind each slice. */
+/* What is in other hosts has device addresses from here on: behind each slice. */
 #define REMOTE_FAR_START BIT_ULL(37)
 #define REMOTE_FAR_BYTES BIT_ULL(36)
 

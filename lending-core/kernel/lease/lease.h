@@ -34,7 +34,7 @@ struct netlink_ext_ack;
 struct pci_dev;
 
 #define PCILEND_USE_MAPS 256		/* segments of one lease */
-#define PCILEND_USE_FAR 64		/* of these, segments of other hosts by its lender */
+#define PCILEND_USE_FAR 64		/* of these, what its lender maps */
 #define PCILEND_USE_VECTORS 64
 #define PCILEND_SLICE_BYTES (64 << 20)	/* unless another size is asked for */
 
@@ -44,6 +44,7 @@ struct pcilend_use;
 struct pcilend_use_place {
 	phys_addr_t phys;		/* for CPUs of this host */
 	struct pci_dev *behind;		/* whose it is; NULL: a function of another host */
+	struct pcilend_far_bar far;	/* of one that is leased for one process */
 };
 
 /* Memory beside a function: a segment that this host is offered. */
@@ -57,8 +58,8 @@ struct pcilend_use_near {
  * struct pcilend_use_ops - the side that has the function
  * @bar: where a part of a BAR is
  * @map: let the function reach memory at a device address of its slice, from when it returns 0;
- *	or, of a segment of another host, of what pcilend_use_set_far() said. The memory is kept
- *	until @unmap; it may be taken away before
+ *	or, of a segment of another host, or a BAR there, of what pcilend_use_set_far() said. The
+ *	memory is kept until @unmap; it may be taken away before
  * @unmap: undoes that; on return the function reaches it no more. The lease may be over, or the
  *	memory taken away
  * @near: memory of the function's lender for this process, beside the function
@@ -138,7 +139,7 @@ struct pcilend_use {
 	struct list_head maps;
 	struct pcilend_range slice;	/* device addresses */
 	struct pcilend_range_entry used[PCILEND_USE_MAPS];
-	struct pcilend_range far;	/* those of segments of other hosts; empty: in the slice */
+	struct pcilend_range far;	/* what this host does not map; empty: in the slice */
 	struct pcilend_range_entry far_used[PCILEND_USE_FAR];
 
 	struct mutex bars_lock;		/* inside of locks of @holder's side: the next three */

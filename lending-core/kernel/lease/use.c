@@ -8,6 +8,7 @@
 #include <linux/anon_inodes.h>
 #include <linux/eventfd.h>
 #include <linux/file.h>
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/poll.h>
@@ -272,7 +273,45 @@ int pcilend_use_bar(int fd, u32 bar, u64 offset, u64 size, struct file **file,
 /* Where it gets its device address from. */
 static struct pcilend_range *use_range(struct pcilend_use *use, const struct use_map *map)
 {
-	return map->memory.segment && use->far.size ? &use->far : &use->slice;
+	bool far = map->memory.segment || map->memory.far.function;
+
+	return far && use->far.size ? &use->far : &use->slice;
+}
+
+/* All of a BAR is there, also where a part of it is mapped. */
+static int use_place(struct pcilend_range *range, struct use_map *map)
+{
+	const struct pcilend_far_bar *bar = &map->memory.far;
+	u64 size = map->memory.size;
+	int err;
+
+	/* For the IOMMU's larger pages. */
+	if (!bar->function)
+		return pcilend_range_alloc(range, size, size >= SZ_2M ? SZ_2M : PAGE_SIZE,
+					   &map->address);
+	err = pcilend_range_alloc(range, bar->size, roundup_pow_of_two(bar->size), &map->address);
+	map->address += err ? 0 : bar->offset;
+	return err;
+}
+
+static void use_give_place(struct pcilend_range *range, const struct use_map *map)
+{
+	const struct pcilend_far_bar *bar = &map->memory.far;
+
+	pcilend_range_free(range, map->address - bar->offset,
+			   bar->function ? bar->size : map->memory.size);
+}
+
+static int use_check_far(struct pcilend_use *use, const struct use_map *map, bool read_only,
+			 struct netlink_ext_ack *extack)
+{
+	if (!map->memory.far.function)
+		return 0;
+	if (!use->far.size)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "it is a BAR of another host's function: only functions of other hosts, each leased for one process, reach one another");
+	if (read_only)
+		return pcilend_refuse(extack, -EOPNOTSUPP, "a BAR of another host's function is reached for reading and writing: map it so");
+	return 0;
 }
 
 static int use_add_map(struct pcilend_use *use, struct use_map *map, bool read_only,
@@ -287,18 +326,20 @@ static int use_add_map(struct pcilend_use *use, struct use_map *map, bool read_o
 		return -EACCES;
 	}
 	guard(mutex)(&use->lock);
+	err = use_check_far(use, map, read_only, extack);
+	if (err)
+		return err;
 	range = use_range(use, map);
-	/* For the IOMMU's larger pages. */
-	err = pcilend_range_alloc(range, size, size >= SZ_2M ? SZ_2M : PAGE_SIZE, &map->address);
+	err = use_place(range, map);
 	if (err && range == &use->far)
-		return pcilend_refuse_fmt(extack, err, "no room for this segment of another host, or %d are mapped: unmap some",
+		return pcilend_refuse_fmt(extack, err, "no room for this of another host, or %d such are mapped: unmap some",
 					  PCILEND_USE_FAR);
 	if (err)
 		return pcilend_refuse_fmt(extack, err, "slice of %llu KiB has no room for %llu KiB: unmap, or lease a larger one",
 					  range->size >> 10, size >> 10);
 	err = use->ops->map(use->holder, &map->memory, read_only, map->address, extack);
 	if (err)
-		pcilend_range_free(range, map->address, size);
+		use_give_place(range, map);
 	else
 		list_add_tail(&map->node, &use->maps);
 	return err;
@@ -357,7 +398,7 @@ static struct use_map *use_take_map(struct pcilend_use *use, u64 address)
 			continue;
 		list_del(&map->node);
 		use->ops->unmap(use->holder, address, map->memory.size);
-		pcilend_range_free(use_range(use, map), address, map->memory.size);
+		use_give_place(use_range(use, map), map);
 		return map;
 	}
 	return NULL;

@@ -87,6 +87,7 @@ int pcilend_use_export_bar(struct pcilend_use *use, const struct pcilend_use_pla
 	bar->use = pcilend_use_get(use);
 	bar->pages.phys = place->phys;
 	bar->pages.behind = pci_dev_get(place->behind);
+	bar->pages.far = place->far;
 	bar->pages.size = size;
 	bar->pages.release = use_bar_release;
 	buffer = pcilend_pages_init(&bar->pages) ? ERR_PTR(-ENOMEM) :

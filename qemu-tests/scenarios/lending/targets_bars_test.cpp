@@ -74,5 +74,34 @@ TEST_F(BarTargets, OfAnotherLeasedFunctionAreReached) {
   EXPECT_EQ(steps[3].at("back"), true);
 }
 
+/*
+ *   host1: edu ──> BAR of another function of host1 ── both leased by a process of host2, which sees
+ *   that BAR over the NTB; it is unmapped, and then the lease of the other function ends
+ */
+TEST_F(BarTargets, OfAnotherFunctionOfTheLenderAreReachedAsLongAsThatIsLeased) {
+  expect_stopped_dma();
+  const auto address = host(1).address("memory");
+  ASSERT_OK(address);
+  const auto offered = offer(host(1), *address);
+  ASSERT_OK(offered);
+  const std::string other = offered->at("id");
+  ASSERT_OK(await_state(host(2), other, "available"));
+  const auto steps =
+      use(host(2), fmt::format("also {0} registers map copy 1 unmap write 2 look 1 map copy 3 "
+                               "release write 4 also {0} registers look 3 map copy 5",
+                               other));
+  ASSERT_OK(await_state(host(1), other, "available"));
+  EXPECT_OK(host(1).run("pcilend unavailable " + other));
+  EXPECT_OK(host(1).run("pcilend remove " + other));
+  ASSERT_EQ(steps.size(), 16U);
+  EXPECT_EQ(steps[1].at("bar"), 2);
+  EXPECT_EQ(steps[3].at("there"), true);
+  EXPECT_EQ(steps[3].at("back"), true);
+  EXPECT_EQ(steps[6].at("there"), true) << "it was written to after it was unmapped";
+  EXPECT_EQ(steps[8].at("back"), true);
+  EXPECT_EQ(steps[13].at("there"), true) << "it was written to after its lease was over";
+  EXPECT_EQ(steps[15].at("back"), true);
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios

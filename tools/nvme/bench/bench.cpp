@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "bench/line.h"
@@ -12,6 +13,9 @@ namespace pcilend::nvme {
 namespace {
 
 using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kTellsLate{1000};
+constexpr std::chrono::milliseconds kLook{10};
 
 // POSIX's cksum: CRC-32 of the bytes, then of their number, most significant bit first.
 class Cksum {
@@ -38,7 +42,10 @@ class Cksum {
 class Bench {
  public:
   Bench(const BenchTarget& target, const BenchOptions& options)
-      : name_(target.device.name()), target_(target), options_(options) {}
+      : name_(target.device.name()),
+        target_(target),
+        options_(options),
+        epoch_(target.device.epoch()) {}
 
   Result<> open() {
     PCILEND_TRY(check());
@@ -46,6 +53,7 @@ class Bench {
         .depth = options_.depth,
         .transfer = options_.transfer,
         .staged = options_.staged,
+        .data = target_.data,
         .fill = [this](uint32_t place, std::span<std::byte> to) { fill(to, commands_[place]); }};
     if (options_.interrupts) wanted.vector = target_.vector;
     auto line = target_.paths
@@ -158,6 +166,7 @@ class Bench {
     const auto bytes = line_->data(place);
     const auto at = std::ranges::mismatch(bytes, expected_).in1 - bytes.begin();
     if (static_cast<size_t>(at) == bytes.size()) return {};
+    PCILEND_TRY(check_not_lost());
     return fail(ErrorClass::Failure,
                 "block {} of namespace {} of {}, byte {}: it has not what seed {} has written",
                 block_of(command) + static_cast<uint64_t>(at) / target_.name_space.block_bytes,
@@ -165,7 +174,23 @@ class Bench {
                 static_cast<uint64_t>(at) % target_.name_space.block_bytes, options_.seed);
   }
 
+  // Something is wrong. Memory that others have is taken first, and that is told afterwards.
+  [[nodiscard]] Result<> check_not_lost() const {
+    if (!target_.elsewhere) return {};
+    const auto end = steady_clock::now() + kTellsLate;
+    do {
+      if (target_.device.epoch() != epoch_)
+        return fail(ErrorClass::State,
+                    "{}, or memory of its queues or data, was reset by others, taken back, or its "
+                    "link was lost: open it again",
+                    name_);
+      std::this_thread::sleep_for(kLook);
+    } while (steady_clock::now() < end);
+    return {};
+  }
+
   [[nodiscard]] Result<> refused(const char* what, uint64_t command, uint16_t status) const {
+    PCILEND_TRY(check_not_lost());
     return fail(ErrorClass::Failure, "{} does not {} from block {} on: {}", name_, what,
                 block_of(command), status_text(status));
   }
@@ -182,6 +207,7 @@ class Bench {
   std::string name_;  // the drive's
   BenchTarget target_;
   BenchOptions options_;
+  uint64_t epoch_;  // when it began
   BenchReport report_;
   std::vector<uint64_t> commands_;  // by place
   std::vector<std::byte> expected_;
@@ -189,6 +215,20 @@ class Bench {
 };
 
 }  // namespace
+
+size_t data_bytes(const BenchOptions& options) {
+  return options.depth * ((options.transfer + kPage - 1) / kPage * kPage);
+}
+
+size_t completion_bytes(const BenchOptions& options) {
+  return ((options.depth + 1) * kCompletionBytes + kPage - 1) / kPage * kPage;
+}
+
+size_t queue_bytes(const BenchOptions& options) {
+  const size_t ring = (options.depth + 1) * sizeof(Command);
+  const size_t lists = options.transfer > kPage ? options.depth * kPage : 0;
+  return (ring + kPage - 1) / kPage * kPage + lists + (options.staged ? data_bytes(options) : 0);
+}
 
 uint64_t content(uint64_t seed, uint64_t at) {
   uint64_t word = (at / sizeof word + 1) * 0x9e3779b97f4a7c15 + seed * 0xd1342543de82ef95;

@@ -20,6 +20,8 @@ struct BenchTarget {
   NamespaceInfo name_space;
   std::optional<uint16_t> vector;  // that there may be
   Paths* paths = nullptr;          // then by these, started, and not by device and queues
+  bool elsewhere = false;          // memory may be lost before the device's epoch tells that
+  Memory* data = nullptr;          // of all commands; NULL: memory of this process
 };
 
 struct BenchOptions {
@@ -55,6 +57,11 @@ struct BenchReport {
 // false: that was the last one.
 Result<BenchReport> run_bench(const BenchTarget& target, const BenchOptions& options,
                               const std::function<bool(const BenchReport&)>& progress = {});
+
+// Bytes of memory for data, of completions, and of what the drive only reads.
+size_t data_bytes(const BenchOptions& options);
+size_t completion_bytes(const BenchOptions& options);
+size_t queue_bytes(const BenchOptions& options);
 
 // The word of that content at byte `at` of the namespace, a multiple of 8.
 uint64_t content(uint64_t seed, uint64_t at);

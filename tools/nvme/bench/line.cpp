@@ -2,6 +2,7 @@
 #include "bench/line.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "pcilend/result.h"
@@ -19,9 +20,12 @@ class PairLine final : public Line {
         QueuePair::create(device, queues, {options_.depth, options_.transfer, options_.vector});
     if (!pair) return tl::unexpected(std::move(pair).error());
     pair_ = std::move(*pair);
-    auto data = device.allocate(options_.depth * stride(), {});
-    if (!data) return tl::unexpected(std::move(data).error());
-    data_ = std::move(*data);
+    if (!options_.data) {
+      auto data = device.allocate(options_.depth * stride(), {});
+      if (!data) return tl::unexpected(std::move(data).error());
+      data_ = std::move(*data);
+    }
+    scratch_.resize(options_.data ? options_.transfer : 0);
     if (!options_.staged) return {};
     auto staged =
         device.allocate(options_.depth * stride(), {.device_writes = false, .host_reads = false});
@@ -34,7 +38,7 @@ class PairLine final : public Line {
   ~PairLine() override { pair_.reset(); }
 
   Result<> submit(uint32_t place, const Task& task) override {
-    Memory& memory = task.work == Work::Write && staged_ ? *staged_ : *data_;
+    Memory& memory = task.work == Work::Write && staged_ ? *staged_ : data_memory();
     const uint64_t address = memory.address() + place * stride();
     Result<std::optional<uint32_t>> slot;
     if (task.work == Work::Read) {
@@ -55,10 +59,20 @@ class PairLine final : public Line {
     return PathDone{places_[done->slot], done->status};
   }
   [[nodiscard]] std::span<const std::byte> data(uint32_t place) const override {
-    return data_->bytes().subspan(place * stride(), options_.transfer);
+    const auto bytes = data_memory().bytes().subspan(place * stride(), options_.transfer);
+    if (!options_.data) return bytes;
+    // Each load may wait for another host: one for a word.
+    const auto* const words = reinterpret_cast<const volatile uint64_t*>(bytes.data());
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+      const uint64_t word = words[at / sizeof(uint64_t)];
+      std::memcpy(scratch_.data() + at, &word, sizeof word);
+    }
+    return scratch_;
   }
   void spoil(uint32_t place) override {
-    std::ranges::fill(data_->bytes().subspan(place * stride(), options_.transfer), std::byte{0x5a});
+    const auto bytes = data_memory().bytes().subspan(place * stride(), options_.transfer);
+    auto* const words = reinterpret_cast<volatile uint64_t*>(bytes.data());
+    for (size_t at = 0; at < bytes.size() / sizeof(uint64_t); ++at) words[at] = 0x5a5a5a5a5a5a5a5a;
   }
   [[nodiscard]] uint32_t under_way() const override { return pair_->under_way(); }
   [[nodiscard]] uint64_t doorbells() const override { return pair_->doorbells(); }
@@ -66,6 +80,7 @@ class PairLine final : public Line {
   [[nodiscard]] std::string remark() const override { return pair_->remark(); }
 
  private:
+  [[nodiscard]] Memory& data_memory() const { return options_.data ? *options_.data : *data_; }
   // Each command's data begins a page.
   [[nodiscard]] size_t stride() const { return (options_.transfer + kPage - 1) / kPage * kPage; }
 
@@ -73,6 +88,7 @@ class PairLine final : public Line {
   LineOptions options_;
   std::unique_ptr<Memory> data_;  // outlives the queues, as does the next
   std::unique_ptr<Memory> staged_;
+  mutable std::vector<std::byte> scratch_;  // what data() has read of options_.data
   std::unique_ptr<QueuePair> pair_;
   std::vector<uint32_t> places_;  // by slot
 };

@@ -17,6 +17,7 @@ struct LineOptions {
   uint32_t depth = 1;
   size_t transfer = kPage;
   bool staged = false;
+  Memory* data = nullptr;  // for `depth` of them, each in whole pages; it outlives the line
   std::optional<uint16_t> vector;
   std::function<void(uint32_t place, std::span<std::byte> to)> fill;  // what is written
 };

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
+#include "bench/placement.h"
 #include "pcilend/nvme/paths.h"
 #include "pcilend/result.h"
 
@@ -20,6 +21,8 @@ struct Arguments {
   bool shared = false;
   bool own_memory = false;
   std::string near = "yes";
+  std::string queues_in;  // parse_elsewhere()
+  std::string data_in;
   std::vector<std::string> paths;  // adapters
   uint64_t slice = Lease::kSlice;
   std::string wait = "poll";
@@ -107,21 +110,43 @@ class Watch {
   std::chrono::steady_clock::time_point next_;
 };
 
+// Nothing if all is where the drive's device has it.
+Result<std::unique_ptr<Placement>> place(const ThisHost& host, Drive& drive,
+                                         const Arguments& arguments) {
+  if (arguments.queues_in.empty() && arguments.data_in.empty()) return std::unique_ptr<Placement>();
+  return Placement::make(host, drive.device(), kOwner,
+                         {.queues = arguments.queues_in,
+                          .data = arguments.data_in,
+                          .queue_bytes = queue_bytes(arguments.bench),
+                          .data_bytes = data_bytes(arguments.bench),
+                          .completion_bytes = arguments.bench.write || arguments.bench.verify
+                                                  ? completion_bytes(arguments.bench)
+                                                  : 0});
+}
+
 // With a drive that is open: what is asked for.
-Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& arguments) {
+Result<> bench(const ThisHost& host, Drive& drive, Paths* paths, FunctionId id,
+               const Arguments& arguments) {
   const auto name_space = drive.name_space(arguments.name_space);
   if (!name_space) return tl::unexpected(name_space.error());
   const auto health = drive.health();
   if (!health) return tl::unexpected(health.error());
   const ControllerInfo info = drive.info();
+  const auto placement = place(host, drive, arguments);
+  if (!placement) return tl::unexpected(placement.error());
+  const BenchTarget target{.device = *placement ? (*placement)->device() : drive.device(),
+                           .queues = drive.queues(),
+                           .name_space = *name_space,
+                           .vector = drive.vector(),
+                           .paths = paths,
+                           .elsewhere = *placement != nullptr,
+                           .data = *placement ? (*placement)->data() : nullptr};
   Watch watch(drive, paths);
   const auto progress = [&](const BenchReport& report) {
     watch.look_now_and_then();
     return arguments.json ? goes_on(report) : print_round(report);
   };
-  const auto report =
-      run_bench({drive.device(), drive.queues(), *name_space, drive.vector(), paths},
-                arguments.bench, progress);
+  const auto report = run_bench(target, arguments.bench, progress);
   if (!report) {
     watch.look();
     return tl::unexpected(report.error());
@@ -135,14 +160,18 @@ Result<> bench(Drive& drive, Paths* paths, FunctionId id, const Arguments& argum
 }
 
 // Over all of them: what one of them loses goes over another one.
-Result<> run_over(const std::vector<std::string>& adapters, FunctionId id,
+Result<> run_over(const ThisHost& host, const std::vector<std::string>& adapters, FunctionId id,
                   const Arguments& arguments) {
+  if (!arguments.queues_in.empty() || !arguments.data_in.empty())
+    return fail(ErrorClass::Usage,
+                "--queues-in and --data-in are for one path, and {} leads over {}: give one --path",
+                to_string(id), adapters.size());
   PathsOptions options;
   options.tell = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   const auto paths = Paths::open(
       join_openers(id, kOwner, adapters, arguments.slice, arguments.bench.interrupts), options);
   if (!paths) return tl::unexpected(paths.error());
-  return bench((*paths)->drive(), paths->get(), id, arguments);
+  return bench(host, (*paths)->drive(), paths->get(), id, arguments);
 }
 
 Result<> run(const Arguments& arguments) {
@@ -156,16 +185,16 @@ Result<> run(const Arguments& arguments) {
                                                       : DrivePlace::Near;
     const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, place);
     if (!drive) return tl::unexpected(drive.error());
-    return bench(**drive, nullptr, *id, arguments);
+    return bench(*host, **drive, nullptr, *id, arguments);
   }
   const auto adapters = choose_paths(*host, *id, arguments.paths);
   if (!adapters) return tl::unexpected(adapters.error());
-  if (adapters->size() > 1) return run_over(*adapters, *id, arguments);
+  if (adapters->size() > 1) return run_over(*host, *adapters, *id, arguments);
   JoinOptions wanted{.slice = arguments.slice, .interrupt = arguments.bench.interrupts};
   if (!adapters->empty()) wanted.adapter = adapters->front();
   const auto drive = Drive::join(*host, *id, kOwner, wanted);
   if (!drive) return tl::unexpected(drive.error());
-  return bench(**drive, nullptr, *id, arguments);
+  return bench(*host, **drive, nullptr, *id, arguments);
 }
 
 int main(int argc, char** argv) {
@@ -176,7 +205,7 @@ int main(int argc, char** argv) {
       "checks what it reads.");
   app.add_option("FUNCTION", arguments.function, "id of the function, as `pcilend list` has it")
       ->required();
-  app.add_flag(
+  auto* const own = app.add_flag(
       "--cmb", arguments.own_memory,
       "commands and lists are in the drive's own memory (CMB); of a shared drive its manager "
       "says where");
@@ -185,6 +214,11 @@ int main(int argc, char** argv) {
                  "--shared, whose manager says where")
       ->capture_default_str()
       ->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--queues-in", arguments.queues_in,
+                 "commands and lists are in a BAR of that function, leased for it, or behind a "
+                 "dma-buf: 40002:2+64K, fd:5")
+      ->excludes(own);
+  app.add_option("--data-in", arguments.data_in, "data is, in the same way");
   app.add_flag("--shared", arguments.shared,
                "beside other processes, by its manager (pcilend-nvme-manager)");
   app.add_option(

@@ -113,6 +113,12 @@ class FakeController : public Device {
     memory_[address] = block.get();
     return block;
   }
+  // The same of memory that somebody else has.
+  std::unique_ptr<Memory> show(uint64_t address, std::span<std::byte> bytes) {
+    auto block = std::make_unique<Block>(*this, address, bytes);
+    memory_[address] = block.get();
+    return block;
+  }
   Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) override {
     if (!own || index != 2 || offset < kPage || offset - kPage + bytes > own->bytes().size())
       return fail(ErrorClass::Permission, "no such part");
@@ -196,7 +202,11 @@ class FakeController : public Device {
   class Block final : public Memory {
    public:
     Block(FakeController& owner, uint64_t address, size_t bytes, bool writable)
-        : owner_(owner), address_(address), bytes_(bytes), writable_(writable) {}
+        : owner_(owner), address_(address), own_(bytes), bytes_(own_), writable_(writable) {}
+    Block(FakeController& owner, uint64_t address, std::span<std::byte> bytes)
+        : owner_(owner), address_(address), bytes_(bytes), writable_(true) {}
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
     ~Block() override { owner_.memory_.erase(address_); }
     std::span<std::byte> bytes() override { return bytes_; }
     [[nodiscard]] uint64_t address() const override { return address_; }
@@ -205,7 +215,8 @@ class FakeController : public Device {
    private:
     FakeController& owner_;
     uint64_t address_;
-    std::vector<std::byte> bytes_;
+    std::vector<std::byte> own_;
+    std::span<std::byte> bytes_;
     bool writable_;
   };
 

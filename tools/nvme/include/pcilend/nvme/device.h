@@ -23,6 +23,14 @@ class Memory {
   [[nodiscard]] virtual std::string remark() const { return {}; }
 };
 
+// Memory of others that the controller reaches at address(), until this goes. Its Device must
+// outlive it.
+class Reach {
+ public:
+  virtual ~Reach() = default;
+  [[nodiscard]] virtual uint64_t address() const = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -37,6 +45,9 @@ class Device {
   virtual Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) = 0;
   // Part of a BAR that is memory, as long as this lives; whole pages.
   virtual Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) = 0;
+  // What is behind a dma-buf (Lease::map()). Unsupported where nothing but what allocate() gives
+  // can be had.
+  virtual Result<std::unique_ptr<Reach>> map(int dma_buf);
   // An eventfd, not blocking.
   virtual Result<UniqueFd> interrupt(uint32_t vector) = 0;
   virtual Result<> end_interrupt(uint32_t vector) = 0;

@@ -31,6 +31,8 @@ class Tenancy {
   virtual Result<std::span<std::byte>> connect(FunctionId segment) = 0;
   // Part of a BAR that the manager gives this client, as Device::bar().
   virtual Result<std::span<std::byte>> bar(uint32_t index, uint64_t offset, size_t bytes) = 0;
+  // As Device::map().
+  virtual Result<std::unique_ptr<Reach>> map(int dma_buf);
   virtual Result<UniqueFd> interrupt(uint32_t vector) = 0;
   virtual Result<> end_interrupt(uint32_t vector) = 0;
   // The manager's answer. Unreachable if none comes in time, State if it is over.
