@@ -20,14 +20,17 @@ class Near : public Targets {
     ASSERT_NO_FATAL_FAILURE(start_user(host(2), "near 16384 give 1 wait /run/go " + then));
   }
 
-  // The near segments that the lender has; its words for them.
+  // The near segments that the lender has; its words for them. Those whose place a host keeps that is
+  // silent have no pages any more.
   static std::vector<nlohmann::json> segments() {
     const auto said = host(1).json("pcilend segment list --json");
     EXPECT_OK(said);
     std::vector<nlohmann::json> near;
     if (!said) return near;
     for (const auto& segment : said->at("segments"))
-      if (segment.value("name", "").starts_with("near-")) near.push_back(segment);
+      if (segment.value("name", "").starts_with("near-") &&
+          segment.value("state", "") != "withdrawn")
+        near.push_back(segment);
     return near;
   }
   static void expect_no_segments() {
@@ -195,6 +198,9 @@ TEST_F(Near, EndsWithItsHost) {
   ASSERT_OK(host(2).power_off());
   ASSERT_OK(await_state(host(1), id_, "available"));
   expect_no_segments();
+  const auto shown = host(1).run("pcilend show " + id_);
+  ASSERT_OK(shown);
+  EXPECT_THAT(*shown, testing::Not(HasSubstr("of this host's memory")));
   user_.reset();
   ASSERT_OK(host(2).power_on());
   ASSERT_OK(host(2).mark_log());
