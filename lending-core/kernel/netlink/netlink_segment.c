@@ -153,7 +153,7 @@ static int netlink_segment_near(struct genl_info *info, struct pcilend_reply *re
 	if (err == -ENOSPC) {
 		/* What the process has just let go its lender may not have heard of. */
 		pcilend_segments_settle(near.adapter);
-		info->extack->_msg = NULL;
+		pcilend_refuse_nothing(info->extack);
 		err = pcilend_use_get_near(lease, &near, info->extack);
 	}
 	if (err)

@@ -20,8 +20,8 @@ class Near : public Targets {
     ASSERT_NO_FATAL_FAILURE(start_user(host(2), "near 16384 give 1 wait /run/go " + then));
   }
 
-  // The near segments that the lender has; its words for them. Those whose place a host keeps that is
-  // silent have no pages any more.
+  // The near segments that the lender has; its words for them. Those whose place a host keeps that
+  // is silent have no pages any more.
   static std::vector<nlohmann::json> segments() {
     const auto said = host(1).json("pcilend segment list --json");
     EXPECT_OK(said);
@@ -83,12 +83,13 @@ TEST_F(Near, WhatTheFunctionReadsIsBesideIt) {
 }
 
 /*
- *   pcilend available --near 32K: two of 16 KiB, the third one is in the process's host, and it says
- *   so; what it lets go it may have again; --near 0: none
+ *   pcilend available --near 32K: two of 16 KiB, the third one is in the process's host, and it
+ * says so; what it lets go it may have again; --near 0: none
  */
 TEST_F(Near, IsLimitedByItsLender) {
   ASSERT_NO_FATAL_FAILURE(lend("--near 32K"));
-  auto steps = use(host(2), "near 16384 near 16384 near 16384 give 1 insist 4096 drop drop near 16384 give 2");
+  auto steps = use(
+      host(2), "near 16384 near 16384 near 16384 give 1 insist 4096 drop drop near 16384 give 2");
   ASSERT_EQ(steps.size(), 9U);
   EXPECT_EQ(steps[1].at("beside"), true);
   EXPECT_EQ(steps[2].at("beside"), false);
@@ -166,8 +167,8 @@ TEST_F(Near, EndsWithItsProcess) {
 }
 
 /*
- *   host1 ──×── host2: edu is stopped and reset, and the epoch of its lease changes; what was beside
- *   it is gone, and can be had anew when the link is back
+ *   host1 ──×── host2: edu is stopped and reset, and the epoch of its lease changes; what was
+ * beside it is gone, and can be had anew when the link is back
  */
 TEST_F(Near, IsMadeAnewBehindALostLink) {
   expect_stopped_dma();
