@@ -26,7 +26,7 @@ constexpr size_t kOwnerBytes = 63;  // PCILEND_A_OWNER
 constexpr std::array<std::string_view, 7> kFileKeys{"$schema", "connections", "pins",  "functions",
                                                     "filters", "kinds",       "borrow"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
-constexpr std::array<std::string_view, 10> kFunctionKeys{"uuid",   "bdf",      "device", "id",
+constexpr std::array<std::string_view, 11> kFunctionKeys{"uuid",   "bdf",      "device", "id",
                                                          "state",  "label",    "allow",  "force",
                                                          "direct", "sanitize", "near"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
