@@ -84,8 +84,7 @@ class User {
 
   static bool takes_argument(std::string_view step) {
     return step == "connect" || step == "also" || step == "copy" || step == "write" ||
-           step == "look" || step == "wait" || step == "near" || step == "give" ||
-           step == "insist";
+           step == "look" || step == "wait" || step == "near" || step == "give" || step == "insist";
   }
   Result<Json> step(std::string_view name, std::string_view argument) {
     if (name == "connect") return connect(argument);
@@ -120,8 +119,9 @@ class User {
     if (!seed) return tl::unexpected(seed.error());
     if (name == "near") return take_near(*seed);
     if (name == "insist")
-      return Json{{"said", text_of(DeviceBuffer::create(
-                               edu_.lease(), *seed, {.access = kGiven, .place = Place::Function}))}};
+      return Json{
+          {"said", text_of(DeviceBuffer::create(edu_.lease(), *seed,
+                                                {.access = kGiven, .place = Place::Function}))}};
     if (name == "give") return give(*seed);
     if (name == "copy") return copy(*seed);
     if (name == "write") return write(*seed);

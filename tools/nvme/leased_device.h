@@ -11,8 +11,8 @@ namespace pcilend::nvme {
 // Unsupported if it is no NVMe controller.
 Result<std::unique_ptr<Device>> make_leased(std::shared_ptr<Lease> lease, bool near = true);
 
-// Memory of this process, mapped for the function; with `near` beside it, where that is best. Stores
-// there are gathered.
+// Memory of this process, mapped for the function; with `near` beside it, where that is best.
+// Stores there are gathered.
 Result<std::unique_ptr<Memory>> allocate_leased(const Lease& lease, size_t bytes,
                                                 const Access& access, bool near);
 

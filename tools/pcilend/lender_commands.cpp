@@ -161,8 +161,7 @@ Result<Answer> command_available(Session& session, const Options& options) {
   for (const auto& [local, use] : all) {
     const std::string name = to_string(local.address);
     auto done = session.client.make_available(
-        local.address,
-        {.direct = options.direct, .sanitize = options.sanitize, .near = *near});
+        local.address, {.direct = options.direct, .sanitize = options.sanitize, .near = *near});
     if (!done) return tl::unexpected(std::move(done).error().in(name));
     warn_of_loss(session, use);
     if (options.direct)

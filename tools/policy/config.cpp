@@ -26,8 +26,9 @@ constexpr size_t kOwnerBytes = 63;  // PCILEND_A_OWNER
 constexpr std::array<std::string_view, 7> kFileKeys{"$schema", "connections", "pins",  "functions",
                                                     "filters", "kinds",       "borrow"};
 constexpr std::array<std::string_view, 2> kPinKeys{"adapter", "node"};
-constexpr std::array<std::string_view, 10> kFunctionKeys{
-    "uuid", "bdf", "device", "id", "state", "label", "allow", "force", "direct", "sanitize"};
+constexpr std::array<std::string_view, 11> kFunctionKeys{"uuid",   "bdf",      "device", "id",
+                                                         "state",  "label",    "allow",  "force",
+                                                         "direct", "sanitize", "near"};
 constexpr std::array<std::string_view, 3> kFiltersKeys{"add", "available", "unavailable"};
 constexpr std::array<std::string_view, 5> kFilterKeys{"device", "slot", "label", "allow", "force"};
 constexpr std::array<std::string_view, 4> kKindKeys{"name", "device", "function", "label"};
@@ -143,6 +144,17 @@ Result<Pin> read_pin(const JsonValue& value) {
   return pin;
 }
 
+constexpr uint64_t kNearMax = uint64_t{1} << 30;  // pcilend.ko's
+
+Result<std::optional<uint64_t>> read_near(const JsonValue& value) {
+  if (value.json().is_number_unsigned()) {
+    const auto bytes = value.json().get<uint64_t>();
+    if (bytes % 4096 == 0 && bytes <= kNearMax) return std::optional(bytes);
+  }
+  return value.fail(value.shown() +
+                    " is no memory for its borrower: bytes, whole pages of 4096, up to 1 GiB");
+}
+
 Result<FunctionEntry> read_function(const JsonValue& value) {
   PCILEND_TRY(value.check_keys(kFunctionKeys));
   FunctionEntry entry;
@@ -162,6 +174,7 @@ Result<FunctionEntry> read_function(const JsonValue& value) {
       value, "direct", [](const JsonValue& v) { return v.flag(); }, &entry.direct));
   PCILEND_TRY(take(
       value, "sanitize", [](const JsonValue& v) { return v.flag(); }, &entry.sanitize));
+  PCILEND_TRY(take(value, "near", read_near, &entry.near));
   std::string state;
   PCILEND_TRY(take(
       value, "state", [](const JsonValue& v) { return v.one_of(kStates); }, &state));
@@ -171,6 +184,8 @@ Result<FunctionEntry> read_function(const JsonValue& value) {
     return value.fail("'direct' says how it is lent, and it is only added: make it available");
   if (entry.sanitize && !entry.available)
     return value.fail("'sanitize' says how it is lent, and it is only added: make it available");
+  if (entry.near && !entry.available)
+    return value.fail("'near' says how it is lent, and it is only added: make it available");
   if (!entry.uuid && !entry.address)
     return value.fail("neither 'uuid' nor 'bdf' says which function: see 'pcilend list'");
   if (!entry.uuid && !entry.device)
@@ -406,6 +421,7 @@ ordered_json function_json(const FunctionEntry& entry) {
   if (entry.force) json["force"] = true;
   if (entry.direct) json["direct"] = true;
   if (entry.sanitize) json["sanitize"] = true;
+  if (entry.near) json["near"] = *entry.near;
   return json;
 }
 

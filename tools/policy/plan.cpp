@@ -136,6 +136,7 @@ Goal goal_of_entry(const Inventory& inventory, const LocalFunction& local,
   goal.force = entry.force;
   goal.direct = entry.direct;
   goal.sanitize = entry.sanitize;
+  goal.near = entry.near;
   goal.place = entry.place;
   return goal;
 }

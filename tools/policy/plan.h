@@ -19,6 +19,7 @@ struct Goal {
   bool force = false;
   bool direct = false;
   bool sanitize = false;
+  std::optional<uint64_t> near;
   std::string place;
   std::string excluded;    // place of the unavailable filter that matches
   bool overruled = false;  // by that filter: an entry says available

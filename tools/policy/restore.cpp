@@ -11,6 +11,8 @@
 namespace pcilend::policy {
 namespace {
 
+constexpr uint64_t kNear = uint64_t{4} << 20;  // that pcilend.ko gives unless it is said
+
 bool can_be_borrowed(uint32_t state) {
   return state == PCILEND_FUNCTION_AVAILABLE || state == PCILEND_FUNCTION_BORROWED ||
          state == PCILEND_FUNCTION_FENCING || state == PCILEND_FUNCTION_RESETTING;
@@ -196,7 +198,7 @@ void Restore::change_state(const Goal& goal) {
   Step& step = begin(Action::Available, goal);
   step.reason = lost;
   carry_out(step, [&] {
-    return host_.client.make_available(address, {goal.direct, goal.sanitize, false});
+    return host_.client.make_available(address, {goal.direct, goal.sanitize, false, goal.near});
   });
 }
 
@@ -412,6 +414,7 @@ Result<Config> present_state(Client& client, const Config& configured) {
     entry.allow = audience_of(f);
     entry.direct = f.direct;
     entry.sanitize = f.sanitize;
+    if (entry.available && f.near != kNear) entry.near = f.near;
     for (const auto& old : configured.functions)
       if (old.uuid ? *old.uuid == f.uuid : old.address == entry.address) entry.force |= old.force;
     state.functions.push_back(std::move(entry));

@@ -151,7 +151,14 @@ static inline int pcilend_refuse(struct netlink_ext_ack *extack, int error, cons
 	return error;
 }
 
-/* The same with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
+/* What was refused is asked for again. */
+static inline void pcilend_refuse_nothing(struct netlink_ext_ack *extack)
+{
+	if (extack)
+		extack->_msg = NULL;
+}
+
+/* The same as pcilend_refuse() with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
 __printf(3, 4)
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
 

@@ -315,7 +315,8 @@ static void memory_detach(struct pcilend_memory *memory)
 /* The largest piece of at most @size that is there. */
 static struct page *memory_make_piece(u64 size)
 {
-	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY | __GFP_COMP;
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY |
+			  __GFP_COMP;
 	int order = min_t(int, ilog2(size >> PAGE_SHIFT), MAX_PAGE_ORDER);
 	struct page *page = NULL;
 

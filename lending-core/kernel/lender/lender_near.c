@@ -45,7 +45,8 @@ static int lender_near_make(struct pcilend_function *fn, u32 node,
 
 /**
  * pcilend_near_get - what PCILEND_MSG_NEAR asks for
- * @check: says whether who asks holds the lease, which is not of this host; with the function's lock
+ * @check: says whether who asks holds the lease, which is not of this host; with the function's
+ *	lock
  * @id: set to that of the segment
  *
  * Return: 0; what @check says; -EOPNOTSUPP: the function is lent without an IOMMU; -EACCES: there

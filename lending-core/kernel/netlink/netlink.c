@@ -520,7 +520,6 @@ static const struct genl_split_ops ops[] = {
 	},
 	WITH_LEASE(BAR_GET, pcilend_bar_get_doit, bar_get_policy),
 	WITH_LEASE(SEGMENT_MAP, pcilend_segment_map_doit, segment_map_policy),
-	WITH_LEASE(NEAR_GET, pcilend_near_get_doit, near_get_policy),
 	WITH_LEASE(SEGMENT_UNMAP, pcilend_segment_unmap_doit, segment_unmap_policy),
 	WITH_LEASE(INTERRUPT_SET, pcilend_interrupt_set_doit, interrupt_set_policy),
 	WITH_LEASE(SHARE, pcilend_share_doit, share_policy),
@@ -535,6 +534,7 @@ static const struct genl_split_ops ops[] = {
 	WITH_LEASE(CLEARED, pcilend_cleared_doit, cleared_policy),
 	WITH_LEASE(MAIL_SEND, pcilend_mail_send_doit, mail_send_policy),
 	WITH_LEASE(MAIL_NEXT, pcilend_mail_next_doit, mail_next_policy),
+	WITH_LEASE(NEAR_GET, pcilend_near_get_doit, near_get_policy),
 };
 
 static const struct genl_multicast_group groups[] = {

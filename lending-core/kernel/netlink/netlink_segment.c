@@ -150,6 +150,12 @@ static int netlink_segment_near(struct genl_info *info, struct pcilend_reply *re
 	int err;
 
 	err = pcilend_use_get_near(lease, &near, info->extack);
+	if (err == -ENOSPC) {
+		/* What the process has just let go its lender may not have heard of. */
+		pcilend_segments_settle(near.adapter);
+		pcilend_refuse_nothing(info->extack);
+		err = pcilend_use_get_near(lease, &near, info->extack);
+	}
 	if (err)
 		return err;
 	wish.id = near.segment;

@@ -105,6 +105,8 @@ bool pcilend_segment_offered_next(struct pcilend_offered_report *report);
 extern const struct pcilend_segment_ops pcilend_segment_link_ops;
 /* Is one offered, or connected? No new one is while pcilend_sleeps(). */
 bool pcilend_segments_in_use(void);
+/* Returns when the peer behind that adapter was told of what is closed here, or does not answer. */
+void pcilend_segments_settle(const char *adapter);
 void pcilend_segments_exit(void);
 
 /* The rest is shared by the files of segment/. */

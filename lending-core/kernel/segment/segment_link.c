@@ -96,6 +96,16 @@ bool pcilend_segments_in_use(void)
 	return used;
 }
 
+void pcilend_segments_settle(const char *adapter)
+{
+	struct pcilend_link *link = pcilend_link_by_adapter(adapter);
+
+	if (!link)
+		return;
+	flush_delayed_work(&segment_link(link)->release);
+	pcilend_link_put(link);
+}
+
 void pcilend_segments_exit(void)
 {
 	segment_owner_exit();

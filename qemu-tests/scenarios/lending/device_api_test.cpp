@@ -92,9 +92,9 @@ class DeviceApi : public testing::TestWithParam<Where> {
 
   // The same of what is beside the function.
   void expect_stopped_beside() {
-    expected_.emplace_back(fmt::format(
-        R"(DMAR: \[DMA Write NO_PASID\] Request device \[(0000:)?{}\] fault addr 0x)",
-        address_.substr(5)));
+    expected_.emplace_back(
+        fmt::format(R"(DMAR: \[DMA Write NO_PASID\] Request device \[(0000:)?{}\] fault addr 0x)",
+                    address_.substr(5)));
   }
 
   // Steps of a program, to their end: what each has said.

@@ -20,14 +20,17 @@ class Near : public Targets {
     ASSERT_NO_FATAL_FAILURE(start_user(host(2), "near 16384 give 1 wait /run/go " + then));
   }
 
-  // The near segments that the lender has; its words for them.
+  // The near segments that the lender has; its words for them. Those whose place a host keeps that
+  // is silent have no pages any more.
   static std::vector<nlohmann::json> segments() {
     const auto said = host(1).json("pcilend segment list --json");
     EXPECT_OK(said);
     std::vector<nlohmann::json> near;
     if (!said) return near;
     for (const auto& segment : said->at("segments"))
-      if (segment.value("name", "").starts_with("near-")) near.push_back(segment);
+      if (segment.value("name", "").starts_with("near-") &&
+          segment.value("state", "") != "withdrawn")
+        near.push_back(segment);
     return near;
   }
   static void expect_no_segments() {
@@ -80,12 +83,13 @@ TEST_F(Near, WhatTheFunctionReadsIsBesideIt) {
 }
 
 /*
- *   pcilend available --near 32K: two of 16 KiB, the third one is in the process's host, and it says
- *   so; what it lets go it may have again; --near 0: none
+ *   pcilend available --near 32K: two of 16 KiB, the third one is in the process's host, and it
+ * says so; what it lets go it may have again; --near 0: none
  */
 TEST_F(Near, IsLimitedByItsLender) {
   ASSERT_NO_FATAL_FAILURE(lend("--near 32K"));
-  auto steps = use(host(2), "near 16384 near 16384 near 16384 give 1 insist 4096 drop drop near 16384 give 2");
+  auto steps = use(
+      host(2), "near 16384 near 16384 near 16384 give 1 insist 4096 drop drop near 16384 give 2");
   ASSERT_EQ(steps.size(), 9U);
   EXPECT_EQ(steps[1].at("beside"), true);
   EXPECT_EQ(steps[2].at("beside"), false);
@@ -163,8 +167,8 @@ TEST_F(Near, EndsWithItsProcess) {
 }
 
 /*
- *   host1 ──×── host2: edu is stopped and reset, and the epoch of its lease changes; what was beside
- *   it is gone, and can be had anew when the link is back
+ *   host1 ──×── host2: edu is stopped and reset, and the epoch of its lease changes; what was
+ * beside it is gone, and can be had anew when the link is back
  */
 TEST_F(Near, IsMadeAnewBehindALostLink) {
   expect_stopped_dma();
@@ -195,6 +199,9 @@ TEST_F(Near, EndsWithItsHost) {
   ASSERT_OK(host(2).power_off());
   ASSERT_OK(await_state(host(1), id_, "available"));
   expect_no_segments();
+  const auto shown = host(1).run("pcilend show " + id_);
+  ASSERT_OK(shown);
+  EXPECT_THAT(*shown, testing::Not(HasSubstr("of this host's memory")));
   user_.reset();
   ASSERT_OK(host(2).power_on());
   ASSERT_OK(host(2).mark_log());

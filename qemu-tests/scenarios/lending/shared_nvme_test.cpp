@@ -110,8 +110,8 @@ TEST_F(SharedNvme, ThirtyClientsUseItAndNoMore) {
 
 /*
  *   host3: client goes on ── a client of the lender's, and one of host2's, each while the drive
- *   works for it ── kill -9, again and again (PCILEND_ROUNDS): the next has its queue, and finds
- * what was confirmed
+ *   works for it ── kill -9, again and again (PCILEND_ROUNDS): the next has its queue, and
+ *   finds what was confirmed
  */
 TEST_F(SharedNvme, ClientsThatAreKilledDisturbNobody) {
   const char* const wanted = std::getenv("PCILEND_ROUNDS");

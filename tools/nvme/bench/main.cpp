@@ -180,7 +180,7 @@ Result<> run(const Arguments& arguments) {
   const auto host = ThisHost::open();
   if (!host) return tl::unexpected(host.error());
   if (!arguments.shared) {
-    const DrivePlace place = arguments.own_memory    ? DrivePlace::Own
+    const DrivePlace place = arguments.own_memory     ? DrivePlace::Own
                              : arguments.near == "no" ? DrivePlace::Far
                                                       : DrivePlace::Near;
     const auto drive = Drive::open_alone(*host, *id, kOwner, arguments.slice, place);

@@ -36,7 +36,7 @@ TEST(Config, EveryKeyIsRead) {
     "functions": [
       {"uuid": "70636C64-1111-8222-8333-000000040001", "bdf": "00:10.0", "device": "1B36:0010",
        "id": "40001", "state": "available", "label": "lab", "allow": [12, 8], "force": true,
-       "direct": true, "sanitize": true},
+       "direct": true, "sanitize": true, "near": 8192},
       {"bdf": "0000:00:11.0", "device": "8086:10d3", "state": "added", "allow": "all"}
     ],
     "filters": {
@@ -64,6 +64,7 @@ TEST(Config, EveryKeyIsRead) {
   EXPECT_TRUE(f.force);
   EXPECT_TRUE(f.direct);
   EXPECT_TRUE(f.sanitize);
+  EXPECT_EQ(f.near, 8192U);
   EXPECT_FALSE(config->functions[1].direct);
   EXPECT_EQ(f.place, "x.json: functions[0]");
   EXPECT_EQ(config->functions[1].allow, Audience{});
@@ -109,7 +110,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
       {R"({"functions": {}})", "x.json: functions: {} is not a list of functions"},
       {R"({"functions": [1]})",
        "x.json: functions[0]: 1 is not an object with keys uuid, bdf, device, id, state, label, "
-       "allow, force, direct, sanitize"},
+       "allow, force, direct, sanitize, near"},
       {R"({"functions": [{}]})",
        "x.json: functions[0]: no 'state': say whether it is to be added or available"},
       {R"({"functions": [{"state": "availible"}]})",
@@ -122,7 +123,7 @@ TEST(Config, ErrorsPointAtThePlaceAndSayWhatIsExpected) {
        "-n) or its 'uuid'"},
       {function(R"("adress": 1)"),
        "x.json: functions[0]: no key 'adress': there are uuid, bdf, device, id, state, label, "
-       "allow, force, direct, sanitize"},
+       "allow, force, direct, sanitize, near"},
       {function(R"("lable": "x")"), "x.json: functions[0]: no key 'lable': did you mean 'label'?"},
       {function(R"("uuid": "70636c64")"),
        "x.json: functions[0].uuid: '70636c64' is not a UUID (8-4-4-4-12 hex digits)"},

@@ -188,6 +188,18 @@ TEST_F(RestoreTest, WhatDiffersIsChanged) {
   EXPECT_THAT(restored(config), IsEmpty()) << "what is absent stays as it is";
 }
 
+TEST_F(RestoreTest, HowMuchMemoryIsBesideItIsKept) {
+  Config config;
+  config.functions = {entry("0000:00:11.0", true)};
+  config.functions[0].near = 65536;
+  EXPECT_THAT(restored(config),
+              ElementsAre("add 0000:00:11.0 as 80001", "available near 65536 0000:00:11.0"));
+  FakeClient client(kernel_);
+  const auto state = present_state(client, {});
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(state->functions.at(0).near, 65536U);
+}
+
 TEST_F(RestoreTest, WhatIsErasedAfterALeaseStaysSo) {
   Config config;
   config.functions = {entry("0000:00:11.0", true)};

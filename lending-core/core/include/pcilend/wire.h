@@ -487,8 +487,9 @@ struct pcilend_msg_target {
 } __packed;
 
 /*
- * Memory of the lender for who has the function: a segment of its own, zeroed, that it offers to the
- * sender over the link of the lease. It ends with the lease, or when it is not connected any more.
+ * Memory of the lender for who has the function: a segment of its own, zeroed, that it offers to
+ * the sender over the link of the lease. It ends with the lease, or when it is not connected any
+ * more.
  */
 struct pcilend_msg_near {
 	__le32 id;

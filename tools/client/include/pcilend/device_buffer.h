@@ -37,10 +37,10 @@ PCILEND_API Place best_place(const Access& access);
 struct BufferOptions {
   Access access;
   std::optional<Place> place;  // else the best one that can be had
-  bool huge = false;           // in pages of 2 MiB, which the host must have free (vm.nr_hugepages):
-                               // of the process's only
-  bool gathered = false;       // stores to what is beside a function of another host are gathered:
-                               // they leave with the next fence (std::memory_order_seq_cst)
+  bool huge = false;      // in pages of 2 MiB, which the host must have free (vm.nr_hugepages):
+                          // of the process's only
+  bool gathered = false;  // stores to what is beside a function of another host are gathered:
+                          // they leave with the next fence (std::memory_order_seq_cst)
 };
 
 // Memory of this process that the function reaches at address(). Both end with this object; the
@@ -49,9 +49,9 @@ struct BufferOptions {
 //
 // Beside a function of another host it is its lender's memory (near-get): this process's stores go
 // through the NTB, and its loads wait for it. When the link of the lease is lost (Lease::epoch())
-// all-ones are in its place, for good: make it anew. Where its lender gives none, what would be best
-// there is in the process's host, and remark() says why. On the function's own host both places are
-// one.
+// all-ones are in its place, for good: make it anew. Where its lender gives none, what would be
+// best there is in the process's host, and remark() says why. On the function's own host both
+// places are one.
 class PCILEND_API DeviceBuffer {
  public:
   // `bytes`, rounded up to pages, zeroed. Usage if that is nothing, or more than /dev/udmabuf takes

@@ -136,9 +136,9 @@ struct Function {
 
 // How a function is lent.
 struct Lend {
-  bool direct = false;     // without an IOMMU between it and this host's memory
-  bool sanitize = false;   // it is quarantined after each lease, until it was erased
-  bool sanitized = false;  // that was done
+  bool direct = false;           // without an IOMMU between it and this host's memory
+  bool sanitize = false;         // it is quarantined after each lease, until it was erased
+  bool sanitized = false;        // that was done
   std::optional<uint64_t> near;  // bytes of this host's memory that its borrower may have
 };
 

@@ -50,10 +50,11 @@ struct FunctionEntry {
   bool available = false;  // else added only
   std::optional<std::string> label;
   std::optional<Audience> allow;
-  bool force = false;     // take it though its disk is in use
-  bool direct = false;    // lend it without an IOMMU
-  bool sanitize = false;  // erase it after each lease
-  std::string place;      // "/etc/pcilend/saved.json: functions[2]"
+  bool force = false;            // take it though its disk is in use
+  bool direct = false;           // lend it without an IOMMU
+  bool sanitize = false;         // erase it after each lease
+  std::optional<uint64_t> near;  // bytes of this host's memory for its borrower
+  std::string place;             // "/etc/pcilend/saved.json: functions[2]"
 };
 
 enum class FilterKind { Add, Available, Unavailable };
