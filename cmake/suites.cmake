@@ -204,7 +204,8 @@ pcilend_entry(installed@6.12 LIMIT 3600 COST 3000 OPTIONS --wide --builds NEEDS 
   COMMAND ${image}/build --kernel 6.12 --image installed)
 set_tests_properties(installed@6.12 PROPERTIES RESOURCE_LOCK image)
 pcilend_scenarios(InstalledDebian 6.12 5000 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova)
-set_tests_properties(InstalledDebian PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;installed@6.12")
+pcilend_scenarios(NvmeUnits 6.12 1800 NvmeUnits.* LABELS all SUITES NvmeUnits)
+set_tests_properties(InstalledDebian NvmeUnits PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;installed@6.12")
 foreach(kernel 6.12 ${newer})
   pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
     MAKES packages@${kernel} COMMAND tools/package/test --kernel ${kernel})
@@ -213,7 +214,7 @@ pcilend_scenarios(Packages 6.12 900 Packages.* LABELS all packages)
 set_tests_properties(Packages PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;packages@6.12")
 
 foreach(suite ${suites})
-  if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|InstalledDebian|Nova|Packages)$")
+  if(NOT suite IN_LIST known_suites AND NOT suite MATCHES "^(DebugKernel|InstalledDebian|Nova|NvmeUnits|Packages)$")
     message(FATAL_ERROR "docs/testing.md names the suite ${suite}, which cmake/suites.cmake does not have")
   endif()
 endforeach()

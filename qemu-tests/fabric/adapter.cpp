@@ -196,8 +196,8 @@ void Adapter::reset() {
   bridge_.was_reset(*this, was_touched);
 }
 
-void Adapter::dma_write_failed(int error) {
-  bridge_.dma_write_failed(*this, error);
+void Adapter::dma_write_failed(int error, uint16_t id) {
+  bridge_.dma_write_failed(*this, error, id);
 }
 
 }  // namespace pcilend::fabric

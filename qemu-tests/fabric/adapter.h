@@ -36,7 +36,7 @@ class Bridge {
   virtual void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                             std::span<const std::byte> data) = 0;
   virtual void signal_peer(Adapter& adapter, const Signal& signal) = 0;
-  virtual void dma_write_failed(Adapter& adapter, int error) = 0;
+  virtual void dma_write_failed(Adapter& adapter, int error, uint16_t id) = 0;
   virtual void bad_map(Adapter& adapter, const DmaMap& map, int error) = 0;
 };
 
@@ -110,7 +110,7 @@ class Adapter final : public Device, private AdapterModel::Owner {
   void region_read(const ReadTicket& ticket) override;
   void region_write(const RegionAccess& access, std::span<const std::byte> data) override;
   void reset() override;
-  void dma_write_failed(int error) override;
+  void dma_write_failed(int error, uint16_t id) override;
 
   void raise(uint32_t vectors) override { interrupts_.raise(vectors); }
   void signal_peer(const Signal& signal) override { bridge_.signal_peer(*this, signal); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string>
@@ -19,6 +20,11 @@ constexpr uint64_t kGuestMemory = 4ull << 30;
 // A driver registers its NTB this long, at most, after it set its ready bit (see
 // AdapterModel::driver_settled()).
 constexpr auto kDriverProbe = std::chrono::milliseconds(200);
+// QEMU's answer to a write that it refuses as the device is at work; one that an IOMMU stops is
+// answered otherwise. How often such a write is sent: for two seconds.
+constexpr int kBusy = EPERM;
+constexpr unsigned kAttempts = 1000;
+constexpr auto kAttemptPause = std::chrono::milliseconds(2);
 constexpr uint64_t kGranule = 2 << 20;
 constexpr size_t kMaxGranules = 1024;
 
@@ -519,7 +525,23 @@ void Fabric::answer_ones(Adapter& from, const ReadTicket& ticket, Loss loss) {
   from.session()->complete_read(ticket, ones);
 }
 
-void Fabric::dma_write_failed(Adapter& adapter, int error) {
+// QEMU refuses an access to a device that is at work for another one ("Blocked re-entrant IO"): a
+// doorbell of an NVMe drive that waits until commands of a deleted queue have ended. Hardware
+// loses none.
+bool Fabric::write_again(Adapter& adapter, uint16_t id) {
+  const auto write = adapter.session()->recent_writes().find_last(id);
+  if (!write || write->attempts == kAttempts) return false;
+  timers_.arm(now() + kAttemptPause, [this, &adapter, id] {
+    Session* const session = adapter.session();
+    const auto last = session ? session->recent_writes().find_last(id) : std::nullopt;
+    if (last && link_of(adapter).up)
+      session->dma_write(last->address, last->data(), last->attempts + 1);
+  });
+  return true;
+}
+
+void Fabric::dma_write_failed(Adapter& adapter, int error, uint16_t id) {
+  if (error == kBusy && write_again(adapter, id)) return;
   traffic_of(peer_of(adapter)).count_lost_write(Loss::Unmapped);
   log_.fault("refused write", "{}: the host's bus refused a posted write: {}", adapter.name(),
              std::strerror(error));

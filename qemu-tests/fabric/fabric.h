@@ -114,7 +114,8 @@ class Fabric final : private Bridge {
   void window_write(Adapter& adapter, unsigned window, uint64_t offset,
                     std::span<const std::byte> data) override;
   void signal_peer(Adapter& adapter, const Signal& signal) override;
-  void dma_write_failed(Adapter& adapter, int error) override;
+  void dma_write_failed(Adapter& adapter, int error, uint16_t id) override;
+  bool write_again(Adapter& adapter, uint16_t id);
   void bad_map(Adapter& adapter, const DmaMap& map, int error) override;
 
   [[nodiscard]] Adapter& peer_of(const Adapter& adapter) const {

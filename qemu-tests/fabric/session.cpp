@@ -184,7 +184,8 @@ void Session::complete_read(const ReadTicket& ticket, std::span<const std::byte>
   connection_.send(make_reply(ticket.header, bytes_of(ticket.access), data));
 }
 
-void Session::dma_write(uint64_t address, std::span<const std::byte> data) {
+void Session::dma_write(uint64_t address, std::span<const std::byte> data, unsigned attempts) {
+  recent_writes_.note(next_id_, address, data, attempts);
   connection_.send(make_dma_write(next_id_++, address, data));
 }
 
@@ -203,7 +204,7 @@ void Session::on_reply(const Message& message) {
   switch (static_cast<Command>(header.command)) {
     case Command::DmaWrite:
       // QEMU answers a posted write that fails, though it was told not to.
-      if (failed) device_.dma_write_failed(static_cast<int>(header.error));
+      if (failed) device_.dma_write_failed(static_cast<int>(header.error), header.id);
       return;
     case Command::DmaRead: {
       const auto found = reads_.find(header.id);

@@ -12,6 +12,7 @@
 
 #include "connection.h"
 #include "protocol.h"
+#include "recent_writes.h"
 
 namespace pcilend::fabric {
 
@@ -46,8 +47,8 @@ class Device {
 
   virtual void reset() = 0;
 
-  // The client refused a posted DMA_WRITE.
-  virtual void dma_write_failed(int error) = 0;
+  // The client refused a posted DMA_WRITE, with that message id.
+  virtual void dma_write_failed(int error, uint16_t id) = 0;
 };
 
 // The data read (valid during the call), or the client's errno; ECANCELED when the session ended.
@@ -69,7 +70,8 @@ class Session : private MessageHandler {
   void complete_read(const ReadTicket& ticket, std::span<const std::byte> data);
 
   // Posted write of at most kMaxTransfer bytes to the client's bus.
-  void dma_write(uint64_t address, std::span<const std::byte> data);
+  void dma_write(uint64_t address, std::span<const std::byte> data, unsigned attempts = 1);
+  [[nodiscard]] const RecentWrites& recent_writes() const { return recent_writes_; }
   // Read of at most kMaxDmaRead bytes; false if too many reads are unanswered already.
   bool dma_read(uint64_t address, uint64_t count, DmaReadDone done);
   [[nodiscard]] size_t unanswered_reads() const { return reads_.size(); }
@@ -96,6 +98,7 @@ class Session : private MessageHandler {
   Connection connection_;
   bool negotiated_ = false;
   uint16_t next_id_ = 0;
+  RecentWrites recent_writes_;
   // By message id. An entry stays until its reply comes, however late, so that no id is used twice.
   std::unordered_map<uint16_t, OutstandingRead> reads_;
 };

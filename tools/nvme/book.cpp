@@ -11,8 +11,9 @@ namespace {
 // CNS (Base 5.17.1, NVM 4.1.5) of what is of namespaces, or of a command set; the controller's own
 // page is asked for in pieces.
 constexpr uint16_t kIdentifies[] = {0x00, 0x02, 0x03, 0x05, 0x06, 0x08};
-// Errors, SMART, firmware, changed namespaces (Base 5.16.1).
-constexpr uint16_t kLogs[] = {0x01, 0x02, 0x03, 0x04};
+// Errors, SMART, firmware (Base 5.16.1). Not changed namespaces: who reads that list first takes it
+// from the others.
+constexpr uint16_t kLogs[] = {0x01, 0x02, 0x03};
 
 bool is_within(uint64_t address, uint64_t bytes, uint64_t start, uint64_t size) {
   return address >= start && bytes <= size && address - start <= size - bytes;

@@ -203,6 +203,31 @@ TEST_F(AccessTest, WritesToRegistersArePosted) {
   EXPECT_TRUE(logged("refused a posted write"));
 }
 
+// A doorbell of a drive that is busy in itself.
+TEST_F(AccessTest, WritesThatQemuIsTooBusyForAreSentAgain) {
+  put<uint32_t>(*a, kRegionBar4, 0x1000, 42);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto request = b->take_request(Command::DmaWrite);
+    ASSERT_TRUE(request) << attempt;
+    EXPECT_EQ(request->head<DmaAccess>().address, kBarBus + 0x1000);
+    EXPECT_EQ(request->value<uint32_t>(), 42u);
+    b->client.answer_error(*request, EPERM);
+    run();
+    EXPECT_FALSE(b->take_request(Command::DmaWrite)) << "not at once";
+    advance(milliseconds(5));
+  }
+  EXPECT_EQ(lost_writes(1, 2, Loss::Unmapped), 0u);
+  // What was written since counts.
+  const auto old = b->take_request(Command::DmaWrite);
+  ASSERT_TRUE(old);
+  put<uint32_t>(*a, kRegionBar4, 0x1000, 43);
+  ASSERT_TRUE(b->take_request(Command::DmaWrite));
+  b->client.answer_error(*old, EPERM);
+  run();
+  advance(milliseconds(5));
+  EXPECT_FALSE(b->take_request(Command::DmaWrite));
+}
+
 TEST_F(AccessTest, InterruptMessagesArePostedAndCountedApart) {
   set_translation(*b, 0, 0, 64ull << 30);
   put<uint32_t>(*a, kRegionBar2, 0xfee01004, 0x31);

@@ -55,7 +55,7 @@ struct FakeDevice final : Device {
     written.assign(data.begin(), data.end());
   }
   void reset() override { resets++; }
-  void dma_write_failed(int error) override { failed_writes.push_back(error); }
+  void dma_write_failed(int error, uint16_t /*id*/) override { failed_writes.push_back(error); }
 };
 
 class SessionTest : public testing::Test {

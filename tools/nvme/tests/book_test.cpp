@@ -113,7 +113,7 @@ TEST_F(Books, OnlyWhatReadsIsAllowed) {
     EXPECT_EQ(allowed, what == 0 || what == 2 || what == 3 || what == 5 || what == 6 || what == 8)
         << what;
     const bool log = book_.allow_log(1, {static_cast<uint16_t>(what), 1, 512, kSlice}).has_value();
-    EXPECT_EQ(log, what >= 1 && what <= 4) << what;
+    EXPECT_EQ(log, what >= 1 && what <= 3) << what;
   }
   EXPECT_FALSE(book_.allow_identify(1, {0x100, 1, kSlice}));
   for (const uint64_t wrong : {uint64_t{0}, 2 * kSlice, kSlice + 4, kSlice + kBytes, kNear}) {

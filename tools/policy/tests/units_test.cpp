@@ -49,8 +49,10 @@ TEST_F(Units, AreAcceptedBySystemd) {
        {"pcilend.service", "pcilend-device@.service", "pcilend-sanitize@.service",
         "pcilend-borrow.service", "pcilend-mdevs.service", "pcilend-nvme-disk@.service",
         "pcilend-nvme-manager@.service"}) {
-    const Output verified = shell("systemd-analyze verify --man=no " + runnable(unit));
+    Output verified = shell("systemd-analyze verify --man=no " + runnable(unit));
     EXPECT_EQ(verified.status, 0) << verified.text;
+    // What systemd before 254 does not know.
+    verified.text = std::regex_replace(verified.text, std::regex(".*'RestartMode'.*\n"), "");
     EXPECT_EQ(verified.text, "");
   }
 }
