@@ -31,7 +31,7 @@ using namespace pcilend;
 
 constexpr unsigned kExport = 0;  // of pcilend_bar.ko
 constexpr unsigned kTake = 1;
-// Of VFIO: as linux/vfio.h of 7.0 has it.
+// Of VFIO: as linux/vfio.h of newer kernels has it.
 constexpr uint32_t kFeatureGetDmaBuf = 1U << 16 | 11;
 constexpr uint32_t kVfioBar = 2;
 constexpr uint32_t kCommandRegister = 4;

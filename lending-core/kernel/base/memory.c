@@ -28,7 +28,7 @@
 #include "base/source.h"
 #include "pcilend/segment.h"
 
-#define MEMORY_VFIO "vfio_pci_core"	/* the name by which VFIO exports, from 7.0 on */
+#define MEMORY_VFIO "vfio_pci_core"	/* as whom VFIO exports */
 
 static struct platform_device *memory_device;
 
