@@ -6,7 +6,8 @@
  * area, too, scattered, where the peer would reach it whatever is said about it.)
  *
  * An exporter of a BAR gives it to those only that let go of it when told so. Who exports memory is
- * not asked for that, as it then may move the memory.
+ * not asked for that, as it then may move the memory. VFIO's gives a BAR to PCI devices only; to
+ * the very function by its bus address, so that also there nothing is mapped for anybody.
  */
 
 #include <linux/dma-buf.h>
@@ -26,6 +27,8 @@
 #include "base/pages.h"
 #include "base/source.h"
 #include "pcilend/segment.h"
+
+#define MEMORY_VFIO "vfio_pci_core"	/* as whom VFIO exports */
 
 static struct platform_device *memory_device;
 
@@ -149,13 +152,13 @@ static int memory_map_attachment(struct pcilend_memory *memory, struct netlink_e
 	return 0;
 }
 
-static int memory_attach_as(struct pcilend_memory *memory, const struct dma_buf_attach_ops *ops,
-			    struct netlink_ext_ack *extack)
+static int memory_attach_as(struct pcilend_memory *memory, struct device *dev,
+			    const struct dma_buf_attach_ops *ops, struct netlink_ext_ack *extack)
 {
 	struct dma_buf *buffer = memory->buffer;
 	int err;
 
-	memory->attachment = dma_buf_dynamic_attach(buffer, &memory_device->dev, ops, memory);
+	memory->attachment = dma_buf_dynamic_attach(buffer, dev, ops, memory);
 	if (IS_ERR(memory->attachment))
 		return pcilend_refuse_fmt(extack, PTR_ERR(memory->attachment), "its exporter, %s, gives it to no other device: use /dev/udmabuf",
 					  buffer->exp_name);
@@ -170,18 +173,66 @@ static int memory_attach_as(struct pcilend_memory *memory, const struct dma_buf_
 	return err;
 }
 
+static void memory_detach(struct pcilend_memory *memory)
+{
+	/* It may be gone. */
+	dma_resv_lock(memory->buffer->resv, NULL);
+	if (memory->table)
+		dma_buf_unmap_attachment(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
+	memory->table = NULL;
+	dma_resv_unlock(memory->buffer->resv);
+	dma_buf_detach(memory->buffer, memory->attachment);
+}
+
+/* Does a user of VFIO have it? It is not in the domain then in which the DMA API maps for it. */
+static bool memory_is_claimed(struct pci_dev *pdev)
+{
+	struct iommu_group *group = iommu_group_get(&pdev->dev);
+	bool claimed = group && iommu_group_dma_owner_claimed(group);
+
+	iommu_group_put(group);
+	return claimed;
+}
+
+/*
+ * As the function whose BAR it is: vfio_pci_dma_buf_map() asks pci_p2pdma_map_type() for the way
+ * to the importer, which is none if that is no PCI device. Which function that is only a mapping
+ * tells.
+ */
+static int memory_attach_as_owner(struct pcilend_memory *memory)
+{
+	struct netlink_ext_ack ignored = { };
+	struct pci_dev *pdev = NULL;
+
+	for_each_pci_dev(pdev) {
+		if (!memory_is_claimed(pdev) ||
+		    memory_attach_as(memory, &pdev->dev, &memory_attach_ops, &ignored))
+			continue;
+		if (memory->behind == pdev) {
+			pci_dev_put(pdev);
+			return 0;
+		}
+		memory_detach(memory);
+		pci_dev_put(memory->behind);
+		memory->behind = NULL;
+	}
+	return -EOPNOTSUPP;
+}
+
 /* As memory, which stays where it is; or else as what may be taken away. */
 static int memory_attach(struct pcilend_memory *memory, bool anything,
 			 struct netlink_ext_ack *extack)
 {
-	int err = memory_attach_as(memory, NULL, extack);
+	int err = memory_attach_as(memory, &memory_device->dev, NULL, extack);
 
 	if (!err || !anything)
 		return err;
 	memory->source = pcilend_source_make();
 	if (!memory->source)
 		return -ENOMEM;
-	err = memory_attach_as(memory, &memory_attach_ops, extack);
+	err = memory_attach_as(memory, &memory_device->dev, &memory_attach_ops, extack);
+	if (err && !strcmp(memory->buffer->exp_name, MEMORY_VFIO))
+		err = memory_attach_as_owner(memory);
 	if (!err)
 		return 0;
 	pcilend_source_put(memory->source);
@@ -299,17 +350,6 @@ int pcilend_memory_get(struct pcilend_memory *memory, int fd, bool anything,
 err_put:
 	dma_buf_put(buffer);
 	return err;
-}
-
-static void memory_detach(struct pcilend_memory *memory)
-{
-	/* It may be gone. */
-	dma_resv_lock(memory->buffer->resv, NULL);
-	if (memory->table)
-		dma_buf_unmap_attachment(memory->attachment, memory->table, DMA_BIDIRECTIONAL);
-	memory->table = NULL;
-	dma_resv_unlock(memory->buffer->resv);
-	dma_buf_detach(memory->buffer, memory->attachment);
 }
 
 /* The largest piece of at most @size that is there. */

@@ -18,6 +18,7 @@ using json = nlohmann::json;
 using testing::HasSubstr;
 
 constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
+constexpr const char* kDriver = "/dev/pcilend-bar";  // pcilend_bar.ko
 constexpr const char* kBarUser = "/usr/lib/pcilend-lab/bar-user";
 constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 
@@ -144,8 +145,37 @@ class NvmePlaced : public testing::Test {
     ASSERT_OK(borrower().run(fmt::format("modprobe pcilend_bar device={} bar=2", *address)));
   }
   // A run of the bench with a dma-buf of that: what both have said.
-  static Result<lab::Output> with_exporter(const std::string& bytes, const std::string& bench) {
-    return borrower().exec(fmt::format("{} {} /run/take {}", kBarUser, bytes, bench));
+  static Result<lab::Output> with_exporter(const std::string& bytes, const std::string& bench,
+                                           const std::string& exporter = kDriver) {
+    return borrower().exec(fmt::format("{} {} {} /run/take {}", kBarUser, exporter, bytes, bench));
+  }
+  // From a drive that reads into it, on and on.
+  void expect_taken_bar_is_not_reached(const std::string& exporter) {
+    expect_stopped_dma();
+    EXPECT_EQ(bench(borrower(), "--write --commands 8 --seed 3").value("compared", 0), 8);
+    ASSERT_OK(borrower().run("rm -f /run/take"));
+    auto started = Process::start(
+        borrower(),
+        fmt::format(
+            "{} {} 16384 /run/take {}", kBarUser, exporter,
+            command(id_, fmt::format("--commands 8 --depth 4 --rounds {} --data-in fd:9", kMany))));
+    ASSERT_OK(started);
+    user_.emplace(std::move(*started));
+    ASSERT_OK(user_->await("round 1:"));
+    ASSERT_OK(borrower().run("touch /run/take"));
+    ASSERT_OK(user_->await("\ntaken\n"));
+    ASSERT_OK(user_->await("\nround ", user_->times("\nround ") + 3));
+    ASSERT_OK(borrower().run("kill $(pidof nvme-bench)"));
+    const auto code = user_->wait();
+    ASSERT_OK(code);
+    EXPECT_EQ(*code, 0) << user_->said();
+    const auto zeroes = borrower().run("head -c 16384 /dev/zero | cksum");
+    ASSERT_OK(zeroes);
+    EXPECT_EQ(std::to_string(number_behind(user_->said(), "seen")),
+              zeroes->substr(0, zeroes->find(' ')))
+        << "it was written to after it was taken away";
+    user_.reset();
+    EXPECT_OK(borrower().run("rm -f /run/take"));
   }
   static uint32_t number_behind(const std::string& text, const std::string& word) {
     const size_t at = text.find(word + " ");
@@ -270,7 +300,7 @@ TEST_F(NvmePlaced, ACommandCostsItsTransactions) {
   ASSERT_NO_FATAL_FAILURE(load_exporter());
   const std::string queues = fmt::format("--queues-in {}:2 ", memory_);
   const std::string data = fmt::format("--data-in {}:2+512K", memory_);
-  const std::string exporter = fmt::format("{} 4096 /run/take ", kBarUser);
+  const std::string exporter = fmt::format("{} {} 4096 /run/take ", kBarUser, kDriver);
   const std::string write = " --write";
   expect_cost(id_, "read, commands in the process's host", "",
               {.reads = 8, .writes = 514, .bar_stores = 2});
@@ -335,32 +365,41 @@ TEST_F(NvmePlaced, MemoryThatIsTakenBackEndsIt) {
  *   ── the drive goes on, and what it reads goes nowhere
  */
 TEST_F(NvmePlaced, ABarThatItsExporterTakesIsNotReached) {
-  expect_stopped_dma();
   ASSERT_NO_FATAL_FAILURE(load_exporter());
-  EXPECT_EQ(bench(borrower(), "--write --commands 8 --seed 3").value("compared", 0), 8);
-  ASSERT_OK(borrower().run("rm -f /run/take"));
-  auto started = Process::start(
-      borrower(),
-      fmt::format(
-          "{} 16384 /run/take {}", kBarUser,
-          command(id_, fmt::format("--commands 8 --depth 4 --rounds {} --data-in fd:9", kMany))));
-  ASSERT_OK(started);
-  user_.emplace(std::move(*started));
-  ASSERT_OK(user_->await("round 1:"));
-  ASSERT_OK(borrower().run("touch /run/take"));
-  ASSERT_OK(user_->await("\ntaken\n"));
-  ASSERT_OK(user_->await("\nround ", user_->times("\nround ") + 3));
-  ASSERT_OK(borrower().run("kill $(pidof nvme-bench)"));
-  const auto code = user_->wait();
-  ASSERT_OK(code);
-  EXPECT_EQ(*code, 0) << user_->said();
-  const auto zeroes = borrower().run("head -c 16384 /dev/zero | cksum");
-  ASSERT_OK(zeroes);
-  EXPECT_EQ(std::to_string(number_behind(user_->said(), "seen")),
-            zeroes->substr(0, zeroes->find(' ')))
-      << "it was written to after it was taken away";
-  user_.reset();
-  EXPECT_OK(borrower().run("rm -f /run/take; rmmod pcilend_bar"));
+  ASSERT_NO_FATAL_FAILURE(expect_taken_bar_is_not_reached(kDriver));
+  EXPECT_OK(borrower().run("rmmod pcilend_bar"));
+}
+
+/*
+ *   the same with VFIO's own exporter: a program of host2 has the function by vfio-pci
+ */
+TEST_F(NvmePlaced, ABarThatVfioExportsIsReachedUntilItIsTaken) {
+  // vfio-pci resets the function by its port; the kernel warns of itself there.
+  expected_.emplace_back("pcieport .*: unlocked secondary bus reset via: pci_reset_bus_function");
+  const auto address = borrower().address("memory");
+  ASSERT_OK(address);
+  ASSERT_OK(
+      borrower().run(fmt::format("modprobe vfio-pci && cd /sys/bus/pci/devices/{0} && "
+                                 "echo vfio-pci >driver_override && "
+                                 "echo {0} >/sys/bus/pci/drivers_probe && [ -e driver ]",
+                                 *address)));
+  const json written = bench(borrower(), "--write --block 2048 --size 4K --commands 16 --seed 9");
+  const std::string read = command(id_, "--block 2048 --size 64K --commands 1 --data-in fd:9");
+  const auto said = with_exporter("65536", read, *address);
+  ASSERT_OK(said);
+  if (said->err.find("VFIO_DEVICE_FEATURE_DMA_BUF") != std::string::npos) {
+    EXPECT_OK(borrower().run("rmmod vfio-pci"));
+    GTEST_SKIP() << "this kernel's VFIO exports no BARs: PCILEND_KERNEL=backports";
+  }
+  EXPECT_EQ(said->code, 0) << said->err;
+  EXPECT_EQ(number_behind(said->out, "seen"), written.value("cksum", 0U)) << said->out;
+  // It lets no CPU look, by the dma-buf.
+  const auto looks = with_exporter("4096", command(id_, "--verify --data-in fd:9"), *address);
+  ASSERT_OK(looks);
+  EXPECT_EQ(looks->code, static_cast<int>(ErrorClass::Unsupported)) << looks->err;
+  EXPECT_THAT(looks->err, HasSubstr("lets no CPU look at it"));
+  ASSERT_NO_FATAL_FAILURE(expect_taken_bar_is_not_reached(*address));
+  EXPECT_OK(borrower().run("rmmod vfio-pci"));
 }
 
 /*

@@ -126,9 +126,10 @@ class PCILEND_API Lease {
   // What is behind a dma-buf: this host's memory (OwnedSegment::buffer()), which counts for
   // RLIMIT_MEMLOCK; a segment of another host (Connection::buffer()), which must be offered to the
   // function's host, too: NotFound if it is not, Unreachable if that has no link to its owner; or a
-  // BAR of this host (Registers::buffer() of another lease, or by whoever exports it). The last two
-  // may be taken away before the object goes: nothing is reached there then. `read_only`: the
-  // function can't write to it. State if the slice has no room for it, or it was taken away;
+  // BAR of this host (Registers::buffer() of another lease, or by whoever exports it); or one of
+  // another host's function, if both are leased from there for this process alone. All but the
+  // first may be taken away before the object goes: nothing is reached there then. `read_only`: the
+  // function can't write to it; not for BARs of other hosts. State if the slice has no room for it, or it was taken away;
   // Unsupported if DMA of the function may not go there.
   [[nodiscard]] Result<DeviceMemory> map(int dma_buf, bool read_only = false) const;
   // An eventfd, not blocking, that MSI or MSI-X number `vector` raises from now on. Unsupported if
