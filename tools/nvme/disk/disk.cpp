@@ -153,12 +153,6 @@ class Disk {
                       former->alone == options_.alone && former->read_only == options_.read_only &&
                       former->shared_fs == options_.shared_fs;
     former_ = *former;
-    record_.number = former->number;
-    record_.recoveries = former->recoveries + 1;
-    record_.paths = former->paths;
-    record_.leases = former->leases;
-    record_.key = former->key;
-    record_.state = "recovering";
     if (!same) {
       left_.reset();  // it waits still
       record_ = *former;
@@ -168,6 +162,15 @@ class Disk {
                   former->disk(), to_string(options_.function), former->name_space,
                   to_string(options_.function));
     }
+    // With all that is known of the drive: this run may be killed before it has asked.
+    DiskRecord record = *former;
+    record.recoveries = former->recoveries + 1;
+    record.pid = record_.pid;
+    record.start = record_.start;
+    record.state = "recovering";
+    record.error.clear();
+    record.error_kind = 0;
+    record_ = std::move(record);
     return write_record(environment_, record_);
   }
 
