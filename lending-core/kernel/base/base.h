@@ -158,7 +158,7 @@ static inline void pcilend_refuse_nothing(struct netlink_ext_ack *extack)
 		extack->_msg = NULL;
 }
 
-/* The same as pcilend_refuse() with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
+/* The same with a text that is made here: NETLINK_MAX_FMTMSG_LEN, less the zero at its end. */
 __printf(3, 4)
 int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *format, ...);
 
