@@ -226,6 +226,7 @@ TEST_F(CliTest, WhatIsLentWithoutAnIommuIsSaid) {
 TEST_F(CliTest, MemoryBesideAFunctionIsSaid) {
   EXPECT_EQ(run({"available", "--near", "16M", "0000:00:05.0"}).status, 0);
   EXPECT_THAT(kernel_.log, ElementsAre("available near 16777216 0000:00:05.0"));
+  kernel_.log.clear();
   for (const char* size : {"5000", "2G", "16X", "-1", "16MM"})
     expect_refused({"available", "--near", size, "0000:00:05.0"}, ErrorClass::Usage,
                    fmt::format("--near {}: give whole pages of 4 KiB, up to 1G", size));
