@@ -312,10 +312,10 @@ TEST_F(Files, WhatIsWrittenReadsBack) {
   config.pins = {{PciAddress{0, 0, 4, 0}, 8, ""}};
   config.functions.push_back({parse_uuid("70636c64-1111-8222-8333-000000040001").value(),
                               PciAddress{0, 0, 16, 0}, DeviceIds{0x1b36, 0x10}, FunctionId{0x40001},
-                              true, "lab", Audience{false, {8}}, true, true, true, ""});
+                              true, "lab", Audience{false, {8}}, true, true, true, 8192, ""});
   config.functions.push_back({std::nullopt, PciAddress{0, 1, 0, 0}, DeviceIds{0x8086, 0x10d3},
                               std::nullopt, false, std::nullopt, Audience{}, false, false, false,
-                              ""});
+                              std::nullopt, ""});
   config.filters.push_back(
       {FilterKind::Available, {"00:10.0", "::0108"}, "x", std::nullopt, true, "", ""});
   config.kinds = {kind("fast", "144d::0108", "40001", "rack 7"), kind("nic", "", "", "x")};
