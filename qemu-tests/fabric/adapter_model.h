@@ -109,6 +109,9 @@ class AdapterModel {
   // As if somebody else had taken all free entries, or gave those back.
   virtual void fill_requesters(bool /*full*/) {}
 
+  // The product has message registers, so signals of that kind arrive().
+  [[nodiscard]] virtual bool takes_messages() const { return false; }
+
   // Power-on state of this side.
   virtual void reset() = 0;
 

@@ -244,6 +244,18 @@ Result<json> change_requesters(const Fabric& fabric, const json& request) {
   return json{{"ok", true}};
 }
 
+Result<json> deliver_message(const Fabric& fabric, const json& request) {
+  const auto pair = pair_of(fabric, request, "from", "to");
+  if (!pair) return tl::unexpected(pair.error());
+  const auto value = number_of(request, "value", 0);
+  if (!value) return tl::unexpected(value.error());
+  Adapter& to = fabric.adapter(pair->b, pair->a, pair->path.value_or(0));
+  if (!to.model().takes_messages())
+    return fail(ErrorClass::Usage, "{} has no message registers", to.name());
+  to.model().arrive({Signal::Kind::Message, 0, *value});
+  return json{{"ok", true}};
+}
+
 Result<json> change_hold(Fabric& fabric, const json& request) {
   const auto pair = pair_of(fabric, request, "from", "to");
   if (!pair) return tl::unexpected(pair.error());
@@ -392,6 +404,8 @@ std::unique_ptr<Work> carry_out(Fabric& fabric, std::string_view line, const Res
     answer = change_link(fabric, request);
   } else if (*op == "events") {
     answer = change_events(fabric, request);
+  } else if (*op == "message") {
+    answer = deliver_message(fabric, request);
   } else if (*op == "requesters") {
     answer = change_requesters(fabric, request);
   } else if (*op == "hold") {

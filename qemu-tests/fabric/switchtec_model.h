@@ -44,6 +44,7 @@ class SwitchtecModel final : public AdapterModel {
     return registers_->lets_functions_through(partition_);
   }
   void fill_requesters(bool full) override { registers_->fill_requesters(partition_, full); }
+  [[nodiscard]] bool takes_messages() const override { return true; }
   void reset() override { registers_->reset(partition_); }
 
  private:

@@ -208,6 +208,13 @@ Result<> Fabric::fill_requesters(int host, int peer, bool full) const {
   return {};
 }
 
+Result<> Fabric::send_message(int from, int to, uint32_t value) const {
+  PCILEND_TRY(request(
+      {{"op", "message"}, {"from", host_name(from)}, {"to", host_name(to)}, {"value", value}},
+      Deadline(kAnswer)));
+  return {};
+}
+
 Result<SweepReport> Fabric::sweep(int victim, int from,
                                   const std::vector<SweepRange>& ranges) const {
   json order = {{"op", "sweep"}, {"victim", host_name(victim)}, {"from", host_name(from)}};

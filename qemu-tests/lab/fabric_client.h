@@ -103,6 +103,9 @@ class Fabric {
   // Others take all of its entries that are free, or give them back.
   Result<> fill_requesters(int host, int peer, bool full) const;
 
+  // A message to the driver of `to`, as of the driver of `from`: of a Switchtec.
+  Result<> send_message(int from, int to, uint32_t value) const;
+
   // Any request; the fabric's refusal is an error.
   Result<nlohmann::json> request(const nlohmann::json& request, const Deadline& deadline) const;
 

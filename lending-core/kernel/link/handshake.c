@@ -22,6 +22,7 @@
 #define QUICK_FOR_MS 10000
 #define SLOW_MS 1000
 #define REFRESH_MS 10000	/* while up, show our scratchpads again */
+#define ENABLE_AGAIN_MS 5000	/* while a switch's link is down */
 #define STABLE_READS 4
 /*
  * So long without an event of the driver before a link carries anything: one that comes later is
@@ -474,6 +475,16 @@ static unsigned int handshake_meet_peer(struct pcilend_link *link)
 	return SLOW_MS;
 }
 
+/* Only of switches: to others' hardware this may mean training anew. */
+static void handshake_enable_again(struct pcilend_link *link)
+{
+	enum ntb_topo topo = link->ntb->topo;
+
+	if ((topo == NTB_TOPO_SWITCH || topo == NTB_TOPO_CROSSLINK) &&
+	    pcilend_now() - link->enabled_at >= ENABLE_AGAIN_MS)
+		pcilend_link_enable(link);
+}
+
 static unsigned int handshake_step(struct pcilend_link *link)
 {
 	bool restart, silent;
@@ -494,6 +505,7 @@ static unsigned int handshake_step(struct pcilend_link *link)
 		handshake_go_down(link);
 	if (!pcilend_link_adapter_is_up(link)) {
 		handshake_go_down(link);
+		handshake_enable_again(link);
 		return SLOW_MS;
 	}
 	if (link->state == PCILEND_LINK_DOWN || !link->aperture.open) {

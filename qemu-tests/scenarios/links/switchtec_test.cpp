@@ -190,5 +190,22 @@ TEST_F(Switchtec, ALostLinkIsNoticedAndComesBack) {
   expect_let_through(false);
 }
 
+/*
+ *   host1 ── "my host has started: force the link down" ──► host2, and no "link up" behind it
+ *
+ * ntb_hw_switchtec loses the second message when it comes before its work for the first has run: one
+ * host has a link then, and the other none for ever, unless that one enables it again.
+ */
+TEST_F(Switchtec, ALinkComesUpThoughItsDriverHasLostAMessage) {
+  constexpr uint32_t kForceDown = 4;  // ntb_hw_switchtec.c: MSG_LINK_FORCE_DOWN
+  expect_in_log("ntb link forced down");
+  ASSERT_OK(lab_->fabric().send_message(1, 2, kForceDown));
+  ASSERT_OK(borrower().until("dmesg | grep 'ntb link forced down'"));
+  for (const auto* host : {&lender(), &borrower()}) ASSERT_OK(await_link(*host, "up"));
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(job().borrow_and_use());
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios
