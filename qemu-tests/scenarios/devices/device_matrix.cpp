@@ -127,7 +127,7 @@ bool is_of_this_run(const MatrixFunction& function) {
     if (!std::string_view(suite.name()).ends_with("DeviceMatrix")) continue;
     for (int j = 0; j < suite.total_test_count(); ++j) {
       const auto& test = *suite.GetTestInfo(j);
-      if (test.should_run() && std::string_view(test.name()).ends_with("/" + function.name))
+      if (test.should_run() && std::string_view(test.name()).ends_with("/" + test_name(function)))
         return true;
     }
   }
@@ -135,6 +135,12 @@ bool is_of_this_run(const MatrixFunction& function) {
 }
 
 }  // namespace
+
+std::string test_name(const MatrixFunction& function) {
+  std::string name = function.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
 
 Result<lab::Options> matrix_options() {
   return options_with([](const MatrixFunction&) { return true; });

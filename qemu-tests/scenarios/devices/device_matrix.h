@@ -41,6 +41,9 @@ const std::vector<MatrixFunction>& matrix_functions();
 // One of them.
 const MatrixFunction& matrix_function(std::string_view name);
 
+// What GoogleTest calls its scenario: names there have no '-'.
+std::string test_name(const MatrixFunction& function);
+
 // host1 has all of them, and `wire`: a network adapter of its own where theirs are.
 Result<lab::Options> matrix_options();
 // The same with those that this run's scenarios lend: each costs a host seconds of its boot.

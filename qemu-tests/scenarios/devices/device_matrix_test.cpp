@@ -271,13 +271,8 @@ TEST_P(DeviceMatrix, IsLentOrRefused) {
     expect_refusal();
 }
 
-std::string name_of(const testing::TestParamInfo<MatrixFunction>& info) {
-  std::string name = info.param.name;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Standard, DeviceMatrix, testing::ValuesIn(matrix_functions()), name_of);
+INSTANTIATE_TEST_SUITE_P(Standard, DeviceMatrix, testing::ValuesIn(matrix_functions()),
+                         [](const auto& info) { return test_name(info.param); });
 
 }  // namespace
 }  // namespace pcilend::scenarios
