@@ -89,7 +89,8 @@ class AmdBorrower : public AmdIommu {
     options.name = "amd-borrower";
     options.other_iommu[2] = lab::Iommu::Amd;
     // QEMU's AMD-Vi remaps no interrupt that another process writes (lab-facts).
-    options.kernel_arguments[2] = {"intremap=off", "pcilend.unsafe_interrupts=1"};
+    options.kernel_arguments[2] = {"intremap=off", "pcilend.unsafe_interrupts=1",
+                                   "vfio_iommu_type1.allow_unsafe_interrupts=1"};
     start(options);
   }
 };
