@@ -143,6 +143,19 @@ TEST_F(SwitchtecLinkTest, DoorbellsAndMessagesCross) {
   EXPECT_EQ(get(*b, kRegionBar0, peers + gas::kInDoorbells, 8), 0u) << "lost with the link";
 }
 
+TEST_F(SwitchtecLinkTest, AMessageIsDeliveredByCommand) {
+  nlohmann::json told;
+  const auto order = [&](const char* request) {
+    carry_out(*fabric, request, [&](const auto& answer) { told = answer; });
+    return told["ok"] == true;
+  };
+  EXPECT_TRUE(order(R"({"op":"message","from":"host1","to":"host2","value":4})")) << told;
+  EXPECT_EQ(get(*b, kRegionBar0, gas::kDoorbellsMessages + 0x4000 + gas::kInMessages, 8),
+            4 | 1ull << 32);
+  EXPECT_FALSE(order(R"({"op":"message","from":"host1","to":"host2","value":"4"})"));
+  EXPECT_FALSE(order(R"({"op":"message","from":"host1","to":"host1","value":4})"));
+}
+
 TEST_F(SwitchtecLinkTest, StatusNamesRequesters) {
   const uint32_t own = gas::kControl;
   put<uint32_t>(*a, kRegionBar0, own + gas::kOperation, gas::kLock);

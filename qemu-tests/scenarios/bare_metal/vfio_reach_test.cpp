@@ -139,7 +139,12 @@ TEST_F(VfioClient, AnotherTenantOfTheAdapterDoesNotReachItsInterrupts) {
   EXPECT_TRUE(relayed(lender()));
   EXPECT_OK(borrower().run("dmesg | grep 'another tenant has functions over 0000:00:04.0'"));
   EXPECT_EQ(messages(client("write-interrupts")), 0U);
-  EXPECT_NE(lender().log().find("fault addr 0xfe000"), std::string::npos);
+  // The kernel leaves out lines of faults when there were many, for a few seconds.
+  EXPECT_OK(lab::eventually("host1's kernel tells of it", lab::kPatience, [&] {
+    if (lender().log().find("fault addr 0xfe000") != std::string::npos) return true;
+    EXPECT_EQ(messages(client("write-interrupts")), 0U);
+    return false;
+  }));
   EXPECT_GT(messages(fmt::format("{} {} msix", kClient, *place)), 0U);
 
   ASSERT_OK(borrower().run("pcilend return --force " + first_id));

@@ -63,6 +63,10 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
   ASSERT_OK(lender().reset());
   ASSERT_OK(lab::eventually("the borrower talks to the lender's new boot", lab::kPatience,
                             [&] { return lender_boot().is_string() && lender_boot() != boot; }));
+  // Until the new boot has told what it has, the former one's is listed.
+  ASSERT_OK(borrower().until(
+      "dmesg | awk '/pcilend-lab: mark/ { n = 0 } /link to node 4 is up/ { n = 1 } "
+      "n && /: MDEV: Registered/ { n = 2 } END { exit n != 2 }'"));
   ASSERT_OK(await_available(*address));
   const json after = function_at(borrower(), *address);
   EXPECT_EQ(after.at("id"), before.at("id"));

@@ -27,14 +27,25 @@ inline std::vector<nlohmann::json> lines(const std::string& text) {
 
 class Segments : public TwoHosts {
  protected:
+  // Nothing here waits for a link as `pcilend connect` does.
+  void SetUp() override {
+    TwoHosts::SetUp();
+    if (HasFatalFailure()) return;
+    for (const auto* host : {&lender(), &borrower()})
+      ASSERT_OK(lab::eventually(host->name() + " has its link", lab::kPatience, [&] {
+        const auto links = host->json("pcilend link --json");
+        return links && links->at("links").at(0).at("state") == "up";
+      }));
+  }
   // `pcilend segment create` of that host, which goes on.
   void create(const lab::Host& host, const std::string& arguments) {
     auto started = host.start("exec pcilend segment create --json " + arguments, {{}, kLong});
     ASSERT_OK(started);
     owner_.emplace(std::move(*started));
     ASSERT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
-      return !lines(owner_->output_so_far()).empty() && output.code == 0;
+      return owner_->ended() || (!lines(owner_->output_so_far()).empty() && output.code == 0);
     }));
+    ASSERT_FALSE(owner_->ended());
     id_ = lines(owner_->output_so_far()).front().at("segments").at(0).at("id");
     const auto pid = host.run("pidof -s pcilend");
     ASSERT_OK(pid);

@@ -35,6 +35,7 @@ class SegmentFaults : public Segments {
     });
     EXPECT_OK(there);
     EXPECT_FALSE(started->ended()) << what << ": " << started->output_so_far();
+    if (started->ended()) return {};
     return std::move(*started);
   }
   // An owner of 64 KiB that are offered to the other host.
@@ -104,8 +105,10 @@ class SegmentFaults : public Segments {
 TEST_F(SegmentFaults, AnOwnersHostMayDie) {
   auto owner = own(lender(), borrower(), "stay");
   ASSERT_TRUE(owner);
+  ASSERT_TRUE(owner);
   const std::string id = id_of(*owner);
   auto user = use_under_traffic(borrower(), id, 1);
+  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   ASSERT_OK(lender().power_off());
   expect_traffic_ended(*user);
@@ -118,6 +121,7 @@ TEST_F(SegmentFaults, AnOwnersHostMayDie) {
   ASSERT_OK(await_link(borrower()));
 
   auto next = own(lender(), borrower(), "stay");
+  ASSERT_TRUE(next);
   ASSERT_TRUE(next);
   ASSERT_OK(
       borrower().until(fmt::format("{} connect {} fill 2 check 2", kSegmentUser, id_of(*next))));
@@ -132,8 +136,10 @@ TEST_F(SegmentFaults, AnOwnersHostMayDie) {
 TEST_F(SegmentFaults, AUsersHostMayBoot) {
   auto owner = own(lender(), borrower(), "booted stay");
   ASSERT_TRUE(owner);
+  ASSERT_TRUE(owner);
   const std::string id = id_of(*owner);
   auto user = use_under_traffic(borrower(), id, 1);
+  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   borrower().forget_log();
   ASSERT_OK(borrower().reset());
@@ -170,8 +176,10 @@ TEST_F(SegmentFaults, RoundsLeaveNothingBehind) {
     const lab::Host& users = swapped ? lender() : borrower();
     auto owner = own(owners, users, "stay");
     ASSERT_TRUE(owner);
+    ASSERT_TRUE(owner);
     const std::string id = id_of(*owner);
     auto user = use_under_traffic(users, id, random());
+    ASSERT_TRUE(user);
     ASSERT_TRUE(user);
     const unsigned kind = random() % 4;
     ++kinds[kind];
@@ -207,7 +215,9 @@ TEST_F(SegmentFaults, RoundsLeaveNothingBehind) {
 TEST_F(SegmentFaults, NobodySleepsMeanwhile) {
   auto owner = own(lender(), borrower(), "stay");
   ASSERT_TRUE(owner);
+  ASSERT_TRUE(owner);
   auto user = begin(borrower(), fmt::format("connect {} lost", id_of(*owner)), "\"lost\"");
+  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   for (const auto* host : {&lender(), &borrower()}) {
     const auto sleep = host->exec("echo freeze >/sys/power/state");
