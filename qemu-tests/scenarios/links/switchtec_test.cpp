@@ -193,8 +193,8 @@ TEST_F(Switchtec, ALostLinkIsNoticedAndComesBack) {
 /*
  *   host1 ── "my host has started: force the link down" ──► host2, and no "link up" behind it
  *
- * ntb_hw_switchtec loses the second message when it comes before its work for the first has run: one
- * host has a link then, and the other none for ever, unless that one enables it again.
+ * ntb_hw_switchtec loses the second message when it comes before its work for the first has run:
+ * one host has a link then, and the other none for ever, unless that one enables it again.
  */
 TEST_F(Switchtec, ALinkComesUpThoughItsDriverHasLostAMessage) {
   constexpr uint32_t kForceDown = 4;  // ntb_hw_switchtec.c: MSG_LINK_FORCE_DOWN
