@@ -26,7 +26,7 @@ Result<std::optional<uint64_t>> parse_near(const std::string& text) {
 }
 
 // A link that is still coming up is given this long to say who its peer is.
-constexpr std::chrono::milliseconds kLinkLimit{5000};
+constexpr std::chrono::milliseconds kLinkLimit{15000};
 constexpr std::chrono::milliseconds kLinkPoll{100};
 
 // Refuses a node that no link leads to. Every host is its own, and is left to the kernel.
