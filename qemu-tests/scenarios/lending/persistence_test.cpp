@@ -61,10 +61,21 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
   ASSERT_TRUE(boot.is_string());
 
   ASSERT_OK(lender().reset());
-  ASSERT_OK(lab::eventually("the borrower talks to the lender's new boot", lab::kPatience,
-                            [&] { return lender_boot().is_string() && lender_boot() != boot; }));
+  // What the borrower lists is of the former boot until the new one has said what it offers.
+  ASSERT_OK(lab::eventually("the lender has restored all of it", lab::kPatience, [&] {
+    const json function = function_at(lender(), *address);
+    return function.is_object() && function.at("state") == "available" &&
+           function.at("label") == "kept" && function.at("allowed") == json({8});
+  }));
+  ASSERT_OK(lab::eventually("the borrower talks to the lender's new boot", lab::kPatience, [&] {
+    const auto links = borrower().json("pcilend link --json");
+    if (!links) return false;
+    const json& link = links->at("links").at(0);
+    return link.at("state") == "up" && link.at("peer_boot_id") != boot;
+  }));
   ASSERT_OK(await_available(*address));
   const json after = function_at(borrower(), *address);
+  ASSERT_TRUE(after.is_object());
   EXPECT_EQ(after.at("id"), before.at("id"));
   EXPECT_EQ(after.at("uuid"), before.at("uuid"));
   const json own = function_at(lender(), *address);
