@@ -27,14 +27,31 @@ inline std::vector<nlohmann::json> lines(const std::string& text) {
 
 class Segments : public TwoHosts {
  protected:
+  // Nobody asks for a function first, so the link may not be up yet.
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(TwoHosts::SetUp());
+    ASSERT_OK(await_link(lender()));
+    ASSERT_OK(await_link(borrower()));
+  }
+
+  static Result<> await_link(const lab::Host& host) {
+    PCILEND_TRY(host.until("pcilend link --json", [](const lab::Output& output) {
+      const auto links = nlohmann::json::parse(output.out, nullptr, false);
+      return links.is_object() && links.contains("links") &&
+             links.at("links").at(0).at("state") == "up";
+    }));
+    return {};
+  }
+
   // `pcilend segment create` of that host, which goes on.
   void create(const lab::Host& host, const std::string& arguments) {
     auto started = host.start("exec pcilend segment create --json " + arguments, {{}, kLong});
     ASSERT_OK(started);
     owner_.emplace(std::move(*started));
     ASSERT_OK(host.until("pcilend segment list --json", [&](const lab::Output& output) {
-      return !lines(owner_->output_so_far()).empty() && output.code == 0;
+      return owner_->ended() || (!lines(owner_->output_so_far()).empty() && output.code == 0);
     }));
+    ASSERT_FALSE(owner_->ended()) << owner_->output_so_far();
     id_ = lines(owner_->output_so_far()).front().at("segments").at(0).at("id");
     const auto pid = host.run("pidof -s pcilend");
     ASSERT_OK(pid);

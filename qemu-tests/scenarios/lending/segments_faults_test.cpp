@@ -35,6 +35,7 @@ class SegmentFaults : public Segments {
     });
     EXPECT_OK(there);
     EXPECT_FALSE(started->ended()) << what << ": " << started->output_so_far();
+    if (!there || started->ended()) return {};
     return std::move(*started);
   }
   // An owner of 64 KiB that are offered to the other host.
@@ -77,13 +78,6 @@ class SegmentFaults : public Segments {
         host.run("pcilend metrics | grep -E '^pcilend_(segment|aperture_used|link_leases|links)'");
     EXPECT_OK(text);
     return text.value_or("");
-  }
-  static Result<> await_link(const lab::Host& host) {
-    PCILEND_TRY(host.until("pcilend link --json", [](const lab::Output& output) {
-      const auto links = json::parse(output.out, nullptr, false);
-      return links.is_object() && links.at("links").at(0).at("state") == "up";
-    }));
-    return {};
   }
   // Nothing of segments is left on either, sooner or later.
   void expect_as_before(const std::string& before1, const std::string& before2) const {
