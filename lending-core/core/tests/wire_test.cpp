@@ -46,6 +46,7 @@ TEST(Wire, LayoutIsFixed) {
   EXPECT_EQ(offsetof(pcilend_wire_area, head), 72u);
   EXPECT_EQ(offsetof(pcilend_wire_area, tail), 76u);
   EXPECT_EQ(offsetof(pcilend_wire_area, writer_boot), 80u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, reader_boot), 352u);
   EXPECT_EQ(offsetof(pcilend_wire_area, slots), 1024u);
   EXPECT_EQ(offsetof(pcilend_msg_header, request), 8u);
   EXPECT_EQ(offsetof(pcilend_msg_header, boot), 16u);

@@ -313,6 +313,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 		/* What is looked for when it is seen. */
 		wmb();
 		writeq(ch->tx_beat, &peer->heartbeat);
+		writeq(link->peer_boot, &peer->reader_boot);
 		/* All that it vouches for. */
 		wmb();
 		writeq(link->boot, &peer->writer_boot);

@@ -23,10 +23,10 @@ static inline u32 pcilend_area_read(const __le32 *field)
 	return le32_to_cpu(READ_ONCE(*field));
 }
 
-/* Is what stands in our area written by the peer of this session? Else it is of an earlier one. */
+/* Does the peer vouch in this session for what stands in our area? Else it is of an earlier one. */
 static inline bool pcilend_area_is_current(struct pcilend_link *link)
 {
-	return le64_to_cpu(READ_ONCE(link->area->writer_boot)) == link->peer_boot;
+	return pcilend_area_writer(link) == link->peer_boot;
 }
 
 int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status,

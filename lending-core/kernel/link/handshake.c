@@ -86,7 +86,7 @@ static void handshake_publish(struct pcilend_link *link)
 
 static void handshake_note_heartbeat(struct pcilend_link *link)
 {
-	u64 writer = le64_to_cpu(READ_ONCE(link->area->writer_boot));
+	u64 writer = pcilend_area_writer(link);
 	u64 value = le64_to_cpu(READ_ONCE(link->area->heartbeat));
 
 	spin_lock(&link->state_lock);
@@ -116,7 +116,7 @@ void pcilend_link_follow_trail(struct pcilend_link *link)
 		return;
 	spin_lock(&link->state_lock);
 	area = link->area;
-	if (!link->peer_boot || le64_to_cpu(READ_ONCE(area->writer_boot)) != link->peer_boot) {
+	if (!link->peer_boot || pcilend_area_writer(link) != link->peer_boot) {
 		spin_unlock(&link->state_lock);
 		return;
 	}

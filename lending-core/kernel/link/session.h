@@ -14,6 +14,20 @@ extern const struct pcilend_lender_ops *pcilend_link_lender;
 extern const struct pcilend_borrower_ops *pcilend_link_borrower;
 extern const struct pcilend_segment_ops *pcilend_link_segments;
 
+/*
+ * Who vouches, to this boot of ours, for what stands in our area; 0: nobody. What is read after it
+ * was written before.
+ */
+static inline u64 pcilend_area_writer(struct pcilend_link *link)
+{
+	u64 writer = le64_to_cpu(READ_ONCE(link->area->writer_boot));
+
+	if (le64_to_cpu(READ_ONCE(link->area->reader_boot)) != link->boot)
+		writer = 0;
+	dma_rmb();
+	return writer;
+}
+
 /* link.c */
 void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state state,
 			    const char *reason);

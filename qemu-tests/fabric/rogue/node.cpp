@@ -127,7 +127,8 @@ void Node::say_hello() {
 
 bool Node::up() const {
   return joined_ && peer_.boot != 0 && peer_.seen == static_cast<uint32_t>(boot_) &&
-         shown<u64>(offsetof(pcilend_wire_area, writer_boot)) == peer_.boot;
+         shown<u64>(offsetof(pcilend_wire_area, writer_boot)) == peer_.boot &&
+         shown<u64>(offsetof(pcilend_wire_area, reader_boot)) == boot_;
 }
 
 void Node::look_at_peer() {
@@ -164,6 +165,7 @@ void Node::beat() {
   poke(offsetof(pcilend_wire_area, trail) + beats_ % PCILEND_TRAIL_SLOTS * sizeof(uint32_t),
        static_cast<uint32_t>(beats_));
   poke(offsetof(pcilend_wire_area, heartbeat), beats_);
+  poke(offsetof(pcilend_wire_area, reader_boot), peer_.boot);
   poke(offsetof(pcilend_wire_area, writer_boot), boot_);
 }
 

@@ -69,6 +69,7 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
       "n && /: MDEV: Registered/ { n = 2 } END { exit n != 2 }'"));
   ASSERT_OK(await_available(*address));
   const json after = function_at(borrower(), *address);
+  ASSERT_TRUE(after.is_object());
   EXPECT_EQ(after.at("id"), before.at("id"));
   EXPECT_EQ(after.at("uuid"), before.at("uuid"));
   const json own = function_at(lender(), *address);

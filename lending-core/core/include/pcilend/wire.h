@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 15
+#define PCILEND_WIRE_VERSION 16
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -69,7 +69,12 @@ struct pcilend_wire_area {
 	__le32 trail[PCILEND_TRAIL_SLOTS];	/* beat n: [n % PCILEND_TRAIL_SLOTS] */
 	__le32 losses;
 	__le32 reserved1;
-	__u8 reserved2[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 8];
+	/*
+	 * Boot id that the peer has found here, written before writer_boot. A peer that was not
+	 * told that the area's owner has rebooted goes on in the new area: this shows it.
+	 */
+	__le64 reader_boot;
+	__u8 reserved2[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 16];
 	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
 } __packed;
 
