@@ -129,9 +129,8 @@ TEST_F(P2p, InAGuestATargetOfTheBorrowerNeedsNoCommand) {
   EXPECT_EQ(reached(), json::array());
   // Unplugged, and plugged in again. By managed='yes' it is told from edu, which stays.
   ASSERT_OK(borrower().run("virsh detach-device peers /tmp/local.xml --live"));
-  ASSERT_OK(
-      borrower().until("virsh dumpxml peers | grep \"hostdev .*type='pci' managed='yes'\"",
-                       [](const lab::Output& output) { return output.code != 0; }));
+  ASSERT_OK(borrower().until("virsh dumpxml peers | grep \"hostdev .*type='pci' managed='yes'\"",
+                             [](const lab::Output& output) { return output.code != 0; }));
   ASSERT_NO_FATAL_FAILURE(plug_in("local"));
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
 }
