@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "pcilend/fd.h"
@@ -27,6 +30,7 @@ constexpr char kUsage[] =
     "other\n";
 constexpr size_t kPage = 4096;
 constexpr size_t kPagesOfARange = 16;
+constexpr int kAttempts = 8;  // until none of the chosen pages is moved under way
 
 struct Page {
   uint64_t physical;
@@ -46,9 +50,8 @@ Result<std::vector<uint64_t>> physical(const UniqueFd& pagemap, const void* addr
   return entries;
 }
 
-// Of the file, if there is one: its pages are where it lies, if it lies in memory. Sorted by their
-// addresses.
-Result<std::vector<Page>> take(const UniqueFd& pagemap, size_t mib, const char* file) {
+// Of the file, if there is one: its pages are where it lies, if it lies in memory.
+Result<std::span<char>> take(size_t mib, const char* file) {
   const size_t size = mib << 20;
   const UniqueFd fd(file ? ::open(file, O_RDWR | O_CLOEXEC) : -1);
   if (file && !fd) return fail_errno(file);
@@ -56,11 +59,16 @@ Result<std::vector<Page>> take(const UniqueFd& pagemap, size_t mib, const char* 
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
              (file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | MAP_POPULATE, fd.get(), 0);
   if (memory == MAP_FAILED) return fail_errno(fmt::format("{} MiB", mib));
-  const auto addresses = physical(pagemap, memory, size / kPage);
+  return std::span(static_cast<char*>(memory), size);
+}
+
+// Its pages, sorted by their addresses.
+Result<std::vector<Page>> pages_of(const UniqueFd& pagemap, std::span<char> memory) {
+  const auto addresses = physical(pagemap, memory.data(), memory.size() / kPage);
   if (!addresses) return tl::unexpected(addresses.error());
   std::vector<Page> pages;
   for (const uint64_t address : *addresses) {
-    auto* at = static_cast<char*>(memory) + pages.size() * kPage;
+    char* const at = memory.data() + pages.size() * kPage;
     pages.push_back({address, reinterpret_cast<uint64_t*>(at)});
   }
   std::sort(pages.begin(), pages.end(),
@@ -115,27 +123,44 @@ Result<> exercise(const char* disk, const std::vector<Page>& pages) {
   return {};
 }
 
-Result<> reach(const char* file, const char* disk, size_t mib,
-               const std::vector<const char*>& ranges) {
-  const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  if (!pagemap) return fail_errno("/proc/self/pagemap");
-  const auto all = take(pagemap, mib, file);
-  if (!all) return tl::unexpected(all.error());
-  std::vector<Page> pages;
-  for (const char* range : ranges) {
-    const auto chosen = choose(*all, range);
-    if (!chosen) return tl::unexpected(chosen.error());
-    pages.insert(pages.end(), chosen->begin(), chosen->end());
-  }
-  PCILEND_TRY(exercise(disk, pages));
+// The page that is elsewhere now, and where.
+Result<std::optional<std::string>> moved(const UniqueFd& pagemap, const std::vector<Page>& pages) {
   for (const Page& page : pages) {
     const auto now = physical(pagemap, page.at, 1);
     if (!now) return tl::unexpected(now.error());
     if (now->front() != page.physical)
-      return fail(ErrorClass::Failure, "the kernel has moved {:#x} to {:#x} meanwhile: try again",
-                  page.physical, now->front());
+      return fmt::format("{:#x} to {:#x}", page.physical, now->front());
   }
-  return {};
+  return std::nullopt;
+}
+
+// The guest's kernel compacts memory when it likes. What was compared holds wherever the pages have
+// been, but shows nothing of these ranges then: others are chosen.
+Result<> reach(const char* file, const char* disk, size_t mib,
+               const std::vector<const char*>& ranges) {
+  const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  if (!pagemap) return fail_errno("/proc/self/pagemap");
+  const auto memory = take(mib, file);
+  if (!memory) return tl::unexpected(memory.error());
+  std::string last;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto all = pages_of(pagemap, *memory);
+    if (!all) return tl::unexpected(all.error());
+    std::vector<Page> pages;
+    for (const char* range : ranges) {
+      const auto chosen = choose(*all, range);
+      if (!chosen) return tl::unexpected(chosen.error());
+      pages.insert(pages.end(), chosen->begin(), chosen->end());
+    }
+    PCILEND_TRY(exercise(disk, pages));
+    const auto page = moved(pagemap, pages);
+    if (!page) return tl::unexpected(page.error());
+    if (!*page) return {};
+    last = **page;
+    fmt::print("the kernel has moved {} meanwhile\n", last);
+  }
+  return fail(ErrorClass::Failure, "{} times the kernel has moved a page meanwhile, the last {}",
+              kAttempts, last);
 }
 
 }  // namespace

@@ -94,6 +94,10 @@ class NvmePaths : public testing::Test {
     // A segment is there until the host that had it connected has let go of it.
     EXPECT_OK(lab::eventually("nothing is left", lab::kPatience,
                               [&] { return left_by_processes(*lab_) == before_; }));
+    // What a lease had over a link that was down goes when that is up, and both hosts have said so.
+    for (int host : {1, 2})
+      EXPECT_OK(lab::eventually("nothing is mapped over links of " + lab_->host(host).name(),
+                                lab::kPatience, [&] { return is_unmapped(lab_->host(host)); }));
     EXPECT_OK(lender().run("pcilend unavailable " + id_));
     EXPECT_OK(lender().run("pcilend remove " + id_));
     for (int host : {1, 2}) {
@@ -102,6 +106,12 @@ class NvmePaths : public testing::Test {
     }
   }
 
+  static bool is_unmapped(const lab::Host& host) {
+    const auto links = host.json("pcilend link --json");
+    return links && std::ranges::all_of(links->at("links"), [](const json& link) {
+             return link.at("export_bytes") == 0 && link.at("slot_bytes") == 0;
+           });
+  }
   static const lab::Host& lender() { return lab_->host(1); }
   static const lab::Host& borrower() { return lab_->host(2); }
   static const lab::Fabric& fabric() { return lab_->fabric(); }

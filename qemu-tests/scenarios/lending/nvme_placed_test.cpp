@@ -302,20 +302,27 @@ TEST_F(NvmePlaced, ACommandCostsItsTransactions) {
   const std::string data = fmt::format("--data-in {}:2+512K", memory_);
   const std::string exporter = fmt::format("{} {} 4096 /run/take ", kBarUser, kDriver);
   const std::string write = " --write";
-  expect_cost(id_, "read, commands in the process's host", "",
+  const std::string home = "--near no ";  // else the lender's memory beside the drive has them
+  expect_cost(id_, "read, commands in the process's host", home,
               {.reads = 8, .writes = 514, .bar_stores = 2});
+  expect_cost(id_, "read, commands where they are by themselves", "",
+              {.writes = 514, .stores = 9, .bar_stores = 2});
   expect_cost(id_, "read, commands in the other function", queues,
               {.writes = 514, .stores = 9, .bar_stores = 2});
   expect_cost(id_, "write and read, commands in the other function", queues + write,
               {.reads = 512, .writes = 514 + 2, .stores = 2 * 9, .bar_stores = 4});
   expect_cost(id_, "write and read, staged there, too", queues + write + " --staged",
               {.writes = 514 + 2, .stores = 2 * 9 + 512, .bar_stores = 4});
-  expect_cost(id_, "read, data in the other function", data,
+  expect_cost(id_, "read, data in the other function", home + data,
               {.reads = 8, .writes = 2, .bar_stores = 2});
+  expect_cost(id_, "read, the same, commands beside the drive", data,
+              {.writes = 2, .stores = 9, .bar_stores = 2});
   expect_cost(id_, "read, both in the other function", queues + data,
               {.writes = 2, .stores = 9, .bar_stores = 2});
-  expect_cost(id_, "read, data in a BAR of the process's host", "--data-in fd:9",
+  expect_cost(id_, "read, data in a BAR of the process's host", home + "--data-in fd:9",
               {.reads = 8, .writes = 2 + 512, .bar_stores = 2}, exporter);
+  expect_cost(id_, "read, the same, commands beside the drive", "--data-in fd:9",
+              {.writes = 2 + 512, .stores = 9, .bar_stores = 2}, exporter);
   expect_cost(id_, "read, the same, commands in the other function", queues + "--data-in fd:9",
               {.writes = 2 + 512, .stores = 9, .bar_stores = 2}, exporter);
   EXPECT_OK(borrower().run("rmmod pcilend_bar"));

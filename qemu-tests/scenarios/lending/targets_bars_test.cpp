@@ -105,5 +105,30 @@ TEST_F(BarTargets, OfAnotherFunctionOfTheLenderAreReachedAsLongAsThatIsLeased) {
   EXPECT_EQ(steps[16].at("back"), true);
 }
 
+/*
+ *   host1: a process has edu, and a function of host2, whose BAR it sees over the NTB ── for edu,
+ *   which is in the process's own host, that BAR is refused, leased or not; edu goes on
+ */
+TEST_F(BarTargets, OfAnotherHostAreRefusedForAFunctionOfThisHost) {
+  const auto address = host(2).address("memory");
+  ASSERT_OK(address);
+  ASSERT_OK(host(2).run(fmt::format("pcilend connect {}", host(1).node())));
+  const auto offered = offer(host(2), *address);
+  ASSERT_OK(offered);
+  const std::string other = offered->at("id");
+  ASSERT_OK(await_state(host(1), other, "available"));
+  const auto steps =
+      use(host(1), fmt::format("also {} registers try release try near 16384 give 1", other));
+  ASSERT_OK(await_state(host(2), other, "available"));
+  EXPECT_OK(host(2).run("pcilend unavailable " + other));
+  EXPECT_OK(host(2).run("pcilend remove " + other));
+  EXPECT_OK(host(2).run(fmt::format("pcilend disconnect {}", host(1).node())));
+  ASSERT_EQ(steps.size(), 7U);
+  for (const size_t step : {2, 4})
+    EXPECT_THAT(steps[step].at("said").get<std::string>(),
+                HasSubstr("it is a BAR of another host's function: only functions of other hosts"));
+  EXPECT_EQ(steps[6].at("given"), true);
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios

@@ -127,9 +127,9 @@ TEST_F(P2p, InAGuestATargetOfTheBorrowerNeedsNoCommand) {
   EXPECT_EQ(counters.path(1, 2).bar.read_bytes, 2 * kPage);
   EXPECT_EQ(counters.path(1, 2).bar.write_bytes, kPage);
   EXPECT_EQ(reached(), json::array());
-  // Unplugged, and plugged in again.
+  // Unplugged, and plugged in again. By managed='yes' it is told from edu, which stays.
   ASSERT_OK(borrower().run("virsh detach-device peers /tmp/local.xml --live"));
-  ASSERT_OK(borrower().until("virsh dumpxml peers | grep \"hostdev .*type='pci'\"",
+  ASSERT_OK(borrower().until("virsh dumpxml peers | grep \"hostdev .*type='pci' managed='yes'\"",
                              [](const lab::Output& output) { return output.code != 0; }));
   ASSERT_NO_FATAL_FAILURE(plug_in("local"));
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));

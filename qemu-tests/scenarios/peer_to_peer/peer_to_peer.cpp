@@ -34,11 +34,12 @@ void PeerToPeer::start(const std::string& name, int lenders) {
     ASSERT_OK(target_lender().run(fmt::format("pcilend connect {}", borrower().node())));
     ASSERT_OK(target_lender().run(fmt::format("pcilend connect {}", lender().node())));
   }
-  // The drives are targets only: their driver would use the memory buffers itself.
+  // The drives are targets only: their driver would use the memory buffers itself. udevd looks for
+  // new configuration every three seconds, unless it is told of it.
   for (int host = 1; host <= hosts_; ++host)
     ASSERT_OK(lab_->host(host).run(
         "mkdir -p /etc/modprobe.d && echo blacklist nvme >/etc/modprobe.d/p2p.conf && "
-        "modprobe -r nvme"));
+        "modprobe -r nvme && udevadm control --reload && udevadm control --ping"));
 }
 
 void PeerToPeer::SetUp() {
