@@ -360,11 +360,15 @@ static void receive_rx_work(struct work_struct *work)
 	mutex_lock(&ch->rx_lock);
 	if (!ch->rx_open || !ch->rx_budget)
 		goto out;
-	/* Who vouches for the head before the head: until then it may be an earlier session's. */
+	/*
+	 * The head counts if the peer vouches for it before and after: before the first it may be an
+	 * earlier session's, and behind the second one that begins.
+	 */
 	if (!pcilend_area_is_current(link))
 		goto out;
 	head = pcilend_area_read(&link->area->head);
-	if (head == ch->rx_tail)
+	dma_rmb();
+	if (!pcilend_area_is_current(link) || head == ch->rx_tail)
 		goto out;
 	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
 		memset(slot, 0, sizeof(slot));

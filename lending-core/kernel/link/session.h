@@ -22,6 +22,8 @@ static inline u64 pcilend_area_writer(struct pcilend_link *link)
 {
 	u64 writer = le64_to_cpu(READ_ONCE(link->area->writer_boot));
 
+	/* Written in the other order. */
+	dma_rmb();
 	if (le64_to_cpu(READ_ONCE(link->area->reader_boot)) != link->boot)
 		writer = 0;
 	dma_rmb();

@@ -79,6 +79,13 @@ class SegmentFaults : public Segments {
     EXPECT_OK(text);
     return text.value_or("");
   }
+  static Result<> await_link(const lab::Host& host) {
+    PCILEND_TRY(host.until("pcilend link --json", [](const lab::Output& output) {
+      const auto links = json::parse(output.out, nullptr, false);
+      return links.is_object() && links.at("links").at(0).at("state") == "up";
+    }));
+    return {};
+  }
   // Nothing of segments is left on either, sooner or later.
   void expect_as_before(const std::string& before1, const std::string& before2) const {
     const std::pair<const lab::Host*, const std::string*> both[] = {{&lender(), &before1},
