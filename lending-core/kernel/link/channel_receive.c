@@ -361,8 +361,8 @@ static void receive_rx_work(struct work_struct *work)
 	if (!ch->rx_open || !ch->rx_budget)
 		goto out;
 	/*
-	 * The head counts if the peer vouches for it before and after: before the first it may be an
-	 * earlier session's, and behind the second one that begins.
+	 * The head counts if the peer vouches for it before and after it is read: else it may be
+	 * an earlier session's, or that of one that begins.
 	 */
 	if (!pcilend_area_is_current(link))
 		goto out;
