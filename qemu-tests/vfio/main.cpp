@@ -214,11 +214,14 @@ Result<> await(const char* what, const std::function<bool()>& happened) {
 }
 
 // While the link is down it writes to memory of this host, not to the drive, and reads that back,
-// as a window that leads nowhere could not be. Then the drive is back, as after a reset.
+// as a window that leads nowhere could not be. Then the drive is back, as after a reset. Who polls
+// its registers can see that before this host has heard of the reset, and what it stores until then
+// may be lost: so it starts the drive when kHeard is there.
 Result<> outlive_link(const Device& device) {
   constexpr size_t kVersion = 8;
   constexpr size_t kQueueSizes = 0x24;
   constexpr uint32_t kWritten = 0x00050005;
+  constexpr const char* kHeard = "/run/vfio-client.heard";
   const auto data = device.map_dma(kHigh, kPage);
   if (!data) return tl::unexpected(data.error());
   {
@@ -247,6 +250,8 @@ Result<> outlive_link(const Device& device) {
     PCILEND_TRY(await("it was not reset", [&] {
       return load<uint32_t>(registers, kVersion) == version && !nvme->ready();
     }));
+    PCILEND_TRY(
+        await("its host has not heard of the reset", [] { return ::access(kHeard, F_OK) == 0; }));
   }
   PCILEND_TRY(device.enable());
   auto nvme = Nvme::start(device, kLow);

@@ -40,16 +40,20 @@ class P2pLenders : public PeerToPeer {
                            [&] { return reached() == json::array({target_}); });
   }
   static void await_link(const std::string& state) {
-    for (const auto* host : {&lender(), &target_lender()}) {
-      const int peer = host == &lender() ? target_lender().node() : lender().node();
-      EXPECT_OK(lab::eventually("the lenders' link is " + state, lab::kPatience, [&] {
-        const auto links = host->json("pcilend link --json");
-        if (!links) return false;
-        for (const auto& link : links->at("links"))
-          if (link.at("node") == peer) return link.at("state") == state;
-        return false;
-      }));
-    }
+    await_link_of(lender(), target_lender(), state);
+    await_link_of(target_lender(), lender(), state);
+  }
+  static void await_link_of(const lab::Host& host, const lab::Host& peer,
+                            const std::string& state) {
+    EXPECT_OK(lab::eventually(fmt::format("{}'s link to {} is {}", host.name(), peer.name(), state),
+                              lab::kPatience, [&] {
+                                const auto links = host.json("pcilend link --json");
+                                if (!links) return false;
+                                for (const auto& link : links->at("links"))
+                                  if (link.at("node") == peer.node())
+                                    return link.at("state") == state;
+                                return false;
+                              }));
   }
 };
 
@@ -114,7 +118,10 @@ TEST_F(P2pLenders, InAGuestByPciAddressItOutlivesLostLinks) {
   ASSERT_OK(await_reached());
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
   ASSERT_OK(lab_->fabric().link_down(1, 3));
+  // What is reached is listed until the loss is noticed.
+  await_link_of(borrower(), lender(), "down");
   ASSERT_OK(lab_->fabric().link_up(1, 3));
+  await_link_of(borrower(), lender(), "up");
   ASSERT_OK(await_reached());
   ASSERT_NO_FATAL_FAILURE(expect_copied_in_guest(1, &counters));
 }
