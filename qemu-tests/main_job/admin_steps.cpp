@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "main_job/admin_steps.h"
 
+#include <algorithm>
+
 namespace pcilend::scenarios {
 
 using lab::Host;
@@ -55,6 +57,16 @@ Result<std::string> await_disk(const Host& host, const std::string& address) {
                              address));
   if (!name) return tl::unexpected(name.error());
   return "/dev/" + name->text();
+}
+
+Result<> await_links_up(const Host& host) {
+  PCILEND_TRY(host.until("pcilend link --json", [](const Output& output) {
+    const auto said = json::parse(output.out, nullptr, false);
+    return said.is_object() && std::ranges::all_of(said.at("links"), [](const auto& link) {
+             return link.at("state") == "up";
+           });
+  }));
+  return {};
 }
 
 Result<> await_links_down(const Host& host) {

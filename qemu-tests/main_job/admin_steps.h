@@ -26,7 +26,8 @@ Result<> await_state(const lab::Host& host, const std::string& id, const std::st
 // The disk that the host's driver has made of the function at that address, once it has: /dev/sda.
 Result<std::string> await_disk(const lab::Host& host, const std::string& address);
 
-// Waits until `host` reaches no other one.
+// Waits until `host` reaches all others that it has links to; until it reaches none.
+Result<> await_links_up(const lab::Host& host);
 Result<> await_links_down(const lab::Host& host);
 
 }  // namespace pcilend::scenarios

@@ -273,6 +273,8 @@ TEST_F(Migration, EitherHostDiesOnTheWay) {
             std::string::npos)
       << refused->err;
   ASSERT_OK(lab_->fabric().link_up(1, 3));
+  // While it is down the functions are listed as they were.
+  ASSERT_OK(await_links_up(host(3)));
   await_available(host(3));
 
   auto starting = host(3).start(fmt::format("virsh start {}", kGuest));
