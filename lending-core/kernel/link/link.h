@@ -235,7 +235,7 @@ struct pcilend_link {
 	bool published;			/* handshake: the peer can have seen our scratchpads */
 	u64 poll_since;			/* handshake: ms, start of quick polling */
 	u64 published_at;		/* handshake: ms */
-	u64 enabled_at;			/* handshake: ms */
+	u64 enabled_at;			/* handshake: ms, its driver was asked for a link */
 
 	spinlock_t state_lock;		/* what is known of the peer */
 	enum pcilend_link_state state;	/* state_lock, as all below */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 15.
+ * The wire protocol between the pcilend.ko of two hosts, version 16.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
