@@ -475,7 +475,10 @@ static unsigned int handshake_meet_peer(struct pcilend_link *link)
 	return SLOW_MS;
 }
 
-/* Only of switches: to others' hardware this may mean training anew. */
+/*
+ * Only of switches: to others' hardware this may mean training anew. An error was logged when the
+ * adapter was taken into use.
+ */
 static void handshake_enable_again(struct pcilend_link *link)
 {
 	enum ntb_topo topo = link->ntb->topo;

@@ -485,17 +485,13 @@ int pcilend_link_place_area(struct pcilend_link *link, u64 limit)
  * Process context. Called when it is taken into use, and again while it has none: drivers of
  * switches take it for up once both sides' messages have said so. ntb_hw_switchtec loses one that
  * comes before its work for a "force down" has run (check_link_status_work(), 6.12 and 7.3), and
- * the other side sends none again, as it has seen the link come up.
+ * the other side sends none again, as it has seen the link come up. Return: 0, or the driver's
+ * error.
  */
-void pcilend_link_enable(struct pcilend_link *link)
+int pcilend_link_enable(struct pcilend_link *link)
 {
-	int err = ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
-
 	link->enabled_at = pcilend_now();
-	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
-	if (err && err != -EINVAL)
-		pci_warn_once(link->pdev, "pcilend: its driver can't enable the link (error %d)\n",
-			      err);
+	return ntb_link_enable(link->ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
 }
 
 static int link_start(struct pcilend_link *link)
@@ -523,7 +519,10 @@ static int link_start(struct pcilend_link *link)
 	/* ntb_hw_amd leaves them all open. */
 	ntb_db_set_mask(link->ntb, ntb_db_valid_mask(link->ntb));
 	ntb_db_clear(link->ntb, BIT_ULL(PCILEND_DOORBELL_KICK));
-	pcilend_link_enable(link);
+	err = pcilend_link_enable(link);
+	/* -EINVAL is what the secondary side of ntb_hw_amd answers, by design. */
+	if (err && err != -EINVAL)
+		pci_warn(link->pdev, "pcilend: its driver can't enable the link (error %d)\n", err);
 	link->kicks_left = -1;
 	pcilend_link_listen(link);
 	pcilend_handshake_start(link);

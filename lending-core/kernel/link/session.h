@@ -36,7 +36,7 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 void pcilend_link_set_trusted(struct pcilend_link *link);
 int pcilend_link_place_area(struct pcilend_link *link, u64 limit);
 void pcilend_link_drop_former_area(struct pcilend_link *link);
-void pcilend_link_enable(struct pcilend_link *link);
+int pcilend_link_enable(struct pcilend_link *link);
 bool pcilend_link_is_isolated(struct pcilend_link *link);
 #define PCILEND_NOT_ISOLATED \
 	"its IOMMU group has other devices: use another slot, or load with unsafe_groups=1"
