@@ -249,6 +249,8 @@ Result<json> deliver_message(const Fabric& fabric, const json& request) {
   if (!pair) return tl::unexpected(pair.error());
   const auto value = number_of(request, "value", 0);
   if (!value) return tl::unexpected(value.error());
+  if (*value > UINT32_MAX)
+    return fail(ErrorClass::Usage, "'value' is {}: a message has 32 bits", *value);
   Adapter& to = fabric.adapter(pair->b, pair->a, pair->path.value_or(0));
   if (!to.model().takes_messages())
     return fail(ErrorClass::Usage, "{} has no message registers", to.name());

@@ -153,6 +153,7 @@ TEST_F(SwitchtecLinkTest, AMessageIsDeliveredByCommand) {
   EXPECT_EQ(get(*b, kRegionBar0, gas::kDoorbellsMessages + 0x4000 + gas::kInMessages, 8),
             4 | 1ull << 32);
   EXPECT_FALSE(order(R"({"op":"message","from":"host1","to":"host2","value":"4"})"));
+  EXPECT_FALSE(order(R"({"op":"message","from":"host1","to":"host2","value":4294967296})"));
   EXPECT_FALSE(order(R"({"op":"message","from":"host1","to":"host1","value":4})"));
 }
 
