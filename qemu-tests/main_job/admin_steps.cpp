@@ -62,9 +62,9 @@ Result<std::string> await_disk(const Host& host, const std::string& address) {
 Result<> await_links_up(const Host& host) {
   PCILEND_TRY(host.until("pcilend link --json", [](const Output& output) {
     const auto said = json::parse(output.out, nullptr, false);
-    return said.is_object() && std::ranges::all_of(said.at("links"), [](const auto& link) {
-             return link.at("state") == "up";
-           });
+    return said.is_object() && !said.at("links").empty() &&
+           std::ranges::all_of(said.at("links"),
+                               [](const auto& link) { return link.at("state") == "up"; });
   }));
   return {};
 }

@@ -31,11 +31,7 @@ class Segments : public TwoHosts {
   void SetUp() override {
     TwoHosts::SetUp();
     if (HasFatalFailure()) return;
-    for (const auto* host : {&lender(), &borrower()})
-      ASSERT_OK(lab::eventually(host->name() + " has its link", lab::kPatience, [&] {
-        const auto links = host->json("pcilend link --json");
-        return links && links->at("links").at(0).at("state") == "up";
-      }));
+    for (const auto* host : {&lender(), &borrower()}) ASSERT_OK(await_links_up(*host));
   }
   // `pcilend segment create` of that host, which goes on.
   void create(const lab::Host& host, const std::string& arguments) {

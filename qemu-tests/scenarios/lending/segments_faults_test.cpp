@@ -79,13 +79,6 @@ class SegmentFaults : public Segments {
     EXPECT_OK(text);
     return text.value_or("");
   }
-  static Result<> await_link(const lab::Host& host) {
-    PCILEND_TRY(host.until("pcilend link --json", [](const lab::Output& output) {
-      const auto links = json::parse(output.out, nullptr, false);
-      return links.is_object() && links.at("links").at(0).at("state") == "up";
-    }));
-    return {};
-  }
   // Nothing of segments is left on either, sooner or later.
   void expect_as_before(const std::string& before1, const std::string& before2) const {
     const std::pair<const lab::Host*, const std::string*> both[] = {{&lender(), &before1},
@@ -105,10 +98,8 @@ class SegmentFaults : public Segments {
 TEST_F(SegmentFaults, AnOwnersHostMayDie) {
   auto owner = own(lender(), borrower(), "stay");
   ASSERT_TRUE(owner);
-  ASSERT_TRUE(owner);
   const std::string id = id_of(*owner);
   auto user = use_under_traffic(borrower(), id, 1);
-  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   ASSERT_OK(lender().power_off());
   expect_traffic_ended(*user);
@@ -118,10 +109,9 @@ TEST_F(SegmentFaults, AnOwnersHostMayDie) {
   EXPECT_EQ(refused->code, 6) << refused->err;
   lender().forget_log();
   ASSERT_OK(lender().power_on());
-  ASSERT_OK(await_link(borrower()));
+  ASSERT_OK(await_links_up(borrower()));
 
   auto next = own(lender(), borrower(), "stay");
-  ASSERT_TRUE(next);
   ASSERT_TRUE(next);
   ASSERT_OK(
       borrower().until(fmt::format("{} connect {} fill 2 check 2", kSegmentUser, id_of(*next))));
@@ -136,15 +126,13 @@ TEST_F(SegmentFaults, AnOwnersHostMayDie) {
 TEST_F(SegmentFaults, AUsersHostMayBoot) {
   auto owner = own(lender(), borrower(), "booted stay");
   ASSERT_TRUE(owner);
-  ASSERT_TRUE(owner);
   const std::string id = id_of(*owner);
   auto user = use_under_traffic(borrower(), id, 1);
-  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   borrower().forget_log();
   ASSERT_OK(borrower().reset());
   user.reset();
-  ASSERT_OK(await_link(lender()));
+  ASSERT_OK(await_links_up(lender()));
   ASSERT_OK(lender().until("true", [&](const lab::Output&) {
     return owner->ended() || owner->output_so_far().find("booted") != std::string::npos;
   }));
@@ -176,10 +164,8 @@ TEST_F(SegmentFaults, RoundsLeaveNothingBehind) {
     const lab::Host& users = swapped ? lender() : borrower();
     auto owner = own(owners, users, "stay");
     ASSERT_TRUE(owner);
-    ASSERT_TRUE(owner);
     const std::string id = id_of(*owner);
     auto user = use_under_traffic(users, id, random());
-    ASSERT_TRUE(user);
     ASSERT_TRUE(user);
     const unsigned kind = random() % 4;
     ++kinds[kind];
@@ -195,8 +181,8 @@ TEST_F(SegmentFaults, RoundsLeaveNothingBehind) {
     } else {
       ASSERT_OK(lab_->fabric().flap(1, 2, std::chrono::milliseconds(20 + random() % 200)));
       checked += expect_traffic_ended(*user);
-      ASSERT_OK(await_link(owners));
-      ASSERT_OK(await_link(users));
+      ASSERT_OK(await_links_up(owners));
+      ASSERT_OK(await_links_up(users));
     }
     if (kind != 1) owner->interrupt();
     ASSERT_OK(owner->wait());
@@ -215,9 +201,7 @@ TEST_F(SegmentFaults, RoundsLeaveNothingBehind) {
 TEST_F(SegmentFaults, NobodySleepsMeanwhile) {
   auto owner = own(lender(), borrower(), "stay");
   ASSERT_TRUE(owner);
-  ASSERT_TRUE(owner);
   auto user = begin(borrower(), fmt::format("connect {} lost", id_of(*owner)), "\"lost\"");
-  ASSERT_TRUE(user);
   ASSERT_TRUE(user);
   for (const auto* host : {&lender(), &borrower()}) {
     const auto sleep = host->exec("echo freeze >/sys/power/state");
