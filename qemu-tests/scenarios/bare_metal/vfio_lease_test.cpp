@@ -154,6 +154,7 @@ TEST_F(VfioClient, NothingGoesToADriveWhoseLinkIsDown) {
   expect_stopped_accesses();  // from when the link is up until the drive was reset
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
   std::optional<lab::Running> running;
+  ASSERT_OK(borrower().run("rm -f /run/vfio-client.heard"));
   ASSERT_NO_FATAL_FAILURE(start_client("outlive-link", &running));
   ASSERT_OK(lab_->fabric().link_down(1, 2));
   EXPECT_OK(await_words(*running, R"({"away":true,"read":true,"written":true})"));
