@@ -8,6 +8,7 @@
 #include "pcie_check.h"
 #include "sanitize.h"
 #include "target.h"
+#include "text.h"
 
 namespace pcilend {
 namespace {
@@ -34,6 +35,7 @@ Result<> check_peer(Session& session, uint32_t node) {
   const auto self = session.client.node();
   if (!self) return tl::unexpected(self.error());
   if (self->id == node) return {};
+  std::string troubles;
   for (auto waited = kLinkLimit.zero();; waited += kLinkPoll) {
     const auto links = session.client.links();
     if (!links) return tl::unexpected(links.error());
@@ -42,13 +44,17 @@ Result<> check_peer(Session& session, uint32_t node) {
     const bool settled = std::none_of(links->begin(), links->end(), [](const Link& l) {
       return l.state == PCILEND_LINK_DOWN || l.state == PCILEND_LINK_HANDSHAKE;
     });
-    if (settled || waited >= kLinkLimit) break;
+    if (settled || waited >= kLinkLimit) {
+      for (const auto& link : *links)
+        if (link.state != PCILEND_LINK_UP) troubles += fmt::format("{}; ", link_trouble(link));
+      break;
+    }
     session.sleep(kLinkPoll);
   }
   return fail(ErrorClass::NotFound,
-              "no link leads to node {}: 'pcilend link' lists the peers; use --force to connect it "
-              "for when it appears",
-              node);
+              "no link leads to node {}: {}'pcilend link' lists the peers; use --force to connect "
+              "it for when it appears",
+              node, troubles);
 }
 
 // A pin ends links that do not agree with it, and with them all that goes over them.

@@ -8,21 +8,6 @@
 #include "text.h"
 
 namespace pcilend {
-namespace {
-
-std::string why_not_up(const Link& link) {
-  if (!link.reason.empty()) return link.reason;
-  switch (link.state) {
-    case PCILEND_LINK_DOWN:
-      return "the peer is off, the cable is out, or its NTB driver is not loaded";
-    case PCILEND_LINK_HANDSHAKE:
-      return "the peer's pcilend has not answered: is it loaded there?";
-    default:
-      return "no reason was given";
-  }
-}
-
-}  // namespace
 
 std::vector<std::string> needs_attention(const StatusAnswer& status) {
   std::vector<std::string> lines;
@@ -31,8 +16,7 @@ std::vector<std::string> needs_attention(const StatusAnswer& status) {
   for (const auto& link : status.links) {
     if (link.state != PCILEND_LINK_UP && std::find(status.ignored.begin(), status.ignored.end(),
                                                    link.adapter) == status.ignored.end())
-      lines.push_back(fmt::format("{} is {}: {}", link_title(link), link_state_name(link.state),
-                                  why_not_up(link)));
+      lines.push_back(link_trouble(link));
   }
   for (const auto& function : status.functions) {
     if (function.lender == status.node.id && function.state == PCILEND_FUNCTION_QUARANTINED)

@@ -6,6 +6,21 @@
 #include <algorithm>
 
 namespace pcilend {
+namespace {
+
+std::string why_not_up(const Link& link) {
+  if (!link.reason.empty()) return link.reason;
+  switch (link.state) {
+    case PCILEND_LINK_DOWN:
+      return "the peer is off, the cable is out, or its NTB driver is not loaded";
+    case PCILEND_LINK_HANDSHAKE:
+      return "the peer's pcilend has not answered: is it loaded there?";
+    default:
+      return "no reason was given";
+  }
+}
+
+}  // namespace
 
 std::string size_text(uint64_t bytes) {
   constexpr std::string_view kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -77,6 +92,11 @@ std::string function_line(const Function& f, const PciNames& names, uint32_t thi
 
 std::string link_title(const Link& link) {
   return fmt::format("link {} ({})", link.index, link.adapter);
+}
+
+std::string link_trouble(const Link& link) {
+  return fmt::format("{} is {}: {}", link_title(link), link_state_name(link.state),
+                     why_not_up(link));
 }
 
 }  // namespace pcilend

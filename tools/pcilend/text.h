@@ -34,4 +34,7 @@ std::string node_text(uint32_t node, uint32_t this_node);
 // "link 0 (0000:00:04.0)"
 std::string link_title(const Link& link);
 
+// Of a link that is not up: "link 0 (0000:00:04.0) is down: the peer is off, ..."
+std::string link_trouble(const Link& link);
+
 }  // namespace pcilend

@@ -23,6 +23,7 @@
 
 #define APPEAR_MS 5000		/* in which no more functions of a link appear than APPEAR_MAX */
 #define APPEAR_MAX 64
+#define REMOTE_NO_LINK "no link to its lender is up: see 'pcilend link'"
 
 enum remote_state {
 	REMOTE_IDLE,

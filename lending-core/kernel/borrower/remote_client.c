@@ -516,7 +516,7 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 		kfree(client);
 		if (adapter)
 			return pcilend_refuse(extack, -EHOSTUNREACH, "its lender is not reached over that adapter: 'pcilend show' lists its paths");
-		return pcilend_refuse(extack, -EHOSTUNREACH, "no link to its lender is up: see 'pcilend link'");
+		return pcilend_refuse(extack, -EHOSTUNREACH, REMOTE_NO_LINK);
 	}
 	if (client->link->aperture.direct)
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");

@@ -281,6 +281,7 @@ void remote_report_paths(struct remote *r, struct pcilend_report *report)
 				sizeof(report->path[0]));
 	}
 	sort(report->path, count, sizeof(report->path[0]), remote_path_by_name, NULL);
+	report->reason = count ? NULL : REMOTE_NO_LINK;
 	if (r->state != REMOTE_IDLE)
 		strscpy(report->adapter, pci_name(r->link->pdev), sizeof(report->adapter));
 }

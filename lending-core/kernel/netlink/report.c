@@ -288,8 +288,6 @@ static int report_put_local(struct sk_buff *skb, const struct pcilend_report *re
 	if (report_put_members(skb, report) || report_put_allowed(skb, &report->access) ||
 	    report_put_reserved(skb, report, trusted) || report_put_clients(skb, report))
 		return -EMSGSIZE;
-	if (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason))
-		return -EMSGSIZE;
 	if (*report->driver && nla_put_string(skb, PCILEND_FUNCTION_A_DRIVER, report->driver))
 		return -EMSGSIZE;
 	/* A process of this host has it: its owner is told to whom report_put_borrowed() does. */
@@ -359,6 +357,7 @@ int pcilend_put_function(struct sk_buff *skb, const struct pcilend_report *repor
 	if (report_put_identity(skb, &report->info) ||
 	    (borrower && nla_put_u32(skb, PCILEND_FUNCTION_A_BORROWER, borrower)) ||
 	    (report->lease && nla_put_u32(skb, PCILEND_FUNCTION_A_LEASE, report->lease)) ||
+	    (report->reason && nla_put_string(skb, PCILEND_FUNCTION_A_REASON, report->reason)) ||
 	    (*label && nla_put_string(skb, PCILEND_FUNCTION_A_LABEL, label)) ||
 	    (*report->adapter &&
 	     nla_put_string(skb, PCILEND_FUNCTION_A_ADAPTER, report->adapter)) ||

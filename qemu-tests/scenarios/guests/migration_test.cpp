@@ -272,8 +272,12 @@ TEST_F(Migration, EitherHostDiesOnTheWay) {
   EXPECT_NE(refused->err.find("the link to its lender is down: see 'pcilend link'"),
             std::string::npos)
       << refused->err;
+  // The functions are listed as they were, and that they can't be had now.
+  const auto listed = function_on(host(3), ids_.front());
+  ASSERT_OK(listed);
+  EXPECT_EQ(listed->at("state"), "available");
+  EXPECT_EQ(listed->at("reason"), "no link to its lender is up: see 'pcilend link'");
   ASSERT_OK(lab_->fabric().link_up(1, 3));
-  // While it is down the functions are listed as they were.
   ASSERT_OK(await_links_up(host(3)));
   await_available(host(3));
 

@@ -182,8 +182,22 @@ TEST_F(CliTest, ALinkThatComesUpIsWaitedFor) {
 
 TEST_F(CliTest, ALinkThatStaysDownIsNotWaitedForForever) {
   kernel_.links.push_back(Link{});
-  expect_refused({"connect", "12"}, ErrorClass::NotFound, "node 12");
+  expect_refused({"connect", "12"}, ErrorClass::NotFound,
+                 "node 12: link 0 () is down: the peer is off");
   EXPECT_EQ(slept_, std::chrono::seconds(15));
+}
+
+TEST_F(CliTest, ALinkThatIsRefusedSaysWhyNobodyIsBehindIt) {
+  Link link;
+  link.index = 1;
+  link.adapter = "0000:00:06.0";
+  link.state = PCILEND_LINK_REFUSED;
+  link.reason = "its interrupts can't be isolated: see unsafe_interrupts";
+  kernel_.links.push_back(link);
+  expect_refused({"connect", "12"}, ErrorClass::NotFound,
+                 "no link leads to node 12: link 1 (0000:00:06.0) is refused: its interrupts can't "
+                 "be isolated: see unsafe_interrupts; 'pcilend link' lists the peers");
+  EXPECT_EQ(slept_.count(), 0) << "it does not come up by itself";
 }
 
 TEST_F(CliTest, RefusalsOfTheKernelNameTheThing) {

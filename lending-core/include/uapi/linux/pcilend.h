@@ -276,7 +276,7 @@ enum pcilend_function_attr {
 	PCILEND_FUNCTION_A_FRONTEND = 13, /* string; on the borrower, while borrowed here */
 	PCILEND_FUNCTION_A_OWNER = 14,	/* string; on the borrower, while borrowed here */
 	PCILEND_FUNCTION_A_VIRTUAL = 15, /* string: PCI address of the virtual function here */
-	PCILEND_FUNCTION_A_REASON = 16,	/* string: why quarantined */
+	PCILEND_FUNCTION_A_REASON = 16,	/* string: why it can't be used */
 	PCILEND_FUNCTION_A_BAR = 17,	/* multi: nest of pcilend_bar_attr */
 	PCILEND_FUNCTION_A_DRIVER = 18,	/* string: driver bound on this host */
 	PCILEND_FUNCTION_A_GUEST_BYTES = 19, /* u64: what its user of VFIO has mapped (borrower) */
