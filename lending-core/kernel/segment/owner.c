@@ -6,10 +6,6 @@
  * What a peer had connected keeps its place in the aperture after the pages are unmapped, until the
  * peer has said that no process of it has that in its page tables, or is dead. A segment whose
  * owner has closed it stays in the table for as long, so that its id means nothing else.
- *
- * Memory beside a function that is lent (near.c) is a segment without a process: it is closed with
- * the lease, or when its peer has no connection to it any more. Where no IOMMU keeps the peer from
- * its pages, these stay for as long as its place does.
  */
 
 #include <linux/anon_inodes.h>
@@ -22,49 +18,15 @@
 
 #include "base/memory.h"
 #include "base/source.h"
-#include "link/notify.h"
 #include "pcilend/identity.h"
+#include "segment/owner.h"
 #include "segment/segment.h"
 
 #define SEGMENTS 1024			/* of this host */
 #define OFFERS 256			/* over one link: slots are for guests, too */
-#define RETRY_MS 1000
 
-struct segment {
-	struct list_head node;		/* segments_lock, as all that is not constant */
-	u32 id;
-	char name[PCILEND_LABEL_BYTES];
-	u64 size;
-	u32 function;			/* whose near memory it is; 0: a process's */
-	struct list_head offers;
-	bool closed;
-	bool ended;			/* an offer, with the boot of its peer */
-	wait_queue_head_t wait;
-
-	/* Constant until it is closed; size 0: its pages are let go. */
-	struct pcilend_memory memory;
-	struct eventfd_ctx *event;	/* or NULL */
-};
-
-struct offer {
-	struct list_head of_segment;	/* segments_lock, as all that is not constant */
-	struct list_head of_link;
-	struct segment *segment;
-	struct pcilend_link *link;	/* with a reference */
-	u32 node;
-	u32 number;
-	bool read_only;
-	u64 iova;
-	u32 of_plan;
-	u32 window;			/* where the peer finds it, as offset */
-	u64 offset;
-	struct pcilend_notify notify;	/* while it is offered */
-	struct pcilend_source *source;	/* for functions that are lent to @node; with a reference */
-	struct pcilend_offer core;
-};
-
-static LIST_HEAD(segments);
-static DEFINE_MUTEX(segments_lock);
+LIST_HEAD(segments_list);
+DEFINE_MUTEX(segments_lock);		/* the list, and what struct segment and offer say */
 static u16 owner_last_index;		/* segments_lock, as the next */
 static u32 owner_last_offer;
 
@@ -78,8 +40,7 @@ static void owner_report_offer(const struct offer *offer, struct pcilend_segment
 	to->connections = offer->core.count;
 }
 
-/* Something about it has changed; or about that offer of it. */
-static void owner_tell(const struct segment *segment, const struct offer *offer)
+void segment_owner_tell(const struct segment *segment, const struct offer *offer)
 {
 	struct pcilend_segment_offer report;
 	struct pcilend_segment_news news = {
@@ -104,20 +65,19 @@ static struct segment *owner_find(u32 id)
 	struct segment *segment;
 
 	lockdep_assert_held(&segments_lock);
-	list_for_each_entry(segment, &segments, node) {
+	list_for_each_entry(segment, &segments_list, node) {
 		if (segment->id == id)
 			return segment;
 	}
 	return NULL;
 }
 
-/* Ids are used again as late as can be. 0: there is none left. */
-static u32 owner_new_id(void)
+u32 segment_owner_new_id(void)
 {
 	unsigned int i;
 
 	lockdep_assert_held(&segments_lock);
-	if (!pcilend_node || list_count_nodes(&segments) >= SEGMENTS)
+	if (!pcilend_node || list_count_nodes(&segments_list) >= SEGMENTS)
 		return 0;
 	for (i = 0; i <= U16_MAX; i++) {
 		u32 id = pcilend_id(pcilend_node, ++owner_last_index);
@@ -146,8 +106,7 @@ static int owner_map_offer(struct offer *offer)
 				  offer->iova, IOMMU_READ | (offer->read_only ? 0 : IOMMU_WRITE));
 }
 
-/* Nothing is left of it, and its id is free. */
-static void owner_end(struct segment *segment)
+void segment_owner_end(struct segment *segment)
 {
 	const struct pcilend_segment_news news = {
 		.id = segment->id,
@@ -163,8 +122,7 @@ static void owner_end(struct segment *segment)
 	kfree(segment);
 }
 
-/* Its pages are not mapped, and its range is nobody's. */
-static void owner_drop_offer(struct offer *offer)
+void segment_offer_drop(struct offer *offer)
 {
 	struct segment *segment = offer->segment;
 
@@ -177,11 +135,10 @@ static void owner_drop_offer(struct offer *offer)
 	pcilend_source_put(offer->source);
 	kfree(offer);
 	if (segment->closed && list_empty(&segment->offers))
-		owner_end(segment);
+		segment_owner_end(segment);
 }
 
-/* No-op if it is withdrawn already. May free the offer, and a segment that is closed. */
-static void owner_withdraw_offer(struct offer *offer)
+void segment_offer_withdraw(struct offer *offer)
 {
 	lockdep_assert_held(&segments_lock);
 	if (offer->core.state != PCILEND_OFFER_OFFERED)
@@ -190,43 +147,11 @@ static void owner_withdraw_offer(struct offer *offer)
 	pcilend_source_take(offer->source);
 	owner_unmap_offer(offer);
 	pcilend_offer_withdraw(&offer->core);
-	owner_tell(offer->segment, offer);
+	segment_owner_tell(offer->segment, offer);
 	if (offer->core.state == PCILEND_OFFER_OVER)
-		owner_drop_offer(offer);
+		segment_offer_drop(offer);
 	else
 		mod_delayed_work(pcilend_wq, &segment_link(offer->link)->tell, 0);
-}
-
-/* Can a peer reach its pages, though they are not mapped for it? */
-static bool owner_is_exposed(const struct segment *segment)
-{
-	const struct offer *offer;
-
-	lockdep_assert_held(&segments_lock);
-	list_for_each_entry(offer, &segment->offers, of_segment) {
-		if (offer->link->aperture.direct)
-			return true;
-	}
-	return false;
-}
-
-/* No-op if it is closed already. May free it. */
-static void owner_close_near(struct segment *segment)
-{
-	struct offer *offer, *next;
-
-	lockdep_assert_held(&segments_lock);
-	if (segment->closed)
-		return;
-	list_for_each_entry_safe(offer, next, &segment->offers, of_segment)
-		owner_withdraw_offer(offer);
-	segment->closed = true;
-	if (!owner_is_exposed(segment)) {
-		pcilend_memory_put(&segment->memory);
-		segment->memory.size = 0;
-	}
-	if (list_empty(&segment->offers))
-		owner_end(segment);
 }
 
 /* Nobody reaches it any more. */
@@ -237,10 +162,10 @@ static int owner_release_file(struct inode *inode, struct file *file)
 
 	mutex_lock(&segments_lock);
 	list_for_each_entry_safe(offer, next, &segment->offers, of_segment)
-		owner_withdraw_offer(offer);
+		segment_offer_withdraw(offer);
 	segment->closed = true;
 	if (list_empty(&segment->offers))
-		owner_end(segment);
+		segment_owner_end(segment);
 	mutex_unlock(&segments_lock);
 	pcilend_changed();
 
@@ -265,7 +190,7 @@ static const struct file_operations segment_fops = {
 	.poll = owner_poll,
 };
 
-static struct segment *owner_alloc(const char *name)
+struct segment *segment_owner_alloc(const char *name)
 {
 	struct segment *segment = kzalloc(sizeof(*segment), GFP_KERNEL_ACCOUNT);
 
@@ -307,7 +232,7 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 		NL_SET_ERR_MSG(extack, "a name is at most 63 characters of printable ASCII: choose another one");
 		return -EINVAL;
 	}
-	segment = owner_alloc(name);
+	segment = segment_owner_alloc(name);
 	if (!segment)
 		return -ENOMEM;
 	segment->event = event_fd < 0 ? NULL : eventfd_ctx_fdget(event_fd);
@@ -327,11 +252,11 @@ int pcilend_segment_create(int dma_buf_fd, const char *name, int event_fd, struc
 
 	/* From here on closing the file undoes all of it, also if it has no id. */
 	mutex_lock(&segments_lock);
-	*id = owner_new_id();
+	*id = segment_owner_new_id();
 	segment->id = *id;
 	if (*id) {
-		list_add_tail(&segment->node, &segments);
-		owner_tell(segment, NULL);
+		list_add_tail(&segment->node, &segments_list);
+		segment_owner_tell(segment, NULL);
 	}
 	mutex_unlock(&segments_lock);
 	if (*id)
@@ -351,57 +276,6 @@ err_event:
 err_free:
 	kfree(segment);
 	return err;
-}
-
-int segment_owner_make_near(u32 function, const struct pcilend_memory *memory, u32 *id)
-{
-	char name[PCILEND_LABEL_BYTES];
-	struct segment *segment;
-
-	snprintf(name, sizeof(name), "near-%x", function);
-	segment = owner_alloc(name);
-	if (!segment)
-		return -ENOMEM;
-	guard(mutex)(&segments_lock);
-	segment->id = owner_new_id();
-	if (!segment->id) {
-		kfree(segment);
-		return -ENOSPC;
-	}
-	segment->function = function;
-	segment->memory = *memory;
-	segment->size = memory->size;
-	list_add_tail(&segment->node, &segments);
-	owner_tell(segment, NULL);
-	*id = segment->id;
-	return 0;
-}
-
-void segment_owner_end_near(u32 function, u32 id)
-{
-	struct segment *segment, *next;
-
-	guard(mutex)(&segments_lock);
-	list_for_each_entry_safe(segment, next, &segments, node) {
-		if (segment->function == function && (!id || segment->id == id))
-			owner_close_near(segment);
-	}
-}
-
-u64 segment_owner_near(u32 function, u32 *count)
-{
-	struct segment *segment;
-	u64 bytes = 0;
-
-	*count = 0;
-	guard(mutex)(&segments_lock);
-	list_for_each_entry(segment, &segments, node) {
-		if (segment->function != function || !segment->memory.size)
-			continue;
-		bytes += segment->size;
-		++*count;
-	}
-	return bytes;
 }
 
 static u64 owner_offered_bytes(struct segment_link *sl)
@@ -510,9 +384,8 @@ static int owner_open_notify(struct offer *offer, struct netlink_ext_ack *extack
 				  err);
 }
 
-/* @function: of a process's segment: 0 */
-static int owner_offer(u32 id, u32 function, u32 node, struct pcilend_link *link, bool read_only,
-		       struct netlink_ext_ack *extack)
+int segment_owner_offer(u32 id, u32 function, u32 node, struct pcilend_link *link, bool read_only,
+			struct netlink_ext_ack *extack)
 {
 	struct segment_link *sl = segment_link(link);
 	struct segment *segment;
@@ -554,7 +427,7 @@ static int owner_offer(u32 id, u32 function, u32 node, struct pcilend_link *link
 	list_add_tail(&offer->of_segment, &segment->offers);
 	list_add_tail(&offer->of_link, &sl->offers);
 	segment->ended = false;
-	owner_tell(segment, offer);
+	segment_owner_tell(segment, offer);
 	return 0;
 
 err_notify:
@@ -598,14 +471,9 @@ int pcilend_segment_offer(u32 id, u32 node, const char *adapter, bool read_only,
 	link = owner_choose_link(node, adapter, extack);
 	if (!link)
 		return adapter ? -ENODEV : -EHOSTUNREACH;
-	err = owner_offer(id, 0, node, link, read_only, extack);
+	err = segment_owner_offer(id, 0, node, link, read_only, extack);
 	pcilend_link_put(link);
 	return err;
-}
-
-int segment_owner_offer_near(u32 id, u32 function, struct pcilend_link *link, u32 node)
-{
-	return owner_offer(id, function, node, link, false, NULL);
 }
 
 /**
@@ -631,10 +499,10 @@ int pcilend_segment_withdraw(u32 id, u32 node, struct netlink_ext_ack *extack)
 		found |= offer->core.state == PCILEND_OFFER_OFFERED;
 		/* Of near memory there is no other. */
 		if (segment->function && found) {
-			owner_close_near(segment);
+			segment_near_close(segment);
 			break;
 		}
-		owner_withdraw_offer(offer);
+		segment_offer_withdraw(offer);
 	}
 	mutex_unlock(&segments_lock);
 	pcilend_changed();
@@ -651,7 +519,7 @@ bool pcilend_segment_next(u32 id, struct pcilend_segment_report *report)
 	struct offer *offer;
 
 	guard(mutex)(&segments_lock);
-	list_for_each_entry(segment, &segments, node) {
+	list_for_each_entry(segment, &segments_list, node) {
 		if (segment->id > id && (!found || segment->id < found->id))
 			found = segment;
 	}
@@ -667,20 +535,7 @@ bool pcilend_segment_next(u32 id, struct pcilend_segment_report *report)
 	return true;
 }
 
-static struct offer *owner_find_offer(struct segment_link *sl, u32 id)
-{
-	struct offer *offer;
-
-	lockdep_assert_held(&segments_lock);
-	list_for_each_entry(offer, &sl->offers, of_link) {
-		if (offer->segment->id == id && offer->core.state == PCILEND_OFFER_OFFERED)
-			return offer;
-	}
-	return NULL;
-}
-
-/* One that a node has of it, over any link. */
-static struct offer *owner_find_offer_to(u32 id, u32 node)
+struct offer *segment_offer_to(u32 id, u32 node)
 {
 	struct segment *segment = owner_find(id);
 	struct offer *offer;
@@ -700,7 +555,7 @@ int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *
 	struct offer *offer;
 
 	guard(mutex)(&segments_lock);
-	offer = owner_find_offer_to(id, node);
+	offer = segment_offer_to(id, node);
 	if (!offer)
 		return -ENODEV;
 	if (offer->read_only && !read_only)
@@ -710,239 +565,8 @@ int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *
 	return 0;
 }
 
-static int owner_connect(struct segment_link *sl, const struct pcilend_message *msg,
-			 struct pcilend_msg_segment *place)
-{
-	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
-	struct offer *offer, *other = NULL;
-	int err;
-
-	guard(mutex)(&segments_lock);
-	offer = owner_find_offer(sl, le32_to_cpu(in->id));
-	if (!offer || !pcilend_link_is_peer(sl->link, offer->node, msg->boot))
-		return -ENODEV;
-	if (in->node) {
-		other = owner_find_offer_to(le32_to_cpu(in->id), le32_to_cpu(in->node));
-		if (!other)
-			return -ENODEV;
-	}
-	err = pcilend_offer_connect(&offer->core, le32_to_cpu(in->connection));
-	if (err)
-		return err == -EEXIST ? -EPROTO : err;
-	owner_tell(offer->segment, offer);
-	place->offer = cpu_to_le32(offer->number);
-	place->offset = cpu_to_le64(offer->offset);
-	place->size = cpu_to_le64(offer->segment->size);
-	place->window = cpu_to_le32(offer->window);
-	if (offer->read_only || (other && other->read_only))
-		place->flags |= cpu_to_le32(PCILEND_SEGMENT_READ_ONLY);
-	if (offer->notify.domain) {
-		place->flags |= cpu_to_le32(PCILEND_SEGMENT_NOTIFIES);
-		place->notify_offset = cpu_to_le32(offer->notify.offset);
-		place->notify_data = cpu_to_le32(offer->notify.data);
-	}
-	return 0;
-}
-
-void segment_owner_connect(struct pcilend_link *link, const struct pcilend_message *msg)
-{
-	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
-	struct pcilend_msg_segment place = { .id = in->id };
-	int err = owner_connect(segment_link(link), msg, &place);
-
-	pcilend_channel_reply(link, msg, err, &place);
-}
-
-/* Nobody has near memory that nobody has connected. */
-static bool owner_is_left(const struct offer *offer)
-{
-	lockdep_assert_held(&segments_lock);
-	return offer->segment->function && !offer->core.count &&
-	       offer->core.state == PCILEND_OFFER_OFFERED;
-}
-
-void segment_owner_release(struct pcilend_link *link, const struct pcilend_message *msg)
-{
-	const struct pcilend_msg_connection *in = pcilend_message_payload(msg);
-	struct segment_link *sl = segment_link(link);
-	struct offer *offer, *next;
-	int err = -ESTALE;
-
-	mutex_lock(&segments_lock);
-	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
-		if (offer->segment->id != le32_to_cpu(in->id) ||
-		    pcilend_offer_release(&offer->core, le32_to_cpu(in->connection)))
-			continue;
-		err = 0;
-		owner_tell(offer->segment, offer);
-		if (offer->core.state == PCILEND_OFFER_OVER)
-			owner_drop_offer(offer);
-		else if (owner_is_left(offer))
-			owner_close_near(offer->segment);
-		break;
-	}
-	mutex_unlock(&segments_lock);
-	pcilend_changed();
-	pcilend_channel_reply(link, msg, err, NULL);
-}
-
-/* What the peer may connect next, behind that id. */
-static int owner_next(struct segment_link *sl, const struct pcilend_message *msg,
-		      struct pcilend_msg_offered *next)
-{
-	const struct pcilend_msg_after *in = pcilend_message_payload(msg);
-	struct offer *offer, *found = NULL;
-
-	guard(mutex)(&segments_lock);
-	list_for_each_entry(offer, &sl->offers, of_link) {
-		if (offer->core.state != PCILEND_OFFER_OFFERED ||
-		    offer->segment->id <= le32_to_cpu(in->id) ||
-		    (found && offer->segment->id > found->segment->id))
-			continue;
-		found = offer;
-	}
-	if (!found || !pcilend_link_is_peer(sl->link, found->node, msg->boot))
-		return -ENODEV;
-	next->id = cpu_to_le32(found->segment->id);
-	next->size = cpu_to_le64(found->segment->size);
-	if (found->read_only)
-		next->flags |= cpu_to_le32(PCILEND_SEGMENT_READ_ONLY);
-	if (found->notify.domain)
-		next->flags |= cpu_to_le32(PCILEND_SEGMENT_NOTIFIES);
-	strscpy_pad((char *)next->name, found->segment->name, sizeof(next->name));
-	return 0;
-}
-
-void segment_owner_next(struct pcilend_link *link, const struct pcilend_message *msg)
-{
-	struct pcilend_msg_offered next = { };
-	int err = owner_next(segment_link(link), msg, &next);
-
-	pcilend_channel_reply(link, msg, err, &next);
-}
-
-bool segment_owner_offers(struct segment_link *sl)
-{
-	struct offer *offer;
-
-	guard(mutex)(&segments_lock);
-	list_for_each_entry(offer, &sl->offers, of_link) {
-		if (offer->core.state == PCILEND_OFFER_OFFERED)
-			return true;
-	}
-	return false;
-}
-
-/* The offer after that number that the peer has to be told of. */
-static bool owner_next_withdrawn(struct segment_link *sl, u32 number,
-				 struct pcilend_msg_withdraw *msg)
-{
-	struct offer *offer;
-	u32 next = 0;
-
-	guard(mutex)(&segments_lock);
-	list_for_each_entry(offer, &sl->offers, of_link) {
-		if (offer->core.state != PCILEND_OFFER_WITHDRAWN || offer->number <= number ||
-		    (next && offer->number > next))
-			continue;
-		next = offer->number;
-		msg->id = cpu_to_le32(offer->segment->id);
-		msg->offer = cpu_to_le32(offer->number);
-	}
-	return next;
-}
-
-static void owner_settle(struct segment_link *sl, u32 number)
-{
-	struct offer *offer, *next;
-
-	guard(mutex)(&segments_lock);
-	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
-		if (offer->number != number)
-			continue;
-		pcilend_offer_settle(&offer->core);
-		owner_drop_offer(offer);
-	}
-}
-
-static void owner_tell_work(struct work_struct *work)
-{
-	struct segment_link *sl = container_of(work, struct segment_link, tell.work);
-	struct pcilend_msg_withdraw msg;
-	bool again = false;
-	u32 number = 0;
-	int err;
-
-	while (owner_next_withdrawn(sl, number, &msg)) {
-		number = le32_to_cpu(msg.offer);
-		err = pcilend_channel_request(sl->link, PCILEND_MSG_SEGMENT_WITHDRAW, &msg, NULL);
-		if (!err)
-			owner_settle(sl, number);
-		/* Over a link that is down: segment_owner_up() makes up for it. */
-		else if (err != -ENETDOWN)
-			again = true;
-		else
-			break;
-	}
-	pcilend_changed();
-	if (again)
-		queue_delayed_work(pcilend_wq, &sl->tell, msecs_to_jiffies(RETRY_MS));
-}
-
-void segment_owner_link_init(struct segment_link *sl)
-{
-	INIT_LIST_HEAD(&sl->offers);
-	INIT_DELAYED_WORK(&sl->tell, owner_tell_work);
-}
-
-void segment_owner_up(struct segment_link *sl)
-{
-	u16 node;
-
-	mutex_lock(&segments_lock);
-	if (pcilend_link_is_up(sl->link, &node))
-		sl->node = node;
-	mutex_unlock(&segments_lock);
-	mod_delayed_work(pcilend_wq, &sl->tell, 0);
-}
-
-static void owner_end_offers(struct segment_link *sl)
-{
-	struct offer *offer, *next;
-
-	lockdep_assert_held(&segments_lock);
-	sl->node = 0;
-	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
-		struct segment *segment = offer->segment;
-
-		if (offer->core.state == PCILEND_OFFER_OFFERED && !segment->closed) {
-			WRITE_ONCE(segment->ended, true);
-			wake_up_interruptible_poll(&segment->wait, EPOLLPRI);
-		}
-		owner_withdraw_offer(offer);
-	}
-}
-
-void segment_owner_expelled(struct segment_link *sl)
-{
-	guard(mutex)(&segments_lock);
-	owner_end_offers(sl);
-}
-
-void segment_owner_peer_dead(struct segment_link *sl)
-{
-	struct offer *offer, *next;
-
-	guard(mutex)(&segments_lock);
-	owner_end_offers(sl);
-	list_for_each_entry_safe(offer, next, &sl->offers, of_link) {
-		pcilend_offer_settle(&offer->core);
-		owner_drop_offer(offer);
-	}
-}
-
 /* No file of a segment is open, and no link is left. */
 void segment_owner_exit(void)
 {
-	WARN_ON(!list_empty(&segments));
+	WARN_ON(!list_empty(&segments_list));
 }

@@ -5,6 +5,7 @@
  *
  *	owner.c		a process gives a dma-buf and gets a segment fd, whose close ends it.
  *			Offers map its pages in slots of apertures, side by side
+ *	owner_peer.c	peers connect what they are offered, are told when that ends, or die
  *	connection.c	a process of a peer gets a dma-buf whose mmap is the window, and a control
  *			fd: poll says when it is lost, mmap shows the epoch
  *	offered.c	asks peers for what they offer to this host
@@ -115,7 +116,7 @@ void pcilend_segments_exit(void);
 struct segment_link {
 	struct pcilend_link *link;
 
-	/* owner.c: segments_lock */
+	/* owner.c, owner_peer.c: segments_lock */
 	u32 node;			/* whom may be offered something over it; 0: nobody */
 	struct list_head offers;
 	struct delayed_work tell;	/* peers of what is withdrawn */
@@ -137,11 +138,6 @@ static inline struct segment_link *segment_link(struct pcilend_link *link)
 
 /* As pcilend_segment_open(): of this host's own. */
 int segment_owner_open(u32 id, u32 node, bool read_only, struct pcilend_memory *memory);
-/* Near memory: it takes @memory over; @id 0: all of that function's. */
-int segment_owner_make_near(u32 function, const struct pcilend_memory *memory, u32 *id);
-int segment_owner_offer_near(u32 id, u32 function, struct pcilend_link *link, u32 node);
-void segment_owner_end_near(u32 function, u32 id);
-u64 segment_owner_near(u32 function, u32 *count);
 void segment_owner_exit(void);
 void segment_owner_link_init(struct segment_link *sl);
 void segment_owner_up(struct segment_link *sl);
