@@ -142,19 +142,56 @@ static void client_empty(struct remote_client *client)
 		client->over = true;
 }
 
+/* Asking again, as no answer has come, is harmless: the lender knows the client by its slice. */
+static int client_ask(struct remote_client *client, struct pcilend_answer *answer)
+{
+	struct pcilend_msg_join msg = {
+		.id = cpu_to_le32(client->id),
+		.lease_ms = cpu_to_le32(client->lease_ms),
+		.slice_bytes = cpu_to_le64(client->bytes),
+		.vectors = cpu_to_le32(client->vectors),
+	};
+	u32 window;
+	u64 offset;
+	int err;
+
+	err = pcilend_aperture_locate(client->link, client->iova, client->bytes, &window, &offset);
+	if (err)
+		return err;
+	msg.slice_offset = cpu_to_le64(offset);
+	msg.slice_window = cpu_to_le32(window);
+	return pcilend_channel_request(client->link, PCILEND_MSG_JOIN, &msg, answer);
+}
+
+/* Has a JOIN been granted whose answer did not come? Return: 0: no, or client->lease is set. */
+static int client_ask_again(struct remote_client *client)
+{
+	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
+	int err;
+
+	if (!answer)
+		return -ENOMEM;
+	err = client_ask(client, answer);
+	if (err == -ETIMEDOUT || err == -ENETDOWN)
+		return READ_ONCE(client->link->going) ? 0 : err;
+	if (err)
+		return 0;
+	guard(mutex)(&clients_lock);
+	client->lease = le32_to_cpu(((const struct pcilend_msg_joined *)answer->payload)->lease);
+	return 0;
+}
+
 static int client_return(struct remote_client *client)
 {
-	const struct pcilend_msg_lease msg = {
-		.id = cpu_to_le32(client->id),
-		.lease = cpu_to_le32(client->lease),
-	};
+	struct pcilend_msg_lease msg = { .id = cpu_to_le32(client->id) };
 	int err;
 
 	if (READ_ONCE(client->gone))
 		return 0;
-	/* One that nobody knows to be granted ends with the lender's boot, or the adapter. */
-	if (!client->lease)
-		return READ_ONCE(client->link->going) ? 0 : -EAGAIN;
+	err = client->lease ? 0 : client_ask_again(client);
+	if (err || !client->lease)
+		return err;
+	msg.lease = cpu_to_le32(client->lease);
 	/* The manager is waited for, and if it is silent the function is reset. */
 	err = pcilend_channel_request_for(client->link, PCILEND_MSG_RETURN, &msg, NULL,
 					  PCILEND_RESET_MS);
@@ -431,30 +468,9 @@ static const char *client_why(int error)
 	}
 }
 
-static int client_ask(struct remote_client *client, const struct pcilend_share_wish *wish,
-		      struct pcilend_answer *answer)
-{
-	struct pcilend_msg_join msg = {
-		.id = cpu_to_le32(client->id),
-		.lease_ms = cpu_to_le32(wish->lease_ms),
-		.slice_bytes = cpu_to_le64(client->bytes),
-		.vectors = cpu_to_le32(wish->vectors),
-	};
-	u32 window;
-	u64 offset;
-	int err;
-
-	err = pcilend_aperture_locate(client->link, client->iova, client->bytes, &window, &offset);
-	if (err)
-		return err;
-	msg.slice_offset = cpu_to_le64(offset);
-	msg.slice_window = cpu_to_le32(window);
-	return pcilend_channel_request(client->link, PCILEND_MSG_JOIN, &msg, answer);
-}
-
 /* Has it been granted? Then all that fails returns it. */
-static int client_join(struct remote_client *client, const struct pcilend_share_wish *wish,
-		       struct pcilend_joined *joined, struct netlink_ext_ack *extack)
+static int client_join(struct remote_client *client, struct pcilend_joined *joined,
+		       struct netlink_ext_ack *extack)
 {
 	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
 	const struct pcilend_msg_joined *in;
@@ -464,7 +480,7 @@ static int client_join(struct remote_client *client, const struct pcilend_share_
 	if (!answer)
 		return -ENOMEM;
 	in = (const struct pcilend_msg_joined *)answer->payload;
-	err = client_ask(client, wish, answer);
+	err = client_ask(client, answer);
 	if (err)
 		return pcilend_refuse(extack, err, client_why(err));
 	scoped_guard(mutex, &clients_lock) {
@@ -534,6 +550,7 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 							   bytes >> 10) : err;
 	}
 	client->bytes = bytes;
+	client->lease_ms = wish->lease_ms;
 	client->id = remote->id;
 	kref_init(&client->ref);
 	mutex_init(&client->lock);
@@ -570,8 +587,9 @@ static void client_discard(struct remote_client *client)
  * @adapter: over this one; NULL: over the best
  * @owner, @wish, @file, @joined: as for pcilend_lender_join()
  *
- * When the lender does not answer it may have granted the lease: the slot stays taken until that
- * boot of it is over.
+ * When the lender does not answer it may have granted the lease, or grant it yet: it is asked again
+ * until it answers, or that boot of it is over, and what it has granted is returned. The slot stays
+ * taken for as long.
  */
 int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const char *adapter,
 			const struct pcilend_share_wish *wish, struct file **file,
@@ -601,7 +619,7 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const 
 		client_discard(client);
 		return err;
 	}
-	err = client_join(client, wish, joined, extack);
+	err = client_join(client, joined, extack);
 	if (!err)
 		return 0;
 	if (client->lease) {
@@ -610,7 +628,9 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const 
 		return err;
 	}
 	fput(*file);
-	if (err != -ETIMEDOUT && err != -ENETDOWN)
+	if (err == -ETIMEDOUT || err == -ENETDOWN)
+		client_queue_end(client);
+	else
 		client_leave(client);
 	remote_client_put(client);
 	return err;

@@ -42,6 +42,7 @@ struct remote_client {
 	u32 of_plan;
 	u64 slice;			/* device address of that */
 	u64 bytes;
+	u32 lease_ms;			/* that it has asked for */
 	u32 ranges;
 	struct client_range range[PCILEND_SHARE_RANGES];
 	struct delayed_work end;

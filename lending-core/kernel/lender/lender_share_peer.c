@@ -277,6 +277,46 @@ static void share_peer_place_ranges(struct lender_client *client,
 	}
 }
 
+/* What the peer is told of its client. */
+static int share_peer_describe(struct lender_client *client, struct pcilend_msg_joined *out)
+{
+	const struct pcilend_share *share = &client->fn->shared->share;
+	const struct pcilend_share_client *core = pcilend_share_find(share, client->lease);
+
+	lockdep_assert_held(&client->fn->lock);
+	if (!core)
+		return client->error ?: -EIO;
+	out->id = cpu_to_le32(client->fn->id);
+	out->lease = cpu_to_le32(core->lease);
+	out->slice = cpu_to_le64(core->slice);
+	out->alias = cpu_to_le64(core->alias);
+	out->piece = cpu_to_le32(pcilend_share_piece(share, core));
+	out->vector = cpu_to_le32(pcilend_share_vector_of(share, core));
+	share_peer_place_ranges(client, core, out);
+	return 0;
+}
+
+/* The client that this JOIN has made before: its host has not got the answer. */
+static struct lender_client *share_peer_repeated(struct pcilend_function *fn,
+						 struct pcilend_link *link,
+						 const struct pcilend_message *msg)
+{
+	const struct pcilend_msg_join *in = pcilend_message_payload(msg);
+	struct lender_client *client;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->shared)
+		return NULL;
+	list_for_each_entry(client, &fn->shared->clients, node) {
+		if (client->link == link && client->peer == msg->peer &&
+		    client->boot == msg->boot &&
+		    client->slice_window == le32_to_cpu(in->slice_window) &&
+		    client->slice_offset == le64_to_cpu(in->slice_offset))
+			return client;
+	}
+	return NULL;
+}
+
 static int share_peer_join(struct lender_client *client, const struct pcilend_msg_join *in,
 			   struct pcilend_msg_joined *out)
 {
@@ -294,7 +334,6 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 			.lease_ms = min(le32_to_cpu(in->lease_ms), pcilend_max_lease_ms),
 		},
 	};
-	const struct pcilend_share_client *core;
 	int err;
 
 	lockdep_assert_held(&fn->lock);
@@ -309,21 +348,13 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 		atomic_dec(&client->link->leases);
 		return err;
 	}
-	core = pcilend_share_find(&fn->shared->share, client->lease);
-	if (!core)
-		return client->error ?: -EIO;
-	out->id = cpu_to_le32(fn->id);
-	out->lease = cpu_to_le32(core->lease);
-	out->slice = cpu_to_le64(core->slice);
-	out->alias = cpu_to_le64(core->alias);
-	out->piece = cpu_to_le32(pcilend_share_piece(&fn->shared->share, core));
-	out->vector = cpu_to_le32(pcilend_share_vector_of(&fn->shared->share, core));
-	share_peer_place_ranges(client, core, out);
-	return 0;
+	return share_peer_describe(client, out);
 }
 
 /*
  * pcilend_share_join - the peer of @link asks to be a client
+ *
+ * It may ask again, with the same slice: one JOIN makes one client.
  *
  * Return: 0, and @out is what it is told; -EAGAIN, -ENODEV, -ENOMEM, or as JOIN (share.h).
  */
@@ -335,6 +366,9 @@ int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,
 	int err;
 
 	lockdep_assert_held(&fn->lock);
+	client = share_peer_repeated(fn, link, msg);
+	if (client)
+		return share_peer_describe(client, out);
 	/* Whoever takes the trust away ends the leases afterwards. */
 	if (!pcilend_link_is_trusted(link))
 		return -EAGAIN;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "scenarios/lending/stand_still.h"
 #include "testing/two_hosts.h"
 
 namespace pcilend::scenarios {
@@ -45,32 +46,22 @@ TEST_F(TwoHosts, IoGoesOnWhileTheLenderStandsStill) {
   ASSERT_OK(work);
   ASSERT_OK(lab::eventually("fio is at work", lab::kPatience, [&] { return completed() > 20; }));
 
-  // Only the console can be read while it stands still.
-  const auto mark = lender().machine().console_size();
-  const auto lender_says = [&](const char* text) {
-    return lender().machine().console(mark).find(text) != std::string::npos;
-  };
-  auto stop = lender().start(
-      fmt::format("modprobe pcilend_freeze ms={}", std::chrono::milliseconds(kStop).count()),
-      {{}, 2min});
-  ASSERT_OK(stop);
-  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience,
-                            [&] { return lender_says("pcilend_freeze: all CPUs stop"); }));
+  auto still = StandStill::start(lender(), kStop);
+  ASSERT_OK(still);
   const int at_stop = completed();
   int last = at_stop;
   int steps = 0;
   ASSERT_OK(lab::eventually("the lender goes on", lab::kPatience, [&] {
     const int now = completed();
     // What is counted after it has gone on does not count.
-    if (lender_says("pcilend_freeze: they go on")) return true;
+    if (still->is_over()) return true;
     steps += now > last;
     last = now;
     return false;
   }));
-  const auto stopped = stop->wait();
-  ASSERT_OK(stopped);
-  ASSERT_EQ(stopped->code, 0) << stopped->err;
-  EXPECT_GE(stopped->time, kStop);
+  const auto stood = still->end();
+  ASSERT_OK(stood);
+  EXPECT_GE(*stood, kStop);
   fmt::print(stderr, "-- {} commands completed while the lender stood still\n", last - at_stop);
   EXPECT_GT(last - at_stop, 20);
   EXPECT_GT(steps, 2) << "all at once";
@@ -83,7 +74,6 @@ TEST_F(TwoHosts, IoGoesOnWhileTheLenderStandsStill) {
   ASSERT_OK(after);
   EXPECT_EQ(after->messages - before->messages, 0u) << "control messages";
   EXPECT_EQ(after->interrupts - before->interrupts, 0u) << "interrupts of the lender";
-  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
   EXPECT_OK(borrower().run("pcilend return " + job().id()));
 }
 
@@ -99,25 +89,18 @@ TEST_F(TwoHosts, AResetIsWaitedForHoweverLongItTakes) {
   const auto before = job().function_on(lender());
   ASSERT_OK(before);
 
-  const auto mark = lender().machine().console_size();
-  auto stop = lender().start("modprobe pcilend_freeze ms=8000", {{}, 2min});
-  ASSERT_OK(stop);
-  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience, [&] {
-    return lender().machine().console(mark).find("pcilend_freeze: all CPUs stop") !=
-           std::string::npos;
-  }));
+  auto still = StandStill::start(lender(), 8s);
+  ASSERT_OK(still);
   const auto reset = borrower().run(
       fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", drive->address), {{}, 2min});
   EXPECT_OK(reset);
-  EXPECT_NE(lender().machine().console(mark).find("pcilend_freeze: they go on"), std::string::npos)
-      << "it was taken for done";
-  ASSERT_OK(stop->wait());
+  EXPECT_TRUE(still->is_over()) << "it was taken for done";
+  ASSERT_OK(still->end());
   const auto after = job().function_on(lender());
   ASSERT_OK(after);
   EXPECT_EQ(after->at("resets"), before->at("resets").get<uint64_t>() + 1);
   EXPECT_OK(borrower().run(
       fmt::format("dd if={} of=/dev/null bs=16k count=4 iflag=direct 2>/dev/null", drive->disk)));
-  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
   EXPECT_OK(borrower().run("pcilend return " + job().id()));
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A function that several processes have at once: one manages it (docs/device-api.md).
 #include "scenarios/lending/shared_lease.h"
+#include "scenarios/lending/stand_still.h"
 
 namespace pcilend::scenarios {
 namespace {
 
+using namespace std::chrono_literals;
 using json = nlohmann::json;
 using testing::HasSubstr;
 
@@ -295,6 +297,34 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   ASSERT_OK(again);
   ASSERT_OK(again->end());
   EXPECT_EQ(again->said("copy")->at("same"), true);
+  EXPECT_OK(await_clients(id_, 0));
+  ASSERT_OK(keeper->kill());
+}
+
+/*
+ *   host2: JOIN ── host1, whose CPUs stand still: host2's process gives up ── they go on: host1
+ *   grants it, once, is asked again, and gets it back
+ */
+TEST_F(SharedLease, AJoinThatIsGrantedTooLateIsReturned) {
+  auto keeper = manager("2");
+  ASSERT_OK(keeper);
+  ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
+  auto still = StandStill::start(lender(), 12s);
+  ASSERT_OK(still);
+  const auto late =
+      lab_->host(2).exec(fmt::format("sleep 0.5; {} join {} state", kShareUser, id_), {{}, 1min});
+  ASSERT_OK(late);
+  EXPECT_NE(late->code, 0);
+  EXPECT_THAT(late->out + late->err, HasSubstr("its lender does not answer"));
+  EXPECT_FALSE(still->is_over());
+  ASSERT_OK(still->end());
+  ASSERT_OK(keeper->await("gone"));
+  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_EQ(keeper->times("joined"), 1U);
+  auto next = ShareUser::start(lab_->host(2), "join", id_, "map 4096 copy");
+  ASSERT_OK(next);
+  ASSERT_OK(next->end());
+  EXPECT_EQ(next->said("copy")->at("same"), true);
   EXPECT_OK(await_clients(id_, 0));
   ASSERT_OK(keeper->kill());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One drive in the hands of processes of three hosts (docs/nvme.md).
 #include "scenarios/lending/shared_nvme.h"
+#include "scenarios/lending/stand_still.h"
 
 namespace pcilend::scenarios {
 namespace {
@@ -225,34 +226,24 @@ TEST_F(SharedNvme, ItGoesOnWhileTheLendersCpusStandStill) {
     users.push_back(std::move(*process));
   }
   const auto rounds = [&](size_t i) { return std::ranges::count(users[i].said(), '\n'); };
-  // Only the console can be read while it stands still.
-  const auto mark = lender().machine().console_size();
-  const auto lender_says = [&](const char* text) {
-    return lender().machine().console(mark).find(text) != std::string::npos;
-  };
-  auto stop = lender().start("modprobe pcilend_freeze ms=10000", {{}, 2min});
-  ASSERT_OK(stop);
-  ASSERT_OK(lab::eventually("the lender stands still", lab::kPatience,
-                            [&] { return lender_says("pcilend_freeze: all CPUs stop"); }));
+  auto still = StandStill::start(lender(), 10s);
+  ASSERT_OK(still);
   const std::array at_stop{rounds(0), rounds(1)};
   std::array last = at_stop;
   ASSERT_OK(lab::eventually("the lender goes on", lab::kPatience, [&] {
     const std::array now{rounds(0), rounds(1)};
     // What is counted after it has gone on does not count.
-    if (lender_says("pcilend_freeze: they go on")) return true;
+    if (still->is_over()) return true;
     last = now;
     return false;
   }));
-  const auto stopped = stop->wait();
-  ASSERT_OK(stopped);
-  ASSERT_EQ(stopped->code, 0) << stopped->err;
+  ASSERT_OK(still->end());
   for (size_t i : {0U, 1U}) {
     fmt::print("client of host {}: {} rounds while the lender stood still\n", i + 2,
                last[i] - at_stop[i]);
     EXPECT_GT(last[i] - at_stop[i], 2);
   }
   for (Process& process : users) ASSERT_NO_FATAL_FAILURE(expect_well(process));
-  EXPECT_OK(lender().run("rmmod pcilend_freeze"));
   ASSERT_NO_FATAL_FAILURE(end_manager());
 }
 
