@@ -41,6 +41,7 @@ constexpr uint32_t kMemoryRefused = 1;
 constexpr auto kPatience = 30s;  // for a command
 constexpr auto kGrace = 10s;     // on top of what it says: the hosts may be busy
 constexpr auto kStep = 1ms;
+constexpr auto kLook = 100ms;  // at its status, while it is silent
 // One command at a time, and what the drive is to answer when it has something to tell.
 constexpr uint32_t kCommandSlot = 0;
 constexpr uint32_t kEventSlot = 1;
@@ -144,7 +145,9 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
                 "{} was stopped, by others or as it did not answer: open it again", device_.name());
   PCILEND_TRY(admin_->submit(kCommandSlot, command));
   admin_->ring();
-  const auto end = steady_clock::now() + patience_.value_or(kPatience);
+  const auto begin = steady_clock::now();
+  const auto end = begin + patience_.value_or(kPatience);
+  auto look = begin + kLook;
   for (;;) {
     const auto done = take();
     if (!done) return tl::unexpected(done.error());
@@ -152,8 +155,17 @@ Result<uint32_t> Controller::execute(const Command& command, const char* what) {
       return fail(ErrorClass::Failure, "{} refuses to {}: {}", device_.name(), what,
                   status_text((*done)->status));
     if (*done) return (*done)->result;
+    const auto now = steady_clock::now();
+    if (now > look) {
+      if (has_failed_fatally()) {
+        stop();
+        return fail(ErrorClass::Failure, "{} has a fatal error and does not {}: it was stopped",
+                    device_.name(), what);
+      }
+      look = now + kLook;
+    }
     // What comes later would be taken for the next one's.
-    if (steady_clock::now() > end) {
+    if (now > end) {
       stop();
       return fail(ErrorClass::Unreachable, "{} does not {}: it was stopped", device_.name(), what);
     }
@@ -322,13 +334,19 @@ Result<> Controller::log_to(uint8_t log, uint32_t name_space, uint32_t bytes, ui
   return {};
 }
 
+// It does nothing any more until it is reset (CSTS.CFS, Base 3.1.3.6).
+bool Controller::has_failed_fatally() const {
+  const uint32_t status = device_.load(kStatus);
+  return status != ~0U && (status & kFatal) != 0;
+}
+
 // Caches are flushed (Base 3.6.1), then it reaches nothing any more. One that somebody has reset
-// has nothing to flush, and must not be enabled again with no queues. What does not answer its
-// lender stops with the lease.
+// has nothing to flush, and must not be enabled again with no queues; one with a fatal error
+// flushes nothing. What does not answer its lender stops with the lease.
 void Controller::stop() {
   if (!running_) return;
   running_ = false;
-  if (device_.epoch() == epoch_) {
+  if (device_.epoch() == epoch_ && !has_failed_fatally()) {
     device_.store(kConfiguration, kEntrySizes | kEnable | kShutDown);
     (void)await_status(kShutDownMask, kShutDownDone, "shut down");
   }

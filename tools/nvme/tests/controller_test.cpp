@@ -252,6 +252,22 @@ TEST_F(Drives, NothingIsSubmittedBehindALoss) {
   EXPECT_EQ(submitted.error().kind, ErrorClass::State);
 }
 
+// So it is not waited for as long as for one that is slow.
+TEST_F(Drives, OneWithAFatalErrorIsStoppedAtOnce) {
+  constexpr auto kPatience = 20s;
+  auto controller = Controller::start(drive_, kPatience);
+  ASSERT_TRUE(controller) << controller.error().message;
+  drive_.deaf = true;
+  drive_.broken = true;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto asked = (*controller)->name_space(1);
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().kind, ErrorClass::Failure);
+  EXPECT_NE(asked.error().message.find("has a fatal error"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_FALSE(drive_.enabled);
+}
+
 // With commands under way, and memory of their data that goes right behind the queues.
 TEST_F(Drives, AreStoppedBeforeMemoryGoes) {
   ASSERT_NO_FATAL_FAILURE(open({.depth = 3}));

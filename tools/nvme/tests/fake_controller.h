@@ -42,6 +42,7 @@ class FakeController : public Device {
   bool deaf = false;   // takes no commands
   bool fatal = false;  // it was given an address where nothing is, or that is not to be written
   bool held = false;   // commands wait for release()
+  bool broken = false;  // it has a fatal error of its own, until it is reset
   bool enabled = false;
   std::vector<uint32_t> opcodes;                        // of all commands
   uint64_t rings = 0;                                   // of doorbells
@@ -80,7 +81,7 @@ class FakeController : public Device {
     if (gone) return ~0U;
     if (offset == 0) return static_cast<uint32_t>(capabilities);
     if (offset == 4) return static_cast<uint32_t>(capabilities >> 32);
-    if (offset == 0x1c) return status_ | (fatal ? 2U : 0U);
+    if (offset == 0x1c) return status_ | (fatal || broken ? 2U : 0U);
     const auto control = registers_.find(0x50);
     const bool open = control != registers_.end() && (control->second & 1) != 0;
     if (offset == 0x38 && open) return 1U << 12 | 2;            // BAR 2, behind its first page
@@ -240,7 +241,7 @@ class FakeController : public Device {
 
   void configure(uint32_t value) {
     if ((value & 1) == 0) {
-      enabled = false;
+      enabled = broken = false;
       status_ = 0;
       submissions_.clear();
       completions_.clear();

@@ -84,6 +84,7 @@ class Controller final : public Queues {
   // Takes what has ended: an event, or the command.
   [[nodiscard]] Result<std::optional<Done>> take();
   [[nodiscard]] size_t doorbell(uint32_t queue, bool completion) const;
+  [[nodiscard]] bool has_failed_fatally() const;
   void stop();
 
   Device& device_;
