@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A function that several processes have at once: one manages it (docs/device-api.md).
 #include "scenarios/lending/shared_lease.h"
+
 #include "scenarios/lending/stand_still.h"
 
 namespace pcilend::scenarios {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // One drive in the hands of processes of three hosts (docs/nvme.md).
 #include "scenarios/lending/shared_nvme.h"
+
 #include "scenarios/lending/stand_still.h"
 
 namespace pcilend::scenarios {

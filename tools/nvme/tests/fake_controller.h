@@ -38,10 +38,10 @@ class FakeController : public Device {
   uint32_t event_requests = 0;  // that may be under way
   uint32_t own_pages = 0;       // capabilities bit 57 says that there is some
   uint64_t now_epoch = 0;
-  bool gone = false;   // all-ones
-  bool deaf = false;   // takes no commands
-  bool fatal = false;  // it was given an address where nothing is, or that is not to be written
-  bool held = false;   // commands wait for release()
+  bool gone = false;    // all-ones
+  bool deaf = false;    // takes no commands
+  bool fatal = false;   // it was given an address where nothing is, or that is not to be written
+  bool held = false;    // commands wait for release()
   bool broken = false;  // it has a fatal error of its own, until it is reset
   bool enabled = false;
   std::vector<uint32_t> opcodes;                        // of all commands
