@@ -4,6 +4,7 @@
 
 #include "main_job/admin_steps.h"
 #include "scenarios/lending/left.h"
+#include "scenarios/lending/nvme_bench.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
 #include "testing/two_hosts.h"
@@ -14,9 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::json;
 using testing::HasSubstr;
-
-constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
-constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 
 // Where the process is that leases the drive of host1.
 enum class Where { Lender, Borrower };

@@ -6,6 +6,7 @@
 
 #include "main_job/admin_steps.h"
 #include "scenarios/lending/left.h"
+#include "scenarios/lending/nvme_bench.h"
 #include "scenarios/lending/process.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
@@ -17,10 +18,8 @@ namespace {
 using json = nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
 constexpr const char* kDriver = "/dev/pcilend-bar";  // pcilend_bar.ko
 constexpr const char* kBarUser = "/usr/lib/pcilend-lab/bar-user";
-constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 
 // What crosses the NTB for each command, beside what any run takes; data goes 8 bytes at a time.
 // The memory of pci-testdev is memory to the fabric, though it is in a BAR.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "main_job/admin_steps.h"
+#include "scenarios/lending/nvme_bench.h"
 #include "scenarios/lending/process.h"
 #include "testing/asserts.h"
 #include "testing/suite_lab.h"
@@ -15,8 +16,6 @@
 
 namespace pcilend::scenarios {
 
-inline constexpr const char* kBench = "/usr/lib/pcilend-lab/nvme-bench";
-inline constexpr uint64_t kMany = 1000000;  // rounds that nobody waits for
 inline constexpr const char* kLost = "was reset by others, taken back, or its link was lost";
 
 // What crosses the NTB for each command, beside what any run takes; data goes 8 bytes at a time.
