@@ -201,6 +201,23 @@ void write_each_function(Writer& out, const MetricsAnswer& metrics) {
              "Memory that a user of VFIO, such as a guest, has mapped for a function, on the "
              "borrower.",
              each_function(functions, [](const Function& f) { return f.guest_bytes; }));
+  out.family("function_near_bytes", "gauge",
+             "Memory of this host beside a function of it, for its borrower.",
+             each_function(functions, [&](const Function& f) {
+               return f.lender == metrics.node.id ? std::optional(f.near_used) : std::nullopt;
+             }));
+  out.family("function_clients", "gauge", "Clients of a function of this host that is shared.",
+             each_function(functions, [&](const Function& f) {
+               return f.lender == metrics.node.id && f.shared
+                          ? std::optional<uint64_t>(f.clients.size())
+                          : std::nullopt;
+             }));
+  out.family("function_paths", "gauge",
+             "Links over which a function of a peer can be reached now; 0: it can't be.",
+             each_function(functions, [&](const Function& f) {
+               return f.lender != metrics.node.id ? std::optional<uint64_t>(f.paths.size())
+                                                  : std::nullopt;
+             }));
   out.family("function_resets", "counter", "Resets of a function of this host since it was added.",
              each_function(functions, [](const Function& f) {
                return f.resets ? std::optional<uint64_t>(*f.resets) : std::nullopt;

@@ -31,11 +31,15 @@ MetricsAnswer sample() {
   lent.id.value = 0x80001;
   lent.lease_left_ms = 9500;
   lent.resets = 3;
+  lent.near_used = 65536;
+  lent.shared = true;
+  lent.clients.resize(2);
   Function borrowed;
   borrowed.id.value = 0x40001;
   borrowed.owner = "user root";
   borrowed.frontend = "vfio";
   borrowed.guest_bytes = 4096;
+  borrowed.paths = {"0000:00:04.0"};
   borrowed.lender = 4;
   borrowed.state = PCILEND_FUNCTION_BORROWED;
   borrowed.borrower = 8;
@@ -96,7 +100,6 @@ TEST(Metrics, FollowTheFormat) {
   EXPECT_GT(families.size(), 20u);
 }
 
-// The real reader, where Debian's package prometheus is installed.
 TEST(Metrics, CountSegments) {
   const auto lines = lines_of(metrics_text(sample()));
   for (const char* line :
@@ -108,6 +111,7 @@ TEST(Metrics, CountSegments) {
     EXPECT_EQ(std::count(lines.begin(), lines.end(), line), 1) << line;
 }
 
+// The real reader, where Debian's package prometheus is installed.
 TEST(Metrics, PromtoolTakesThem) {
   if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "no promtool";
   const std::string file = testing::TempDir() + "/pcilend-metrics.prom";
@@ -129,12 +133,18 @@ TEST(Metrics, CountWhatIsThere) {
         "pcilend_function_quarantined{function=\"80001\"} 0",
         "pcilend_function_lease_left_seconds{function=\"80001\"} 9",
         "pcilend_function_mapped_bytes{function=\"40001\"} 4096",
+        "pcilend_function_near_bytes{function=\"80001\"} 65536",
+        "pcilend_function_clients{function=\"80001\"} 2",
+        "pcilend_function_paths{function=\"40001\"} 1",
         "pcilend_function_resets_total{function=\"80001\"} 3",
         "pcilend_link_downs_total{link=\"1\",adapter=\"\",node=\"4\"} 0",
         "pcilend_aperture_used_bytes{link=\"0\",adapter=\"a \\\"quoted\\\\\\\" "
         "one\\n\",node=\"\",kind=\"slots\"} 42"})
     EXPECT_NE(text.find(std::string("\n") + line + "\n"), std::string::npos) << line << "\n"
                                                                              << text;
+  for (const char* const other :
+       {"near_bytes{function=\"40001", "clients{function=\"40001", "paths{function=\"80001"})
+    EXPECT_EQ(text.find(other), std::string::npos) << other;
   EXPECT_EQ(text.find("aperture_used_bytes{link=\"0\",kind=\"dma\""), std::string::npos);
 }
 
