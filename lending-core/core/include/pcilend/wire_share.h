@@ -56,7 +56,10 @@ struct pcilend_msg_policy {
 	struct pcilend_msg_share_range range[PCILEND_WIRE_SHARE_RANGES];
 } __packed;
 
-/* The sender wants to be a client. */
+/*
+ * The sender wants to be a client. Sent again, with the same slice, as no answer has come, it is
+ * answered with the client that there is: one slice is one client's.
+ */
 struct pcilend_msg_join {
 	__le32 id;
 	__le32 lease_ms;
