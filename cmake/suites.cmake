@@ -201,12 +201,15 @@ pcilend_suite(VfioUsers REST 400 NEEDS image-attached)
 pcilend_scenarios(main-job@${newer} ${newer} 160 TwoHosts.MainJob LABELS test SUITES TwoHosts)
 pcilend_scenarios(DebugKernel@6.12-debug 6.12-debug 7200 DebugKernel.* LABELS debug SUITES DebugKernel)
 # An installed Debian has an image of its own, which nothing else needs.
-pcilend_entry(installed@6.12 LIMIT 3600 COST 3000 OPTIONS --wide --builds NEEDS image@6.12 MAKES installed@6.12
-  COMMAND ${image}/build --kernel 6.12 --image installed)
-set_tests_properties(installed@6.12 PROPERTIES RESOURCE_LOCK image)
-pcilend_scenarios(InstalledDebian 6.12 5000 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova)
-pcilend_scenarios(NvmeUnits 6.12 1800 NvmeUnits.* LABELS all SUITES NvmeUnits)
-set_tests_properties(InstalledDebian NvmeUnits PROPERTIES FIXTURES_REQUIRED "programs;image@6.12;installed@6.12")
+foreach(kernel 6.12 ${newer})
+  pcilend_entry(installed@${kernel} LIMIT 3600 COST 3000 OPTIONS --wide --builds NEEDS image@${kernel}
+    MAKES installed@${kernel} COMMAND ${image}/build --kernel ${kernel} --image installed)
+  set_tests_properties(installed@${kernel} PROPERTIES RESOURCE_LOCK image)
+endforeach()
+pcilend_scenarios(InstalledDebian 6.12 5000 InstalledDebian.*:Nova.* LABELS all SUITES InstalledDebian Nova
+  NEEDS installed@6.12)
+pcilend_scenarios(NvmeUnits 6.12 1800 NvmeUnits.* LABELS all SUITES NvmeUnits NEEDS installed@6.12)
+pcilend_scenarios(NvmeUnits@${newer} ${newer} 1800 NvmeUnits.* LABELS all SUITES NvmeUnits NEEDS installed@${newer})
 foreach(kernel 6.12 ${newer})
   pcilend_entry(packages@${kernel} LIMIT 1800 LABELS all packages ALONE NEEDS image@${kernel}
     MAKES packages@${kernel} COMMAND tools/package/test --kernel ${kernel})
