@@ -164,7 +164,10 @@ class FakeController : public Device {
   void post(uint16_t queue, const Sqe& command, uint16_t status, uint32_t result) {
     const auto submissions = submissions_.find(queue);
     if (submissions == submissions_.end()) return;
-    Completions& c = completions_[submissions->second.completions];
+    // One that has lied about making the completion queue has nowhere to put it.
+    const auto completions = completions_.find(submissions->second.completions);
+    if (completions == completions_.end()) return;
+    Completions& c = completions->second;
     std::array<uint32_t, 4> entry{
         result, 0, static_cast<uint32_t>(queue) << 16 | submissions->second.head,
         command[0] >> 16 | (c.phase ? 1U << 16 : 0U) | static_cast<uint32_t>(status) << 17};
