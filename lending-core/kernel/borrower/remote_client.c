@@ -149,12 +149,13 @@ static int client_ask(struct remote_client *client, struct pcilend_answer *answe
 		.id = cpu_to_le32(client->id),
 		.lease_ms = cpu_to_le32(client->lease_ms),
 		.slice_bytes = cpu_to_le64(client->bytes),
-		.vectors = cpu_to_le32(client->vectors),
 	};
 	u32 window;
 	u64 offset;
 	int err;
 
+	scoped_guard(mutex, &client->vectors_lock)
+		msg.vectors = cpu_to_le32(client->vectors);
 	err = pcilend_aperture_locate(client->link, client->iova, client->bytes, &window, &offset);
 	if (err)
 		return err;
@@ -163,7 +164,12 @@ static int client_ask(struct remote_client *client, struct pcilend_answer *answe
 	return pcilend_channel_request(client->link, PCILEND_MSG_JOIN, &msg, answer);
 }
 
-/* Has a JOIN been granted whose answer did not come? Return: 0: no, or client->lease is set. */
+/*
+ * Has a JOIN been granted whose answer did not come? Only what its lender says of the function
+ * tells that it has no client with this slice. -EAGAIN and -EBUSY come from its channel, too, which
+ * has not asked it then: while the link is not trusted yet, or when too much is asked for at once.
+ * Return: 0: no, or client->lease is set; else it is not known.
+ */
 static int client_ask_again(struct remote_client *client)
 {
 	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
@@ -172,10 +178,19 @@ static int client_ask_again(struct remote_client *client)
 	if (!answer)
 		return -ENOMEM;
 	err = client_ask(client, answer);
-	if (err == -ETIMEDOUT || err == -ENETDOWN)
-		return READ_ONCE(client->link->going) ? 0 : err;
-	if (err)
+	switch (err) {
+	case 0:
+		break;
+	case -ENODEV:
+	case -ERANGE:
+	case -EOPNOTSUPP:
+	case -ENOSPC:
+	case -EXFULL:
+	case -EIO:
 		return 0;
+	default:
+		return READ_ONCE(client->link->going) ? 0 : err;
+	}
 	guard(mutex)(&clients_lock);
 	client->lease = le32_to_cpu(((const struct pcilend_msg_joined *)answer->payload)->lease);
 	return 0;

@@ -107,7 +107,10 @@ TEST_F(SharedLease, AClientDoesToOthersWhatNothingPreventsAndNoMore) {
                                   victim->said("buffer")->at("address").get<uint64_t>());
   // 512 bytes of zeroes, again and again: all that could be messages of 16 interrupts each.
   for (uint64_t at = 0; at < 0x2000; at += 512) steps += fmt::format(" strike 9 {}", kAlias + at);
-  steps += " wait /run/end-struck write 100 2 ring 1 0 ring 1 1 wait /run/end-lost check 100 2";
+  // QEMU looks at a doorbell after it was rung: two of one queue, without a command between them
+  // that is waited for, can count as the last one, which changes nothing here.
+  steps += " wait /run/end-struck write 100 2 ring 1 0 write 101 3 ring 1 1";
+  steps += " wait /run/end-lost check 100 2";
   auto intruder = ShareUser::start(lab_->host(3), "join", drive, steps, kIntruder);
   ASSERT_OK(intruder);
 

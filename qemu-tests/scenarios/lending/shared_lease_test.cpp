@@ -312,6 +312,7 @@ TEST_F(SharedLease, AJoinThatIsGrantedTooLateIsReturned) {
   ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
   auto still = StandStill::start(lender(), 12s);
   ASSERT_OK(still);
+  // The host stands still 100 ms after it has said so.
   const auto late =
       lab_->host(2).exec(fmt::format("sleep 0.5; {} join {} state", kShareUser, id_), {{}, 1min});
   ASSERT_OK(late);
