@@ -124,7 +124,8 @@ int run(Surroundings& at, std::vector<std::string> arguments) {
             at.sleep,
             at.now,
             at.wall_time,
-            at.run_program};
+            at.run_program,
+            at.read_program};
   const auto answer = execute(*command, host, options);
   host.progress("");
   if (!answer) return report(at, json, answer.error());

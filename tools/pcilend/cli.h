@@ -25,6 +25,7 @@ struct Surroundings {
   std::function<std::chrono::steady_clock::time_point()> now;
   std::function<std::chrono::system_clock::time_point()> wall_time;
   std::function<Result<>(const std::vector<std::string>& words)> run_program;
+  std::function<Result<std::string>(const std::vector<std::string>& words)> read_program;
   bool terminal;  // `err` is one
   std::istream& in;
   std::ostream& out;

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
       [] { return std::chrono::steady_clock::now(); },
       [] { return std::chrono::system_clock::now(); },
       pcilend::run_program,
+      pcilend::read_program,
       ::isatty(STDERR_FILENO) == 1,
       std::cin,
       std::cout,

@@ -84,6 +84,8 @@ struct Host {
   std::function<WallTime()> wall_time;
   // Runs a program, and waits for its end.
   std::function<Result<>(const std::vector<std::string>& words)> run_program;
+  // The same, and what it has printed.
+  std::function<Result<std::string>(const std::vector<std::string>& words)> read_program;
 };
 
 // A host with its pcilend.ko.

@@ -78,6 +78,11 @@ class HostTest : public testing::Test {
           if (program_does_) program_does_(words);
           return {};
         },
+        [this](const std::vector<std::string>& words) -> Result<std::string> {
+          kernel_.log.push_back(fmt::format("{}", fmt::join(words, " ")));
+          if (program_says_) return program_says_(words);
+          return fail(ErrorClass::State, "{} can't be run", words.front());
+        },
         terminal_,
         in,
         out,
@@ -94,6 +99,8 @@ class HostTest : public testing::Test {
   std::chrono::milliseconds slept_{0};
   std::string program_fails_;  // what a program says then
   std::function<void(const std::vector<std::string>& words)> program_does_;
+  // Of those whose output is read.
+  std::function<Result<std::string>(const std::vector<std::string>& words)> program_says_;
 };
 
 inline Function nvme(uint32_t id, uint32_t state) {
