@@ -67,9 +67,11 @@ struct StatusAnswer {
   std::vector<std::string> ignored;  // adapters whose links may be down
 };
 
-// Functions that this host borrows, or lends and can't have back yet.
+// Functions that this host borrows, or lends and can't have back yet, and its disks of leased
+// drives: of clients of a shared one the kernel knows no borrower.
 struct InUseAnswer {
   std::vector<Function> functions;
+  std::vector<nvme::DiskRecord> disks;
   uint32_t this_node = 0;
 };
 

@@ -93,7 +93,7 @@ const CommandOption kBorrowTimeout{"--timeout", "SECONDS", "wait no longer than 
                                    &Options::timeout};
 const CommandOption kBoot{"--boot", "", "and again whenever this host boots", &Options::boot};
 const CommandOption kNoBoot{"--boot", "", "and no longer when this host boots", &Options::boot};
-const CommandOption kInUse{"--in-use", "", "only functions that are lent or borrowed",
+const CommandOption kInUse{"--in-use", "", "only functions that are lent or borrowed, and disks",
                            &Options::in_use};
 const CommandOption kIgnore{"--ignore", "BDF", "this NTB adapter's link may be down",
                             &Options::ignored};

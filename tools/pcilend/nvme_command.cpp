@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "device_use.h"
 #include "disk/record.h"
+#include "disks.h"
 
 namespace pcilend {
 namespace {
@@ -220,14 +221,9 @@ Result<Answer> list(Host& host, const Options& options) {
   if (!options.words.empty())
     return fail(ErrorClass::Usage, "nvme list: what is '{}'? It takes no words",
                 options.words.front());
-  auto records = nvme::read_records(host.environment);
-  if (!records) return tl::unexpected(std::move(records).error());
-  for (DiskRecord& record : *records) {
-    if (is_served(host.environment, record)) continue;
-    record.pid = 0;
-    if (record.state != "failed") record.state = "waiting";
-  }
-  return DisksAnswer{std::move(*records)};
+  auto disks = find_disks(host.environment);
+  if (!disks) return tl::unexpected(std::move(disks).error());
+  return DisksAnswer{std::move(*disks)};
 }
 
 struct Action {

@@ -81,7 +81,8 @@ struct JsonPrinter {
                 {"counters", std::move(counters)}};
   }
   Result<Json> operator()(const InUseAnswer& answer) const {
-    return Json{{"functions", json_list(answer.functions, function_columns(), names)}};
+    return Json{{"functions", json_list(answer.functions, function_columns(), names)},
+                {"disks", json_list(answer.disks, disk_columns(), names)}};
   }
   Result<Json> operator()(const ConfigAnswer& answer) const { return config_json(answer, names); }
   Result<Json> operator()(const SegmentsAnswer& answer) const {

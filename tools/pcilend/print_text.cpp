@@ -349,7 +349,12 @@ struct TextPrinter {
     return status_text(answer, names);
   }
   Result<std::string> operator()(const InUseAnswer& answer) const {
-    return print_text(FunctionsAnswer{answer.functions, answer.this_node}, names, {});
+    auto text = print_text(FunctionsAnswer{answer.functions, answer.this_node}, names, {});
+    if (!text) return text;
+    for (const auto& disk : answer.disks)
+      *text += fmt::format("/dev/{}: namespace {} of {} [{}]\n", disk.disk(), disk.name_space,
+                           to_string(disk.function), disk.state);
+    return text;
   }
   Result<std::string> operator()(const MetricsAnswer& answer) const { return metrics_text(answer); }
   Result<std::string> operator()(const SegmentsAnswer& answer) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "commands.h"
+#include "disks.h"
 #include "target.h"
 
 namespace pcilend {
@@ -99,7 +100,10 @@ Result<Answer> command_status(Session& session, const Options& options) {
   if (options.in_use) {
     std::erase_if(state->functions,
                   [&](const Function& f) { return !is_in_use(f, state->node.id); });
-    return InUseAnswer{std::move(state->functions), state->node.id};
+    auto disks = find_disks(session.environment);
+    if (!disks) return tl::unexpected(std::move(disks).error());
+    std::erase_if(*disks, [](const nvme::DiskRecord& disk) { return !disk.number; });
+    return InUseAnswer{std::move(state->functions), std::move(*disks), state->node.id};
   }
   for (const auto& text : options.ignored) {
     const auto address = parse_pci_address(text);

@@ -30,7 +30,7 @@ int exit_status(const Answer& answer) {
   if (const auto* const status = std::get_if<StatusAnswer>(&answer))
     return needs_attention(*status).empty() ? 0 : kNeedsAttention;
   if (const auto* const in_use = std::get_if<InUseAnswer>(&answer))
-    return in_use->functions.empty() ? 0 : kNeedsAttention;
+    return in_use->functions.empty() && in_use->disks.empty() ? 0 : kNeedsAttention;
   if (const auto* const restored = std::get_if<RestoreAnswer>(&answer))
     return std::none_of(restored->steps.begin(), restored->steps.end(),
                         [](const policy::Step& s) { return s.outcome == policy::Outcome::Failed; })

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "disks.h"
 #include "host.h"
 #include "parser.h"
 
@@ -565,6 +566,26 @@ TEST_F(CliTest, WhatIsInUseIsAStatus) {
     EXPECT_THAT(used.out, HasSubstr(to_string(f.id) + ": "));
     f = before;
   }
+}
+
+// Of a client of a shared drive the kernel has no borrower.
+TEST_F(CliTest, ADiskOfADriveIsInUse) {
+  nvme::DiskRecord disk;
+  disk.function.value = 0x40001;
+  disk.state = "starting";
+  ASSERT_TRUE(nvme::write_record(Environment(root_), disk));
+  EXPECT_EQ(run({"status", "--in-use"}).status, 0) << "there is none yet";
+  disk.number = 3;
+  ASSERT_TRUE(nvme::write_record(Environment(root_), disk));
+  const Outcome used = run({"status", "--in-use"});
+  EXPECT_EQ(used.status, kNeedsAttention);
+  EXPECT_EQ(used.out, "/dev/ublkb3: namespace 1 of 40001 [waiting]\n");
+  const Outcome object = run({"status", "--in-use", "--json"});
+  EXPECT_EQ(object.status, kNeedsAttention);
+  const auto json = nlohmann::json::parse(object.out);
+  EXPECT_TRUE(json.at("functions").empty());
+  EXPECT_EQ(json.at("disks").at(0).at("disk"), "/dev/ublkb3");
+  EXPECT_EQ(json.at("disks").at(0).at("function"), "40001");
 }
 
 TEST_F(CliTest, ALinkThatMayBeDownIsWell) {
