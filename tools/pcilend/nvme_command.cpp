@@ -190,20 +190,36 @@ Result<> check_disk_unused(const Host& host, const DiskRecord& record, bool forc
               reasons->front());
 }
 
+// A program of the disk runs, or systemd is not done with its unit. The record is read each time:
+// systemd may have been starting another program when it was told to stop.
+Result<bool> is_ending(const Host& host, FunctionId function) {
+  const auto record = nvme::read_record(host.environment, function);
+  if (record && is_served(host.environment, *record)) return true;
+  if (!host.environment.exists(kSystemd)) return false;
+  auto state = host.read_program(
+      {"systemctl", "show", "--property=ActiveState", "--value", unit_of(function)});
+  if (!state) return tl::unexpected(std::move(state).error());
+  while (state->ends_with('\n')) state->pop_back();
+  return *state != "inactive" && *state != "failed";
+}
+
 Result<Answer> detach(Host& host, const Options& options) {
   PCILEND_TRY(check_number("--timeout", options.timeout, 1, kSecondsMax));
   const auto record = find_disk(host, options);
   if (!record) return tl::unexpected(record.error());
   PCILEND_TRY(check_disk_unused(host, *record, options.force));
   const std::string name = to_string(record->function);
-  // systemd may be about to start it again.
+  // systemd may be about to start it again: a stop job, once it is there, keeps it from that.
   if (host.environment.exists(kSystemd))
-    PCILEND_TRY(host.run_program({"systemctl", "stop", unit_of(record->function)}));
+    PCILEND_TRY(host.run_program({"systemctl", "--no-block", "stop", unit_of(record->function)}));
   else if (is_served(host.environment, *record))
     PCILEND_TRY(host.run_program({"kill", "-TERM", std::to_string(record->pid)}));
   const auto begin = host.now();
   const seconds patience(options.timeout.value_or(kDetachSeconds));
-  while (is_served(host.environment, *record)) {
+  for (;;) {
+    const auto ending = is_ending(host, record->function);
+    if (!ending) return tl::unexpected(ending.error());
+    if (!*ending) break;
     const auto waited = std::chrono::duration_cast<seconds>(host.now() - begin);
     if (waited >= patience)
       return fail(ErrorClass::Unreachable, "{} is still being ended after {} s", name,

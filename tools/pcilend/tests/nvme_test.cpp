@@ -41,6 +41,8 @@ class NvmeCommand : public HostTest {
     return result.err;
   }
 
+  static constexpr const char* kUnitState =
+      "systemctl show --property=ActiveState --value pcilend-nvme-disk@40001.service";
   nvme::DiskRecord disk_;
 };
 
@@ -162,9 +164,37 @@ TEST_F(NvmeCommand, DetachEndsTheProgram) {
 TEST_F(NvmeCommand, DetachRemovesWhatNobodyServes) {
   fs::create_directories(root_ / "run/systemd/system");
   put();
+  program_says_ = [](const auto&) { return "inactive\n"; };
   EXPECT_EQ(run({"nvme", "detach", "40001"}).status, 0);
-  EXPECT_THAT(kernel_.log, ElementsAre("systemctl stop pcilend-nvme-disk@40001.service",
-                                       "/usr/libexec/pcilend/pcilend-nvme-disk 40001 --remove"));
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("systemctl --no-block stop pcilend-nvme-disk@40001.service", kUnitState,
+                          "/usr/libexec/pcilend/pcilend-nvme-disk 40001 --remove"));
+}
+
+// It may have been waiting to start its program again, or have another one by now.
+TEST_F(NvmeCommand, DetachWaitsForSystemd) {
+  fs::create_directories(root_ / "run/systemd/system");
+  put();
+  std::vector<std::string> states{"activating", "deactivating", "failed"};
+  program_says_ = [&](const auto&) {
+    const std::string state = states.front();
+    states.erase(states.begin());
+    if (state == "activating") {
+      disk_.pid = 78;
+      put();
+      write("proc/78/comm", "pcilend-nvme-di\n");
+    }
+    return state + "\n";
+  };
+  EXPECT_THAT(refusal({"detach", "--timeout", "3", "40001"}, ErrorClass::Unreachable),
+              HasSubstr("40001 is still being ended after 3 s"));
+  EXPECT_EQ(slept_, std::chrono::seconds(3));
+  EXPECT_EQ(states.size(), 2u) << "its new program is not looked at";
+  fs::remove(root_ / "proc/78/comm");
+  EXPECT_EQ(run({"nvme", "detach", "40001"}).status, 0);
+  EXPECT_TRUE(states.empty());
+  program_says_ = [](const auto&) { return fail(ErrorClass::State, "systemctl failed: no bus"); };
+  EXPECT_THAT(refusal({"detach", "40001"}, ErrorClass::State), HasSubstr("no bus"));
 }
 
 TEST_F(NvmeCommand, DetachDoesNotWaitForever) {
