@@ -66,7 +66,7 @@ constexpr StatusName kStatusNames[] = {
     {0x004, "its data could not be transferred"},
     {0x006, "an internal error of the drive"},
     {0x007, "it was aborted"},
-    {0x008, "its queue was deleted"},
+    {kQueueDeleted, "its queue was deleted"},
     {0x00b, "no such namespace, or its format does not allow that"},
     {0x013, "an address of its data is invalid"},
     {0x080, "blocks behind the namespace's end"},
@@ -95,7 +95,7 @@ Completion Completion::parse(std::span<const uint32_t, 4> dwords) {
 }
 
 std::string status_text(uint16_t status) {
-  const uint16_t code = status & 0x7ff;
+  const uint16_t code = status_code(status);
   const auto* const name =
       std::ranges::find_if(kStatusNames, [&](const auto& n) { return n.status == code; });
   return fmt::format("status {:#05x}{}", code,

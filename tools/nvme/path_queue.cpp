@@ -265,6 +265,12 @@ Result<std::optional<PathDone>> PathQueue::take() {
       PCILEND_TRY(issue_waiting());
       continue;
     }
+    // By its manager, which ends or clears this client: the command was not answered.
+    if (status_code((*done)->status) == kQueueDeleted) {
+      lose(status_text((*done)->status));
+      PCILEND_TRY(issue_waiting());
+      continue;
+    }
     const uint32_t tag = active_->tag_of_slot[(*done)->slot];
     Tag& t = tags_[tag];
     if (t.task.work == Work::Read)

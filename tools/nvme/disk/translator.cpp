@@ -113,7 +113,7 @@ tl::expected<Task, int> Translator::translate(const ublksrv_io_desc& request) co
 
 // Those that the kernel tells apart (errno_to_blk_status()).
 int answer_to(uint16_t status) {
-  switch (status & 0x7ff) {
+  switch (status_code(status)) {
     case 0x000:
       return 0;
     case 0x001:  // the command, or a field of it, is not known

@@ -42,7 +42,9 @@ class FakeController : public Device {
   bool deaf = false;    // takes no commands
   bool fatal = false;   // it was given an address where nothing is, or that is not to be written
   bool held = false;    // commands wait for release()
-  bool broken = false;  // it has a fatal error of its own, until it is reset
+  bool aborts = false;  // completes what is under way in a queue that it deletes
+  bool keeps_queues = false;  // refuses to delete them
+  bool broken = false;        // it has a fatal error of its own, until it is reset
   bool enabled = false;
   std::vector<uint32_t> opcodes;                        // of all commands
   uint64_t rings = 0;                                   // of doorbells
@@ -321,6 +323,10 @@ class FakeController : public Device {
         submissions_[id] = {wide(c, 6), (c[10] >> 16) + 1, static_cast<uint16_t>(c[11] >> 16)};
         return 0;
       case 0x00:
+        if (keeps_queues) return 0x006;
+        if (aborts)
+          for (const auto& [queue, command] : waiting_)
+            if (queue == id) post(queue, command, 0x008, 0);
         std::erase_if(waiting_, [&](const auto& w) { return w.first == id; });
         return submissions_.erase(id) ? 0 : 0x101;
       case 0x04:

@@ -384,6 +384,22 @@ TEST_F(TwoPaths, ADoorbellThatIsLostIsALostPath) {
   EXPECT_EQ(at(3), std::byte{0x77});
 }
 
+// Its epoch is that of before: the lender of a drive whose manager ends tells other hosts last.
+TEST_F(TwoPaths, ACommandWhoseQueueIsDeletedIsNotAnswered) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  drive_.held = drive_.aborts = true;
+  write(0, 3, std::byte{0x77});
+  const PathClients ours = paths_->clients();
+  ASSERT_TRUE(paths_->drive().clear(ours.leases.front(), ours.key));
+  drive_.held = false;
+  expect_nothing();
+  EXPECT_EQ(queue_->held(), 1U);
+  settle();
+  expect_done(0);
+  EXPECT_EQ(at(3), std::byte{0x77});
+  EXPECT_EQ(drive_.data_writes, 1U);
+}
+
 // A program that is started again knows what the former one was.
 TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
   ASSERT_NO_FATAL_FAILURE(open());

@@ -33,6 +33,14 @@ struct Completion {
 };
 inline constexpr size_t kCompletionBytes = 16;
 
+// Type and code of a completion's status, without what the drive says of asking again
+// (Base 3.3.3.2).
+inline constexpr uint16_t status_code(uint16_t status) {
+  return status & 0x7ff;
+}
+// Its queue was deleted while it was under way: it may be done or not.
+inline constexpr uint16_t kQueueDeleted = 0x008;
+
 // For people: "status 0x002 (a field of the command is invalid)" (Base 3.3.3.2.1).
 std::string status_text(uint16_t status);
 
