@@ -302,18 +302,19 @@ Result<QueueGrant> Controller::create(const QueueRequest& request) {
 }
 
 void Controller::remove(uint16_t id) {
-  if (!running_) return;
-  if (drop(id))
-    release(id);
-  else
-    stop();
+  if (running_ && drop(id)) release(id);
 }
 
+// One that keeps a queue could do anything of it later.
 Result<> Controller::drop(uint16_t id) {
-  const auto commands = execute(make_delete_submission_queue(id), "delete a submission queue");
-  if (!commands) return tl::unexpected(commands.error());
-  const auto completions = execute(make_delete_completion_queue(id), "delete a completion queue");
-  if (!completions) return tl::unexpected(completions.error());
+  for (const auto& [command, what] :
+       {std::pair(make_delete_submission_queue(id), "delete a submission queue"),
+        std::pair(make_delete_completion_queue(id), "delete a completion queue")}) {
+    auto deleted = execute(command, what);
+    if (deleted) continue;
+    stop();
+    return tl::unexpected(std::move(deleted).error());
+  }
   return {};
 }
 

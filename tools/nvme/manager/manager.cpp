@@ -303,7 +303,6 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Fence& fence) 
     tell_(fmt::format("node {} is fenced{}, as node {} asks", fence.node,
                       fence.what == mail::Fencing::On ? " no more" : "", asking->second));
   }
-  // Once more if the drive did not delete one of them the last time.
   if (fence.what == mail::Fencing::Off)
     for (const auto& [other, node] : nodes_)
       if (node == fence.node) PCILEND_TRY(cut(other, "is cut off"));

@@ -539,6 +539,19 @@ TEST_F(Shares, AFenceThatTheDriveDoesNotCarryOutIsNotConfirmed) {
   share_.pump = [] {};
 }
 
+TEST_F(Shares, ADriveThatKeepsAQueueIsStopped) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  Client a;
+  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
+  Fencer fencer(share_, kLenderNode);
+  drive_.keeps_queues = true;
+  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+  serve();
+  EXPECT_TRUE(ended_);
+  EXPECT_FALSE(drive_.enabled);
+  share_.pump = [] {};
+}
+
 TEST_F(Shares, CommandsAreInTheDrivesOwnMemoryIfThatIsWanted) {
   drive_.capabilities |= uint64_t{1} << 57;
   drive_.own_pages = 64;

@@ -55,7 +55,7 @@ class Controller final : public Queues {
   [[nodiscard]] Result<> identify_to(uint8_t what, uint32_t name_space, uint64_t page);
   [[nodiscard]] Result<> log_to(uint8_t log, uint32_t name_space, uint32_t bytes, uint64_t data);
   // Deletes a pair of queues, and keeps its id from being given again until release(). On failure
-  // the drive may use the pair's memory still.
+  // the drive was stopped; if it is silent, it may use the pair's memory still.
   [[nodiscard]] Result<> drop(uint16_t id);
   void release(uint16_t id) { pairs_[id - 1U] = false; }
   // It was reset by others, taken away, or stopped as it did not answer.
