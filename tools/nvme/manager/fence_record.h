@@ -12,7 +12,7 @@ namespace pcilend::nvme {
 
 class FenceRecord {
  public:
-  // `drive`: its PCI address on this host, which it has after a reboot, too.
+  // `drive`: its UUID, which it keeps when PCI addresses change.
   FenceRecord(Environment environment, const std::string& drive);
 
   // Empty without a file; Failure if that is not what write() writes.

@@ -77,7 +77,7 @@ Result<> run(const Arguments& arguments) {
   if (!function) return tl::unexpected(function.error());
   const FunctionId id = function->id;
   const auto premises = open_premises(ThisHost(**client), id, manager_slice(arguments.options),
-                                      FenceRecord(Environment(), function->bdf));
+                                      FenceRecord(Environment(), to_string(function->uuid)));
   if (!premises) return tl::unexpected(premises.error());
   const auto manager = Manager::open(*premises->device, *premises->office, arguments.options, tell);
   if (!manager) return tl::unexpected(manager.error());

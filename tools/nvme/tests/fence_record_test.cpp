@@ -9,7 +9,7 @@
 namespace pcilend::nvme {
 namespace {
 
-constexpr const char* kFile = "/var/lib/pcilend/fenced-0000:00:10.0";
+constexpr const char* kFile = "/var/lib/pcilend/fenced-70636c64-5c3e-8a11-9d27-0f4b6a1e33c2";
 
 class FenceRecords : public testing::Test {
  protected:
@@ -20,7 +20,8 @@ class FenceRecords : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
   [[nodiscard]] Environment environment() const { return Environment(root_); }
-  [[nodiscard]] FenceRecord record(const std::string& drive = "0000:00:10.0") const {
+  [[nodiscard]] FenceRecord record(
+      const std::string& drive = "70636c64-5c3e-8a11-9d27-0f4b6a1e33c2") const {
     return {environment(), drive};
   }
 
