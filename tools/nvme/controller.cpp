@@ -239,7 +239,7 @@ Result<NamespaceInfo> Controller::name_space(uint32_t id) {
   if (!info) return info;
   // Drives that are older than namespaces of other kinds don't know this.
   if (const auto descriptors = identify(Identify::Descriptors, id))
-    info->command_set = parse_command_set(*descriptors);
+    read_descriptors(*descriptors, *info);
   return info;
 }
 

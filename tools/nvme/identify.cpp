@@ -47,6 +47,7 @@ constexpr uint16_t kDatasetManagement = 1U << 2;
 constexpr uint16_t kWriteZeroes = 1U << 3;
 // Of a descriptor: its type, its length, two bytes, what it says.
 constexpr size_t kDescriptorHeader = 4;
+constexpr uint8_t kUuid = 3;  // those before it are EUI64 and NGUID
 constexpr uint8_t kCommandSet = 4;
 
 constexpr unsigned kSubmissionShift = 6;
@@ -136,15 +137,22 @@ Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page) {
   return info;
 }
 
-uint8_t parse_command_set(IdentifyPage page) {
+void read_descriptors(IdentifyPage page, NamespaceInfo& name_space) {
+  name_space.command_set = 0;
+  name_space.identity.clear();
   for (size_t at = 0; at + kDescriptorHeader < kPage;) {
     const auto type = word_at<uint8_t>(page, at);
     const size_t length = word_at<uint8_t>(page, at + 1);
-    if (type == 0 || length == 0) break;
-    if (type == kCommandSet && length == 1) return word_at<uint8_t>(page, at + kDescriptorHeader);
-    at += kDescriptorHeader + length;
+    at += kDescriptorHeader;
+    if (type == 0 || length == 0 || length > kPage - at) return;
+    if (type == kCommandSet && length == 1) name_space.command_set = word_at<uint8_t>(page, at);
+    if (type <= kUuid) {
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(page.data()) + at;
+      name_space.identity += fmt::format("{}{:02x}", name_space.identity.empty() ? "" : " ",
+                                         fmt::join(bytes, bytes + length, ""));
+    }
+    at += length;
   }
-  return 0;
 }
 
 void hide_what_is_shared(std::span<std::byte, kPage> controller) {

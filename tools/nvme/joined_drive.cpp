@@ -54,8 +54,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
                   info_.namespaces);
     PCILEND_TRY(identify(nvme::Identify::Namespace, id));
     auto info = parse_namespace(id, page());
-    if (info && identify(nvme::Identify::Descriptors, id))
-      info->command_set = parse_command_set(page());
+    if (info && identify(nvme::Identify::Descriptors, id)) read_descriptors(page(), *info);
     return info;
   }
   [[nodiscard]] Result<Health> health() override {

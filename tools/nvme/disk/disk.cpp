@@ -275,7 +275,8 @@ class Disk {
   [[nodiscard]] Result<> check_same(const DiskRecord& known, const ControllerInfo& info,
                                     const NamespaceInfo& name_space, const Health& health) const {
     if (known.serial != info.serial || known.model != info.model ||
-        known.blocks > name_space.blocks || known.block_bytes != name_space.block_bytes)
+        known.blocks > name_space.blocks || known.block_bytes != name_space.block_bytes ||
+        differ(known.identity, name_space.identity))
       return fail(ErrorClass::State, "{} is another drive than it was, or another namespace",
                   to_string(options_.function));
     // What was written and not flushed is lost then, and who has written it does not know.
@@ -313,6 +314,7 @@ class Disk {
     // One that has grown meanwhile is as large as it was for those who have the disk.
     record_.blocks = former_ && left_ ? former_->blocks : name_space->blocks;
     record_.block_bytes = name_space->block_bytes;
+    record_.identity = name_space->identity;
     return {};
   }
 

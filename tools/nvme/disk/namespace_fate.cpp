@@ -13,7 +13,7 @@ NamespaceFate fate_of(const NamespaceInfo& known, uint64_t blocks,
     return said ? NamespaceFate::Other : NamespaceFate::Unknown;
   }
   if (now->block_bytes != known.block_bytes || now->command_set != known.command_set ||
-      now->blocks < blocks)
+      now->blocks < blocks || differ(now->identity, known.identity))
     return NamespaceFate::Other;
   return now->blocks > blocks ? NamespaceFate::Grown : NamespaceFate::Same;
 }

@@ -31,6 +31,7 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     record.block_bytes = json.at("block_bytes");
     record.model = json.at("model");
     record.serial = json.at("serial");
+    record.identity = json.at("identity");
     record.alone = json.at("alone");
     record.read_only = json.at("read_only");
     record.shared_fs = json.at("shared_fs");
@@ -102,6 +103,7 @@ Result<> write_record(const Environment& environment, const DiskRecord& record) 
                   {"block_bytes", record.block_bytes},
                   {"model", record.model},
                   {"serial", record.serial},
+                  {"identity", record.identity},
                   {"alone", record.alone},
                   {"read_only", record.read_only},
                   {"shared_fs", record.shared_fs},

@@ -24,6 +24,7 @@ struct DiskRecord {
   uint32_t block_bytes = 0;
   std::string model;
   std::string serial;
+  std::string identity;  // of the namespace
   bool alone = false;
   bool read_only = false;
   bool shared_fs = false;

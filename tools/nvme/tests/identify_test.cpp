@@ -114,21 +114,34 @@ TEST_F(Pages, SayWhatADriveKnows) {
   EXPECT_TRUE(parse_controller(page_)->writes_zeroes);
 }
 
-TEST_F(Pages, OfDescriptorsSayTheCommandSet) {
-  EXPECT_EQ(parse_command_set(page_), 0);
-  put<uint8_t>(0, 3);  // a UUID, then the command set
-  put<uint8_t>(1, 16);
-  put<uint8_t>(20, 4);
-  put<uint8_t>(21, 1);
-  put<uint8_t>(24, 2);
-  EXPECT_EQ(parse_command_set(page_), 2);
-  put<uint8_t>(21, 2);  // not a command set's length
-  EXPECT_EQ(parse_command_set(page_), 0);
+TEST_F(Pages, OfDescriptorsSayTheCommandSetAndTheIdentity) {
+  NamespaceInfo info;
+  read_descriptors(page_, info);
+  EXPECT_EQ(info.command_set, 0);
+  EXPECT_EQ(info.identity, "");
+  put<uint8_t>(0, 1);  // EUI64, then a UUID, then the command set
+  put<uint8_t>(1, 8);
+  put<uint8_t>(11, 0xab);
+  put<uint8_t>(12, 3);
+  put<uint8_t>(13, 16);
+  put<uint8_t>(31, 0xcd);
+  put<uint8_t>(32, 4);
+  put<uint8_t>(33, 1);
+  put<uint8_t>(36, 2);
+  read_descriptors(page_, info);
+  EXPECT_EQ(info.command_set, 2);
+  EXPECT_EQ(info.identity, "00000000000000ab 000000000000000000000000000000cd");
+  put<uint8_t>(33, 2);  // not a command set's length
+  read_descriptors(page_, info);
+  EXPECT_EQ(info.command_set, 0);
   // Lengths that end anywhere, also behind the page.
   for (unsigned length = 1; length < 256; ++length) {
     page_.fill(static_cast<std::byte>(length));
-    (void)parse_command_set(page_);
+    read_descriptors(page_, info);
   }
+  EXPECT_TRUE(differ("00", "01"));
+  EXPECT_FALSE(differ("00", "00"));
+  EXPECT_FALSE(differ("", "01"));
 }
 
 }  // namespace

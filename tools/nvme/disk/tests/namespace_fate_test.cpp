@@ -23,6 +23,16 @@ TEST(NamespaceFate, IsThatOfTheDisksBlocks) {
   EXPECT_EQ(fate(NamespaceInfo{1, kBlocks, 512, 2}), NamespaceFate::Other);
 }
 
+TEST(NamespaceFate, OneThatWasMadeAnewIsAnotherOne) {
+  const NamespaceInfo known{1, kBlocks, 512, 0, "0102"};
+  EXPECT_EQ(fate_of(known, kBlocks, known), NamespaceFate::Same);
+  EXPECT_EQ(fate_of(known, kBlocks, NamespaceInfo{1, kBlocks, 512, 0, "0103"}),
+            NamespaceFate::Other);
+  EXPECT_EQ(fate_of(known, kBlocks, NamespaceInfo{1, kBlocks + 1, 512, 0, "0103"}),
+            NamespaceFate::Other);
+  EXPECT_EQ(fate_of(known, kBlocks, kKnown), NamespaceFate::Same) << "it does not say";
+}
+
 // Of a disk that has outlived an earlier growth.
 TEST(NamespaceFate, IsComparedWithTheDiskAndNotWithTheDrive) {
   EXPECT_EQ(fate_of({1, 2 * kBlocks, 512, 0}, kBlocks, NamespaceInfo{1, kBlocks, 512, 0}),

@@ -39,6 +39,7 @@ DiskRecord ready() {
   record.block_bytes = 512;
   record.model = "A \"model\"";
   record.serial = "S1";
+  record.identity = "0102 03";
   record.alone = true;
   record.shared_fs = true;
   record.queues = 2;
@@ -64,6 +65,7 @@ TEST_F(Records, AreReadAsTheyWereWritten) {
   EXPECT_EQ(r.state, "ready");
   EXPECT_EQ(r.disk(), "ublkb2");
   EXPECT_EQ(r.model, "A \"model\"");
+  EXPECT_EQ(r.identity, "0102 03");
   EXPECT_EQ(r.start, 0xfedcba9876543210);
   EXPECT_EQ(r.recoveries, 4U);
   EXPECT_EQ(r.paths, std::vector<std::string>{"0000:00:04.0"});

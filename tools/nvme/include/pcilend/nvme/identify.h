@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pcilend/nvme/command.h"
@@ -39,16 +40,23 @@ struct NamespaceInfo {
   uint32_t id = 0;
   uint64_t blocks = 0;
   uint32_t block_bytes = 0;  // 512 to 65,536, a power of two
-  uint8_t command_set = 0;   // 0: blocks; 2: zones; see parse_command_set()
+  // Out of its descriptors, as where there are none, if they don't say:
+  uint8_t command_set = 0;  // by which it is used. 0: blocks; 2: zones
+  std::string identity;     // EUI64, NGUID and UUID, which no other one has; empty: it has none
 };
 
 // NotFound if there is none; Unsupported if its blocks have metadata, or a size that is not as
 // above.
 Result<NamespaceInfo> parse_namespace(uint32_t id, IdentifyPage page);
 
-// Out of a namespace's descriptors (Base 5.17.2.3): by which commands it is used. 0, as where there
-// are none, if they don't say.
-uint8_t parse_command_set(IdentifyPage page);
+// What a namespace's descriptors say (Base 5.17.2.3).
+void read_descriptors(IdentifyPage page, NamespaceInfo& name_space);
+
+// Two answers of a drive can't be about one namespace. One that has no identity, or has not said
+// it, may be any.
+inline bool differ(std::string_view identity, std::string_view other) {
+  return !identity.empty() && !other.empty() && identity != other;
+}
 
 // As clients of a shared drive see it: nothing that is one for all of them (host memory,
 // reservations, what changes the drive), nothing that its manager keeps to itself (events), and
