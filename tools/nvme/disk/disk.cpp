@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,9 +20,11 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
@@ -42,6 +45,7 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 constexpr const char* kOwner = "pcilend-nvme-disk";
+constexpr const char* kSync = "/usr/bin/sync";
 // Tells the disks of ours from others', in what ublk keeps for its servers; the function's id
 // below.
 constexpr uint64_t kMark = 0x70636c6eULL << 32;
@@ -50,7 +54,8 @@ constexpr auto kOpenStep = 300ms;
 constexpr auto kLook = 2s;  // at what becomes of the namespace
 // The kernel sees that a program is gone when a request times out, if all of a queue were with it.
 constexpr auto kQuiesced = 60s;
-constexpr uint32_t kLossesMax = 3;
+// One that has served for so long, with nothing that waits, is no drive that fails at once again.
+constexpr auto kSettled = 2s;
 constexpr uint64_t kRest = uint64_t{1} << 20;  // of the slice, for queues and pages of Identify
 
 Result<UniqueFd> open_signals() {
@@ -117,6 +122,7 @@ class Disk {
     if (!locked) return tl::unexpected(std::move(locked).error());
     lock_ = std::move(*locked);
     auto done = begin();
+    if (!done && is_lost_again(done.error())) done = execute_anew(done.error().message);
     if (done) done = serve();
     if (done) done = end();
     if (!done) return give_up(std::move(done).error());
@@ -186,9 +192,6 @@ class Disk {
     if (!control) return tl::unexpected(std::move(control).error());
     control_ = std::move(*control);
     PCILEND_TRY(read_former());
-    if (options_.losses > kLossesMax)
-      return fail(ErrorClass::Unreachable, "{} was lost {} times and did nothing in between",
-                  to_string(options_.function), options_.losses);
     PCILEND_TRY(open_drive());
     PCILEND_TRY(describe());
     PCILEND_TRY(left_ ? take_over() : add());
@@ -240,7 +243,7 @@ class Disk {
     const uint64_t slice = std::bit_ceil(
         kRest + queues * depth *
                     (2 * kTransferWanted + kStaged + kPage + sizeof(Command) + kCompletionBytes));
-    const auto end = steady_clock::now() + (left_ ? options_.patience : options_.wait);
+    const auto end = left_ ? lost_since() + options_.patience : steady_clock::now() + options_.wait;
     for (;;) {
       auto paths = open_once(*host, std::max(slice, Lease::kSlice));
       if (paths) {
@@ -289,6 +292,12 @@ class Disk {
 
   Result<> describe() {
     Drive& drive = paths_->drive();
+    auto described = describe(drive);
+    if (described || !drive.lost()) return described;
+    return fail(ErrorClass::Unreachable, "{}", described.error().message);
+  }
+
+  Result<> describe(Drive& drive) {
     const auto name_space = drive.name_space(options_.name_space);
     if (!name_space) return tl::unexpected(name_space.error());
     const ControllerInfo& info = drive.info();
@@ -375,6 +384,8 @@ class Disk {
       queues_.push_back(std::move(*made));
     }
     if (paths_->count() > 1) paths_->start();
+    // What a former run has left waits on if the drive is lost again before they are all served.
+    news_->leave_requests(left_.has_value());
     // Never the first thread: that one lives on when the program executes itself.
     for (const auto& queue : queues_) threads_.emplace_back([&queue] { queue->run(); });
     PCILEND_TRY(left_ ? control_->end_recovery(*record_.number) : control_->start(*record_.number));
@@ -382,6 +393,7 @@ class Disk {
       return fail(ErrorClass::Unreachable, "{}: {}", to_string(options_.function), *loss);
     news_->leave_requests(true);
     PCILEND_TRY(enter("ready"));
+    ready_ = steady_clock::now();
     tell_systemd(fmt::format("READY=1\nSTATUS={} is /dev/{}\n", to_string(options_.function),
                              record_.disk()));
     return {};
@@ -430,13 +442,38 @@ class Disk {
     return write_record(environment_, record_);
   }
 
+  // Of a sequence of losses, the first.
+  [[nodiscard]] steady_clock::time_point lost_since() const {
+    return options_.lost_since ? steady_clock::time_point(*options_.lost_since)
+                               : steady_clock::now();
+  }
+
+  // A drive that was there, and is gone before the disk of a former run is served.
+  [[nodiscard]] bool is_lost_again(const Error& error) const {
+    return left_ && !ready_ && paths_ &&
+           (error.kind == ErrorClass::Unreachable || news_->loss() || !paths_->working());
+  }
+
+  [[nodiscard]] bool has_done_something() const {
+    return news_->done() != 0 ||
+           (ready_ && news_->under_way() == 0 && steady_clock::now() - *ready_ > kSettled);
+  }
+
   // All that this program has of the drive and of the disk ends with it, in the kernel.
   Result<> execute_anew(const std::string& reason) {
+    const auto now = steady_clock::now();
+    const auto since = has_done_something() ? now : lost_since();
+    if (now - since > options_.patience)
+      return fail(ErrorClass::Unreachable,
+                  "{} is lost again and again, and has done nothing in {} s: {}",
+                  to_string(options_.function),
+                  std::chrono::duration_cast<std::chrono::seconds>(now - since).count(), reason);
     std::cerr << to_string(options_.function) << ": " << reason << ": it is opened again\n";
     PCILEND_TRY(enter("recovering"));
     tell_systemd(fmt::format("STATUS={} is lost: {}\n", to_string(options_.function), reason));
     DiskOptions next = options_;
-    next.losses = news_->answers() != 0 ? 1 : options_.losses + 1;
+    next.lost_since =
+        std::chrono::duration_cast<std::chrono::milliseconds>(since.time_since_epoch());
     std::vector<std::string> words = to_words(next);
     words.insert(words.begin(), kOwner);
     std::vector<char*> arguments;
@@ -450,14 +487,29 @@ class Disk {
   // shut down, the lease ends.
   Result<> end() {
     PCILEND_TRY(enter("ending"));
-    if (const UniqueFd disk(::open(("/dev/" + record_.disk()).c_str(), O_RDONLY | O_CLOEXEC)); disk)
-      (void)::fsync(disk.get());
+    // A drive that is lost from here on fails what is written; before, nobody serves the disk.
     news_->leave_requests(false);
+    if (!news_->loss()) write_caches();
     PCILEND_TRY(control_->stop(*record_.number));
     join();
     PCILEND_TRY(control_->remove(*record_.number));
     paths_.reset();
     return remove_record(environment_, record_);
+  }
+
+  // By a process of its own: who waits for the disk can't be killed, and while this program can't
+  // be, no next one can serve it.
+  void write_caches() const {
+    const std::string disk = "/dev/" + record_.disk();
+    const std::array<const char*, 3> words{kSync, disk.c_str(), nullptr};
+    pid_t child = 0;
+    if (const int error = ::posix_spawn(&child, kSync, nullptr, nullptr,
+                                        const_cast<char* const*>(words.data()), environ)) {
+      std::cerr << kSync << ": " << strerrordesc_np(error) << "\n";
+      return;
+    }
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
 
   void join() {
@@ -511,6 +563,7 @@ class Disk {
   DiskRecord record_;
   bool described_ = false;  // the drive is known by the record
   bool unseen_ = false;     // its namespace has changed, and was not looked at since
+  std::optional<steady_clock::time_point> ready_;
   std::optional<DiskRecord> former_;
   std::optional<ublksrv_ctrl_dev_info> left_;  // a disk of a former run, to be taken over
   std::unique_ptr<QueueNews> news_;
@@ -536,9 +589,11 @@ std::vector<std::string> to_words(const DiskOptions& options) {
                                  "--wait",
                                  std::to_string(options.wait.count()),
                                  "--patience",
-                                 std::to_string(options.patience.count()),
-                                 "--losses",
-                                 std::to_string(options.losses)};
+                                 std::to_string(options.patience.count())};
+  if (options.lost_since) {
+    words.emplace_back("--lost-since");
+    words.push_back(std::to_string(options.lost_since->count()));
+  }
   if (!options.paths.empty()) {
     words.emplace_back("--path");
     words.push_back(fmt::format("{}", fmt::join(options.paths, ",")));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct DiskOptions {
   std::vector<std::string> paths;     // adapters to go over; none: all over which it is offered
   std::chrono::seconds wait{0};       // for its lender, at the start
   std::chrono::seconds patience{60};  // for a drive that was lost; then what is asked of it fails
-  uint32_t losses = 0;                // in sequence, without a request that was done in between
+  // Of CLOCK_MONOTONIC: when it was lost first of the times that nothing was done in between.
+  std::optional<std::chrono::milliseconds> lost_since;
 };
 
 inline constexpr uint32_t kDiskDepthMax = 256;

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -22,6 +23,8 @@ constexpr auto kPatience = 30s;
 // An interrupt may be lost with a link; and with nothing under way, a look at the epoch.
 constexpr auto kLook = 100ms;
 constexpr auto kIdleLook = 1000ms;
+// Without a path while somebody waits for the disk's end.
+constexpr std::chrono::milliseconds kEndHold = 60s;
 
 }  // namespace
 
@@ -87,7 +90,7 @@ void DiskQueue::give(uint32_t tag, uint32_t operation, int result) {
 }
 
 void DiskQueue::answer(uint32_t tag, int result) {
-  if (result >= 0) news_.count_answer();
+  news_.count_answer(result >= 0);
   give(tag, ublk_io(UBLK_IO_COMMIT_AND_FETCH_REQ), result);
 }
 
@@ -129,6 +132,7 @@ bool DiskQueue::take_requests() {
 void DiskQueue::begin(uint32_t tag) {
   Tag& t = tags_[tag];
   t.given = true;
+  news_.count_request();
   if (failing_) return answer(tag, -EIO);
   ublksrv_io_desc request;
   std::memcpy(&request, requests_.bytes().data() + tag * sizeof request, sizeof request);
@@ -178,9 +182,10 @@ bool DiskQueue::take_completions() {
 
 // Requests wait for one; not for longer than it is told.
 void DiskQueue::look_for_paths() {
+  const auto hold = news_.leaves_requests() ? options_.hold : std::min(options_.hold, kEndHold);
   if (queue_->path())
     path_seen_ = Clock::now();
-  else if (Clock::now() - path_seen_ >= options_.hold)
+  else if (Clock::now() - path_seen_ >= hold)
     lose(queue_->loss());
 }
 

@@ -32,16 +32,22 @@ class QueueNews {
   // Polls POLLIN once there is a loss.
   [[nodiscard]] int fd() const { return event_.get(); }
 
-  void count_answer() { answers_.fetch_add(1, std::memory_order_relaxed); }
-  // Requests that were done.
-  [[nodiscard]] uint64_t answers() const { return answers_.load(); }
+  void count_request() { ++under_way_; }
+  void count_answer(bool done) {
+    --under_way_;
+    done_ += done ? 1 : 0;
+  }
+  // Requests that were done; and that wait for an answer.
+  [[nodiscard]] uint64_t done() const { return done_.load(); }
+  [[nodiscard]] uint32_t under_way() const { return under_way_.load(); }
 
  private:
   explicit QueueNews(UniqueFd event) : event_(std::move(event)) {}
 
   UniqueFd event_;
   std::atomic<bool> leave_{false};
-  std::atomic<uint64_t> answers_{0};
+  std::atomic<uint64_t> done_{0};
+  std::atomic<uint32_t> under_way_{0};
   mutable std::mutex mutex_;
   std::optional<std::string> loss_;
 };
@@ -54,7 +60,8 @@ struct DiskQueueOptions {
   uint32_t depth = 1;
   size_t transfer = kPage;
   std::optional<uint16_t> interrupt;  // as PathQueueOptions
-  std::chrono::milliseconds hold{0};  // without a path, before the drive is lost
+  // Without a path, before the drive is lost; less once the disk ends.
+  std::chrono::milliseconds hold{0};
 };
 
 // Made, and destroyed, by the thread that has the drive; run() by another one, which must not be

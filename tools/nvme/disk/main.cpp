@@ -67,7 +67,9 @@ int main(int argc, char** argv) {
   app.add_option("--patience", patience, "seconds, for a drive that was lost, before I/O fails")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
-  app.add_option("--losses", options.losses, "for its own use");
+  app.add_option_function<long>(
+      "--lost-since", [&](long value) { options.lost_since = std::chrono::milliseconds(value); },
+      "for its own use");
   app.add_option(
          "--path", options.paths,
          "adapters to go over, 0000:00:04.0,0000:00:05.0; else all over which it is offered")
