@@ -23,6 +23,7 @@ struct use_map {
 	struct list_head node;		/* pcilend_use.lock */
 	u64 address;			/* the function's */
 	struct pcilend_memory memory;
+	bool gone;			/* the function reaches it no more */
 };
 
 static struct pcilend_lease_status *use_status(struct pcilend_use *use)
@@ -133,13 +134,21 @@ static void use_drop_maps(struct pcilend_use *use)
 	INIT_LIST_HEAD(&use->maps);
 }
 
+static void use_take_reach(struct pcilend_use *use, struct use_map *map)
+{
+	lockdep_assert_held(&use->lock);
+	if (!map->gone)
+		use->ops->unmap(use->holder, map->address, map->memory.size);
+	map->gone = true;
+}
+
 void pcilend_use_unmap_all(struct pcilend_use *use)
 {
 	struct use_map *map;
 
 	guard(mutex)(&use->lock);
 	list_for_each_entry(map, &use->maps, node)
-		use->ops->unmap(use->holder, map->address, map->memory.size);
+		use_take_reach(use, map);
 }
 
 void pcilend_use_end(struct pcilend_use *use)
@@ -397,7 +406,7 @@ static struct use_map *use_take_map(struct pcilend_use *use, u64 address)
 		if (map->address != address)
 			continue;
 		list_del(&map->node);
-		use->ops->unmap(use->holder, address, map->memory.size);
+		use_take_reach(use, map);
 		use_give_place(use_range(use, map), map);
 		return map;
 	}

@@ -119,12 +119,19 @@ static int share_process_map(void *holder, const struct pcilend_memory *memory, 
 	return err;
 }
 
+/*
+ * Whatever becomes of its lease: until its manager has confirmed the end, or the function is
+ * fenced, the function reaches what is mapped of it.
+ */
 static void share_process_unmap_one(void *holder, u64 address, u64 size)
 {
 	struct lender_client *ours = holder;
+	const struct pcilend_shared *shared;
 
 	guard(mutex)(&ours->fn->lock);
-	if (share_process_check(ours, NULL) && !pcilend_device_unmap(ours->fn, address, size))
+	shared = ours->fn->shared;
+	if (shared && pcilend_share_find(&shared->share, ours->lease) &&
+	    !pcilend_device_unmap(ours->fn, address, size))
 		ours->maps--;
 }
 
@@ -225,6 +232,8 @@ static int share_process_join(struct lender_client *ours, const struct pcilend_s
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
 		return pcilend_refuse(extack, -EAGAIN, "it is not shared: who has borrowed it admits clients by a policy first");
+	if (fn->hidden)
+		return pcilend_refuse(extack, -EAGAIN, "it is being reset: try again");
 	err = pcilend_share_step(fn, &event, ours, &why);
 	if (err)
 		return pcilend_refuse(extack, err, why);
