@@ -464,12 +464,15 @@ int pcilend_group_attach(struct pcilend_function *fn)
 
 static void lender_group_unmap_range(struct pcilend_group *group, u64 address, u64 size)
 {
-	u64 done, chunk;
+	u64 done, gone;
 
 	lockdep_assert_held(&group->lock);
-	for (done = 0; done < size; done += chunk) {
-		chunk = min_t(u64, size - done, MAP_CHUNK);
-		WARN_ON(iommu_unmap(group->domain, address + done, chunk) != chunk);
+	/* Of a page that is larger than a chunk AMD's tables take all, and say so. */
+	for (done = 0; done < size; done += gone) {
+		gone = iommu_unmap(group->domain, address + done,
+				   min_t(u64, size - done, MAP_CHUNK));
+		if (WARN_ON_ONCE(!gone))
+			gone = PAGE_SIZE;
 		cond_resched();
 	}
 }
