@@ -364,6 +364,9 @@ static int connection_finish(struct connection *c, int error,
 	if (c->reserved)
 		arch_io_free_memtype_wc(c->pages.phys, c->pages.size);
 	c->reserved = false;
+	/* Of an adapter that goes the session is over already, and with it what was granted. */
+	if (READ_ONCE(c->link->going))
+		pcilend_connection_released(&c->core);
 	if (pcilend_connection_to_release(&c->core))
 		mod_delayed_work(pcilend_wq, &sl->release, 0);
 	connection_leave_if_over(c);

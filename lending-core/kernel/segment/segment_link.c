@@ -72,6 +72,8 @@ static void segment_link_gone(struct pcilend_link *link)
 	disable_delayed_work_sync(&sl->tell);
 	disable_work_sync(&sl->lose);
 	disable_delayed_work_sync(&sl->release);
+	/* One whose CONNECT has failed with the session, and that was about to be released. */
+	segment_connection_peer_dead(sl);
 }
 
 const struct pcilend_segment_ops pcilend_segment_link_ops = {
