@@ -263,10 +263,15 @@ int remote_target_map(struct list_head *targets, const struct remote_holder *hol
 	return err;
 }
 
-/* On return it is not mapped here, and nobody takes it away any more. */
+/*
+ * On return it is not mapped here, and nobody takes it away any more: its work item would unmap
+ * what the process maps at that address next. It takes no lock of a caller's.
+ */
 static void target_close(struct remote_target *target)
 {
 	pcilend_source_unhook(target->source, &target->hook);
+	if (cancel_work_sync(&target->work))
+		target_put(target);
 	list_del(&target->node);
 	if (target->domain && !target->taken)
 		WARN_ON(iommu_unmap(target->domain, target->address, target->size) !=
