@@ -106,7 +106,7 @@ static int share_admits(const struct pcilend_share *share, const struct pcilend_
 	if (fault)
 		return share_refuse(result, -ERANGE, fault);
 	if (share_count(share) >= policy->clients || share_count(share) >= share->rules.clients)
-		return share_refuse(result, -EBUSY, "it has as many clients as it may have");
+		return share_refuse(result, -ENOSPC, "it has as many clients as it may have");
 	return 0;
 }
 

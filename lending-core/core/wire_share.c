@@ -194,8 +194,8 @@ const char *pcilend_wire_share_fault(__u16 type, bool answer, const void *payloa
 	case PCILEND_MSG_CLEARED:
 		return wire_share_clear(payload);
 	case PCILEND_MSG_READMITTED:
-		return lease->reason ? "reserved bytes set" :
-			wire_share_lease(lease->id, lease->lease);
+		return le32_to_cpu(lease->reason) > PCILEND_READMITTED_AGAIN ?
+			"reserved bytes set" : wire_share_lease(lease->id, lease->lease);
 	default:
 		return NULL;
 	}

@@ -471,13 +471,13 @@ TEST_F(ShareTest, NoSliceIsGivenTwiceBeforeItsClientIsOver) {
     EXPECT_TRUE(slices.insert(Find(leases.back())->slice).second);
     EXPECT_EQ(pcilend_share_piece(&share(), Find(leases.back())), i);
   }
-  EXPECT_EQ(Join(2, 100), -EBUSY) << "the 65th";
+  EXPECT_EQ(Join(2, 100), -ENOSPC) << "the 65th";
   const u64 slice = Find(leases[5])->slice;
   Of(PCILEND_SHARE_REVOKE_CLIENT, leases[5]);
   Of(PCILEND_SHARE_CLOSED, leases[5]);
-  EXPECT_EQ(Join(2, 100), -EBUSY) << "not over";
+  EXPECT_EQ(Join(2, 100), -ENOSPC) << "not over";
   Cleared(leases[5], Round(leases[5]));
-  EXPECT_EQ(Join(2, 100), -EBUSY) << "not unmapped";
+  EXPECT_EQ(Join(2, 100), -ENOSPC) << "not unmapped";
   Of(PCILEND_SHARE_UNMAPPED, leases[5]);
   const u32 next = Client(9);
   EXPECT_EQ(Find(next)->slice, slice);
@@ -518,7 +518,7 @@ TEST_F(ShareTest, WhoHasNoRightIsNotAdmitted) {
   EXPECT_EQ(Join(65536, 100), -ENODEV);
   Client(2);
   Client(3);
-  EXPECT_EQ(Join(5, 100), -EBUSY) << "the lender's limit";
+  EXPECT_EQ(Join(5, 100), -ENOSPC) << "the lender's limit";
   rules.clients = PCILEND_SHARE_CLIENTS + 1;
   EXPECT_EQ(Allow(rules), -ERANGE);
   rules.clients = 0;
@@ -550,7 +550,7 @@ TEST_F(ShareTest, WhatThePolicyDoesNotAllowIsRefused) {
   Client(2);
   EXPECT_EQ(SetPolicy(two), -EBUSY);
   Client(3);
-  EXPECT_EQ(Join(4, 100), -EBUSY) << "the manager's limit";
+  EXPECT_EQ(Join(4, 100), -ENOSPC) << "the manager's limit";
 }
 
 TEST_F(ShareTest, MappingFails) {

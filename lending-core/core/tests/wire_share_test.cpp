@@ -148,9 +148,12 @@ TEST(WireShare, QueuesOfAClient) {
     EXPECT_EQ(check([](auto& m) { m.round = 0; }), "round 0");
     EXPECT_EQ(check([](auto& m) { m.id = 0; }), "function id without node or index");
   }
-  EXPECT_EQ(
-      Changed<pcilend_msg_lease>(PCILEND_MSG_READMITTED, false, [](auto& m) { m.reason = 1; }),
-      "reserved bytes set");
+  const auto readmitted = [](u32 reason) {
+    return Changed<pcilend_msg_lease>(PCILEND_MSG_READMITTED, false,
+                                      [reason](auto& m) { m.reason = reason; });
+  };
+  EXPECT_EQ(readmitted(PCILEND_READMITTED_AGAIN), "");
+  EXPECT_EQ(readmitted(2), "reserved bytes set");
 }
 
 }  // namespace

@@ -142,7 +142,10 @@ static void client_empty(struct remote_client *client)
 		client->over = true;
 }
 
-/* Asking again, as no answer has come, is harmless: the lender knows the client by its slice. */
+/*
+ * Asking again, as no answer has come, is harmless: the lender knows the client by its slice. What
+ * it refuses is -ECONNREFUSED here where a process is told -EAGAIN, as its channel says that, too.
+ */
 static int client_ask(struct remote_client *client, struct pcilend_answer *answer)
 {
 	struct pcilend_msg_join msg = {
@@ -181,6 +184,7 @@ static int client_ask_again(struct remote_client *client)
 	switch (err) {
 	case 0:
 		break;
+	case -ECONNREFUSED:
 	case -ENODEV:
 	case -ERANGE:
 	case -EOPNOTSUPP:
@@ -203,7 +207,7 @@ static int client_return(struct remote_client *client)
 
 	if (READ_ONCE(client->gone))
 		return 0;
-	err = client->lease ? 0 : client_ask_again(client);
+	err = client->lease || READ_ONCE(client->refused) ? 0 : client_ask_again(client);
 	if (err || !client->lease)
 		return err;
 	msg.lease = cpu_to_le32(client->lease);
@@ -251,7 +255,7 @@ static void client_end_work(struct work_struct *work)
 }
 
 /* The one with that lease, with a reference; or NULL. */
-static struct remote_client *client_find(struct pcilend_link *link,
+static struct remote_client *client_find(struct pcilend_link *link, u16 type,
 					 const struct pcilend_msg_lease *msg)
 {
 	struct remote_client *client;
@@ -264,7 +268,7 @@ static struct remote_client *client_find(struct pcilend_link *link,
 			kref_get(&client->ref);
 			return client;
 		}
-		if (!client->lease)
+		if (!client->lease && type == PCILEND_MSG_LOST)
 			client->lost_early = le32_to_cpu(msg->lease);
 	}
 	return NULL;
@@ -278,7 +282,7 @@ static struct remote_client *client_find(struct pcilend_link *link,
 bool pcilend_client_notice(struct pcilend_link *link, u16 type,
 			   const struct pcilend_msg_lease *msg)
 {
-	struct remote_client *client = client_find(link, msg);
+	struct remote_client *client = client_find(link, type, msg);
 
 	if (!client)
 		return false;
@@ -293,6 +297,10 @@ bool pcilend_client_notice(struct pcilend_link *link, u16 type,
 		pcilend_use_disturbed(client->use);
 		break;
 	case PCILEND_MSG_READMITTED:
+		/* Said again (SYNC), it is no news for those who have heard it. */
+		if (le32_to_cpu(msg->reason) && !READ_ONCE(client->hidden))
+			break;
+		WRITE_ONCE(client->hidden, false);
 		pcilend_use_show(client->use);
 		pcilend_use_disturbed(client->use);
 		remote_mail_again(client);
@@ -338,6 +346,7 @@ void pcilend_client_link_down(struct pcilend_link *link)
 	struct remote_client *client;
 
 	for (client = client_next(link, NULL); client; client = client_next(link, client)) {
+		WRITE_ONCE(client->hidden, true);
 		pcilend_use_hide(client->use);
 		pcilend_use_disturbed(client->use);
 	}
@@ -458,10 +467,11 @@ static void client_describe(struct remote_client *client, const struct pcilend_m
 static const char *client_why(int error)
 {
 	switch (error) {
-	case -EAGAIN:
+	case -ECONNREFUSED:
 		return "not shared, or this host's former boot has not ended: 'pcilend list' there";
+	case -EAGAIN:
 	case -EBUSY:
-		return "it has as many clients as it may have, or is being taken back";
+		return "it is being reset, or its lender has too much to do: try again";
 	case -ENODEV:
 		return "it is not shared with this node";
 	case -ERANGE:
@@ -469,7 +479,7 @@ static const char *client_why(int error)
 	case -EOPNOTSUPP:
 		return "its interrupts can't go to this host: join without, and poll";
 	case -ENOSPC:
-		return "its lender has no room for another client";
+		return "it has as many clients as it may have, or its lender has no room for more";
 	case -EXFULL:
 		return "its lender's adapter does not let it through: see the kernel log there";
 	case -EIO:
@@ -483,8 +493,8 @@ static const char *client_why(int error)
 	}
 }
 
-/* Has it been granted? Then all that fails returns it. */
-static int client_join(struct remote_client *client, struct pcilend_joined *joined,
+/* Return: 0, or why not; @granted: the end of its file returns it then. */
+static int client_join(struct remote_client *client, struct pcilend_joined *joined, bool *granted,
 		       struct netlink_ext_ack *extack)
 {
 	struct pcilend_answer *answer __free(kfree) = kzalloc(sizeof(*answer), GFP_KERNEL);
@@ -496,8 +506,10 @@ static int client_join(struct remote_client *client, struct pcilend_joined *join
 		return -ENOMEM;
 	in = (const struct pcilend_msg_joined *)answer->payload;
 	err = client_ask(client, answer);
+	*granted = !err;
 	if (err)
-		return pcilend_refuse(extack, err, client_why(err));
+		return pcilend_refuse(extack, err == -ECONNREFUSED ? -EAGAIN : err,
+				      client_why(err));
 	scoped_guard(mutex, &clients_lock) {
 		client->lease = le32_to_cpu(in->lease);
 		lost = client->lost_early == client->lease;
@@ -611,6 +623,7 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const 
 			struct pcilend_joined *joined, struct netlink_ext_ack *extack)
 {
 	struct remote_client *client;
+	bool granted = false;
 	int err;
 
 	if (!pcilend_slice_size_valid(wish->slice_bytes))
@@ -634,19 +647,18 @@ int pcilend_remote_join(struct pcilend_remote *remote, const char *owner, const 
 		client_discard(client);
 		return err;
 	}
-	err = client_join(client, joined, extack);
+	err = client_join(client, joined, &granted, extack);
 	if (!err)
 		return 0;
-	if (client->lease) {
-		/* The end of the file returns it. */
-		fput(*file);
-		return err;
-	}
 	fput(*file);
-	if (err == -ETIMEDOUT || err == -ENETDOWN)
-		client_queue_end(client);
-	else
-		client_leave(client);
+	if (granted)
+		return err;
+	if (err != -ETIMEDOUT && err != -ENETDOWN)
+		WRITE_ONCE(client->refused, true);
+	/* The work item may be asking already, as the adapter goes. */
+	client_queue_end(client);
+	if (client->refused)
+		flush_delayed_work(&client->end);
 	remote_client_put(client);
 	return err;
 }

@@ -37,6 +37,8 @@ struct remote_client {
 	u32 id;
 	u32 lease;			/* clients_lock: 0: not granted, or nobody knows */
 	u32 lost_early;			/* clients_lock: that was over before we knew it */
+	bool refused;			/* its lender has said no to the first JOIN */
+	bool hidden;			/* its pages, since a link loss */
 	struct pcilend_use *use;	/* with a reference */
 	u64 iova;			/* of its slot */
 	u32 of_plan;

@@ -267,8 +267,9 @@ void pcilend_device_unlock(struct pcilend_function *fn);
 /* lender_withdrawn.c: BARs of leases that were not returned */
 struct pcilend_withdrawn *pcilend_withdrawn_alloc(void);
 void pcilend_withdrawn_keep(struct pcilend_withdrawn *withdrawn, struct pcilend_link *link, u32 id,
-			    u32 borrower, u32 lease, const struct pcilend_export *export,
-			    u32 count);
+			    u32 borrower, u32 lease, enum pcilend_lost_reason reason,
+			    const struct pcilend_export *export, u32 count);
+int pcilend_withdrawn_sync(struct pcilend_link *link);
 void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease);
 void pcilend_withdrawn_link_over(struct pcilend_link *link);
 
@@ -372,6 +373,8 @@ bool pcilend_share_return(struct pcilend_function *fn, struct pcilend_link *link
 void pcilend_share_lost_work(struct work_struct *work);
 void pcilend_share_link_lost(struct pcilend_link *link);
 void pcilend_share_link_up(struct pcilend_link *link);
+int pcilend_share_sync(struct pcilend_link *link);
+bool pcilend_share_has_client(struct pcilend_function *fn, u32 node);
 void pcilend_share_peer_dead(struct pcilend_link *link, u64 boot);
 
 /* lender_rom.c: expansion ROMs */

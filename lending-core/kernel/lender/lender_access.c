@@ -256,7 +256,7 @@ static void lender_access_withdraw_bars(struct pcilend_function *fn,
 	}
 	fn->hidden = false;
 	if (any && end->lost && !fn->returned && fn->withdrawn) {
-		pcilend_withdrawn_keep(fn->withdrawn, fn->link, fn->id, end->node, end->lease,
+		pcilend_withdrawn_keep(fn->withdrawn, fn->link, fn->id, end->node, end->lease, 0,
 				       fn->export, ARRAY_SIZE(fn->export));
 		fn->withdrawn = NULL;
 	} else {

@@ -245,9 +245,27 @@ static void lender_admin_tell_access(struct pcilend_function *fn,
 	pcilend_function_announce(fn);
 }
 
+/* A node with clients of a shared function that may not see it; 0: none. */
+static u32 lender_admin_left_out(struct pcilend_function *fn)
+{
+	struct pcilend_link *link;
+	u16 node;
+	u32 out = 0;
+
+	lockdep_assert_held(&fn->lock);
+	for (link = pcilend_link_next(NULL); link; link = pcilend_link_next(link)) {
+		node = READ_ONCE(link->peer_node);
+		if (!out && !pcilend_access_allows(&fn->access, node) &&
+		    pcilend_share_has_client(fn, node))
+			out = node;
+	}
+	return out;
+}
+
 static int lender_admin_allow(struct pcilend_function *fn, const struct nlattr *nodes,
 			      struct pcilend_access *former, struct netlink_ext_ack *extack)
 {
+	u32 node;
 	int err;
 
 	lockdep_assert_held(&fn->lock);
@@ -260,6 +278,12 @@ static int lender_admin_allow(struct pcilend_function *fn, const struct nlattr *
 		fn->access = *former;
 		return pcilend_refuse_fmt(extack, -EBUSY, "node %u borrows it: name it too, or take the function back first",
 					  fn->lease.node);
+	}
+	node = lender_admin_left_out(fn);
+	if (node) {
+		fn->access = *former;
+		return pcilend_refuse_fmt(extack, -EBUSY, "processes of node %u share it: name it too, or let its manager end that",
+					  node);
 	}
 	lender_admin_tell_access(fn, former);
 	return 0;

@@ -73,7 +73,10 @@ int pcilend_lender_connect(u32 node, const char *adapter, struct netlink_ext_ack
 	return 0;
 }
 
-/* Has the node (0: any) a lease on a function of this host, or one whose end is not settled yet? */
+/*
+ * Has the node (0: any) a lease on a function of this host, as a client of a shared one, too, or
+ * one whose end is not settled yet?
+ */
 bool pcilend_lender_lends(u32 node)
 {
 	struct pcilend_function *fn;
@@ -82,7 +85,8 @@ bool pcilend_lender_lends(u32 node)
 		bool does;
 
 		mutex_lock(&fn->lock);
-		does = fn->lease.number && (!node || fn->lease.node == node);
+		does = fn->lease.number && (!node || fn->lease.node == node ||
+					    pcilend_share_has_client(fn, node));
 		mutex_unlock(&fn->lock);
 		if (does) {
 			pcilend_function_put(fn);
@@ -124,7 +128,8 @@ int pcilend_lender_disconnect(u32 node, struct netlink_ext_ack *extack)
 }
 
 /*
- * Tells the peer about all functions it may see. In its request's work item.
+ * Tells the peer about all functions it may see, and of its clients what they may not have heard.
+ * In its request's work item.
  * Return: 0, or -EAGAIN: not all notices went out, or nodes were connected or disconnected
  * meanwhile; what the notices leave out may be there all the same.
  */
@@ -154,7 +159,8 @@ int pcilend_lender_sync(struct pcilend_link *link)
 		}
 		mutex_unlock(&fn->lock);
 	}
-	if (pcilend_link_losses(link) != losses || atomic_read(&peer_changes) != changes)
+	if (pcilend_share_sync(link) || pcilend_withdrawn_sync(link) ||
+	    pcilend_link_losses(link) != losses || atomic_read(&peer_changes) != changes)
 		err = -EAGAIN;
 	return err;
 }

@@ -6,6 +6,7 @@
  * too (docs/decisions/0027).
  */
 
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
@@ -48,11 +49,15 @@ static int share_peer_export(struct lender_client *client,
 static int share_peer_map_slice(struct lender_client *client,
 				const struct pcilend_share_client *core)
 {
+	u64 size = core->wish.slice_bytes;
 	phys_addr_t phys;
 
+	/* In large pages where it can be: there are page tables for so many small ones only. */
+	if (!IS_ALIGNED(client->slice_offset, min_t(u64, size, SZ_2M)))
+		return -ERANGE;
 	return pcilend_aperture_peer(client->link, client->slice_window, client->slice_offset,
-				     core->wish.slice_bytes, &phys) ?:
-	       pcilend_device_map(client->fn, core->slice, phys, core->wish.slice_bytes);
+				     size, &phys) ?:
+	       pcilend_device_map(client->fn, core->slice, phys, size);
 }
 
 static void share_peer_hide_exports(struct lender_client *client)
@@ -92,8 +97,11 @@ int pcilend_share_peer_map(struct lender_client *client)
 	if (!client->link)
 		return 0;
 	client->error = pcilend_requesters_add(client->link, fn->pdev);
-	if (client->error)
+	if (client->error) {
+		/* It has been given nothing that it could return. */
+		client->returned = true;
 		return client->error;
+	}
 	client->requester = true;
 	client->error = share_peer_map_slice(client, core) ?: share_peer_export(client, core);
 	if (client->error)
@@ -144,13 +152,14 @@ void pcilend_share_peer_close(struct lender_client *client)
 	client->closed = true;
 }
 
-static void share_peer_leave_aperture(struct lender_client *client)
+static void share_peer_leave_aperture(struct lender_client *client,
+				      enum pcilend_lost_reason reason)
 {
 	u32 i;
 
 	if (!client->returned) {
 		pcilend_withdrawn_keep(client->withdrawn, client->link, client->fn->id,
-				       client->peer, client->lease, client->export,
+				       client->peer, client->lease, reason, client->export,
 				       PCILEND_SHARE_RANGES);
 		client->withdrawn = NULL;
 		return;
@@ -185,7 +194,7 @@ void pcilend_share_peer_over(struct lender_client *client, enum pcilend_lost_rea
 		pcilend_link_put(client->waiting.link);
 		client->waiting.link = NULL;
 	}
-	share_peer_leave_aperture(client);
+	share_peer_leave_aperture(client, reason);
 	memset(client->export, 0, sizeof(client->export));
 	atomic_dec(&client->link->leases);
 	wake_up_all(&share_peer_idle);
@@ -338,17 +347,17 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
 
 	lockdep_assert_held(&fn->lock);
 	if (!fn->shared)
-		return -EAGAIN;
+		return -ECONNREFUSED;
 	err = event.wish.vectors ? pcilend_share_vectors_check(fn, client->link) : 0;
 	if (err)
 		return err;
 	atomic_inc(&client->link->leases);
 	err = pcilend_share_step(fn, &event, client, NULL);
-	if (err) {
-		atomic_dec(&client->link->leases);
-		return err;
-	}
-	return share_peer_describe(client, out);
+	if (!err)
+		return share_peer_describe(client, out);
+	atomic_dec(&client->link->leases);
+	/* Which the channel says, too, when it has not asked the function (client_ask_again()). */
+	return err == -EAGAIN || err == -EBUSY ? -ECONNREFUSED : err;
 }
 
 /*
@@ -356,7 +365,9 @@ static int share_peer_join(struct lender_client *client, const struct pcilend_ms
  *
  * It may ask again, with the same slice: one JOIN makes one client.
  *
- * Return: 0, and @out is what it is told; -EAGAIN, -ENODEV, -ENOMEM, or as JOIN (share.h).
+ * Return: 0, and @out is what it is told; -EAGAIN: not now; -ECONNREFUSED: it is not shared, is
+ * being taken back, or a former boot of the peer has not ended; -ENODEV, -ENOMEM, -EOPNOTSUPP, or
+ * as JOIN (share.h).
  */
 int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,
 		       const struct pcilend_message *msg, struct pcilend_msg_joined *out)
@@ -369,8 +380,11 @@ int pcilend_share_join(struct pcilend_function *fn, struct pcilend_link *link,
 	client = share_peer_repeated(fn, link, msg);
 	if (client)
 		return share_peer_describe(client, out);
-	/* Whoever takes the trust away ends the leases afterwards. */
-	if (!pcilend_link_is_trusted(link))
+	/*
+	 * Whoever takes the trust away ends the leases afterwards; and while somebody else resets
+	 * the function nobody is given its pages.
+	 */
+	if (!pcilend_link_is_trusted(link) || fn->hidden)
 		return -EAGAIN;
 	if (!pcilend_lender_grants(fn, msg->peer))
 		return -ENODEV;
@@ -488,6 +502,60 @@ void pcilend_share_link_up(struct pcilend_link *link)
 	spin_unlock(&link->state_lock);
 	if (boot)
 		share_peer_happened(link, PCILEND_SHARE_LINK_UP, boot);
+}
+
+static int share_peer_sync_one(struct pcilend_function *fn, u32 number, struct pcilend_link *link)
+{
+	const struct pcilend_share_client *core;
+	struct lender_client *client;
+	struct pcilend_msg_lease msg = {
+		.id = cpu_to_le32(fn->id),
+		.reason = cpu_to_le32(PCILEND_READMITTED_AGAIN),
+	};
+
+	guard(mutex)(&fn->lock);
+	core = fn->shared ? &fn->shared->share.client[number] : NULL;
+	if (!core || core->state != PCILEND_CLIENT_ACTIVE)
+		return 0;
+	client = pcilend_share_client(fn, core->lease);
+	if (!client || client->link != link)
+		return 0;
+	msg.lease = cpu_to_le32(core->lease);
+	return pcilend_channel_notify(link, PCILEND_MSG_READMITTED, &msg);
+}
+
+/*
+ * pcilend_share_sync - which of the peer's clients go on, as it may not have heard that
+ *
+ * Return: 0, or not all notices went out.
+ */
+int pcilend_share_sync(struct pcilend_link *link)
+{
+	struct pcilend_function *fn;
+	int err = 0;
+	u32 i;
+
+	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
+		for (i = 0; !err && READ_ONCE(fn->shared) && i < PCILEND_SHARE_CLIENTS; i++) {
+			pcilend_channel_wait_room(link);
+			err = share_peer_sync_one(fn, i, link);
+		}
+	}
+	return err;
+}
+
+/* Does a process of that node share it? */
+bool pcilend_share_has_client(struct pcilend_function *fn, u32 node)
+{
+	struct lender_client *client;
+
+	lockdep_assert_held(&fn->lock);
+	if (!fn->shared)
+		return false;
+	list_for_each_entry(client, &fn->shared->clients, node)
+		if (client->link && client->peer == node)
+			return true;
+	return false;
 }
 
 /*

@@ -16,6 +16,7 @@ struct pcilend_withdrawn {
 	u32 id;
 	u32 lease;
 	u32 borrower;
+	u32 reason;			/* enum pcilend_lost_reason, of a client's; else 0 */
 	struct pcilend_export export[PCILEND_SHARE_RANGES];
 };
 
@@ -43,15 +44,19 @@ static void lender_withdrawn_release(struct pcilend_withdrawn *withdrawn)
 	kfree(withdrawn);
 }
 
-/* All @count of @export are hidden by now. Takes over @withdrawn and the ranges. */
+/*
+ * All @count of @export are hidden by now. Takes over @withdrawn and the ranges.
+ * @reason: why the lease, a client's, is lost; 0: a borrower's, who finds out by its notices
+ */
 void pcilend_withdrawn_keep(struct pcilend_withdrawn *withdrawn, struct pcilend_link *link, u32 id,
-			    u32 borrower, u32 lease, const struct pcilend_export *export,
-			    u32 count)
+			    u32 borrower, u32 lease, enum pcilend_lost_reason reason,
+			    const struct pcilend_export *export, u32 count)
 {
 	withdrawn->link = pcilend_link_get(link);
 	withdrawn->id = id;
 	withdrawn->lease = lease;
 	withdrawn->borrower = borrower;
+	withdrawn->reason = reason;
 	memcpy(withdrawn->export, export, count * sizeof(*export));
 	guard(mutex)(&withdrawn_lock);
 	list_add_tail(&withdrawn->node, &withdrawn_list);
@@ -70,6 +75,41 @@ void pcilend_withdrawn_returned(u32 borrower, u32 id, u32 lease)
 		list_del(&withdrawn->node);
 		lender_withdrawn_release(withdrawn);
 	}
+}
+
+/* Of that link the client's with the lowest lease above that of @msg, described; false: none. */
+static bool lender_withdrawn_next(struct pcilend_link *link, struct pcilend_msg_lease *msg)
+{
+	u32 after = le32_to_cpu(msg->lease);
+	struct pcilend_withdrawn *withdrawn;
+	bool found = false;
+
+	guard(mutex)(&withdrawn_lock);
+	list_for_each_entry(withdrawn, &withdrawn_list, node) {
+		if (withdrawn->link != link || !withdrawn->reason || withdrawn->lease <= after ||
+		    (found && withdrawn->lease > le32_to_cpu(msg->lease)))
+			continue;
+		found = true;
+		*msg = (struct pcilend_msg_lease){
+			.id = cpu_to_le32(withdrawn->id),
+			.lease = cpu_to_le32(withdrawn->lease),
+			.reason = cpu_to_le32(withdrawn->reason),
+		};
+	}
+	return found;
+}
+
+/* LOST once more, of clients that have not returned, as they may not have heard it. */
+int pcilend_withdrawn_sync(struct pcilend_link *link)
+{
+	struct pcilend_msg_lease msg = { };
+	int err = 0;
+
+	while (!err && lender_withdrawn_next(link, &msg)) {
+		pcilend_channel_wait_room(link);
+		err = pcilend_channel_notify(link, PCILEND_MSG_LOST, &msg);
+	}
+	return err;
 }
 
 /* That boot of the peer is over, or the adapter goes. */

@@ -265,10 +265,11 @@ void pcilend_share_init(struct pcilend_share *share, const struct pcilend_share_
  * the function was fenced, CLEARED with the number of a former round or in state FENCING.
  *
  * Return: 0, or a refusal with nothing changed, @result->why set and no action but AUDIT: -EBUSY
- * (there is a manager; too many clients; it is being taken back), -EAGAIN (not shared, or not yet;
+ * (there is a manager; it is being taken back), -EAGAIN (not shared, or not yet;
  * a former boot is not cleared), -ENODEV (no right), -EOPNOTSUPP (it can't be shared), -ESTALE (no
  * such lease), -EPERM (not the manager), -EINVAL (makes no sense in this state), -ERANGE (more than
- * the policy allows, or a policy that can't be), -ENOSPC, -EOVERFLOW (no lease numbers left).
+ * the policy allows, or a policy that can't be), -ENOSPC (as many clients as there may be; no place
+ * for a slice), -EOVERFLOW (no lease numbers left).
  */
 int pcilend_share_apply(struct pcilend_share *share, const struct pcilend_share_event *event,
 			struct pcilend_lease_numbers *numbers, struct pcilend_share_result *result);

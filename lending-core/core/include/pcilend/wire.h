@@ -18,7 +18,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 16
+#define PCILEND_WIRE_VERSION 17
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -247,8 +247,12 @@ struct pcilend_msg_id {
 struct pcilend_msg_lease {
 	__le32 id;
 	__le32 lease;
-	__le32 reason;		/* enum pcilend_lost_reason in PCILEND_MSG_LOST, else 0 */
+	/* LOST: enum pcilend_lost_reason; READMITTED: 0 or PCILEND_READMITTED_AGAIN; else 0 */
+	__le32 reason;
 } __packed;
+
+/* The client goes on as before, as far as its lender knows: it may not have heard that (SYNC). */
+#define PCILEND_READMITTED_AGAIN 1
 
 enum pcilend_lost_reason {
 	PCILEND_LOST_REVOKED = 1,	/* the lender took the function back */
