@@ -9,12 +9,14 @@
 // Steps of a manager: share CLIENTS[,NODE...]: a policy: page 0 of BAR 0 is common, 4 pages from 16
 // on are one each; serve: confirms the end of clients, and answers them, until the lease is over;
 // hold FILE: answers no mail before the file is there; late FILE: answers none, and first looks at
-// what becomes of each client that ends, until the file is there, or 4 s; mute: is told of them,
-// and confirms nothing; refused.
+// what becomes of each client that ends, until the file is there, or 4 s; probe: serves, and has
+// the device write to the second page of each client that ends; mute: is told of them, and confirms
+// nothing; refused.
 //
 // Steps of both: map BYTES: two segments; copy: each page of the first to the second, by the
 // device; run FILE: copies until the file is there; wait FILE; over: waits for the end; ones: what
-// is left then; denied: what a client can't have; fill: maps as many pieces as it may; state.
+// is left then; unmap: both segments; denied: what a client can't have; fill: maps as many pieces
+// as it may; state.
 //
 // Steps of a client: ask TEXT: its manager, which answers with the same and the client's number;
 // misuse: mail that is refused; turns FILE: as run, but side by side with others on any host: who
@@ -139,6 +141,11 @@ class User {
       late_ = argument;
       return serve(true);
     }
+    if (name == "probe") {
+      probes_ = true;
+      return serve(true);
+    }
+    if (name == "unmap") return unmap();
     if (name == "ask") return ask(argument);
     if (name == "misuse") return misuse();
     if (name == "turns") return turns(argument);
@@ -200,9 +207,17 @@ class User {
          {"slice", client.slice},
          {"piece", client.piece}});
     if (client.news == PCILEND_NEWS_JOINED || !confirm) return {};
+    if (probes_) PCILEND_TRY(probe(client));
     PCILEND_TRY(late_.empty() ? confirm_end(client) : confirm_late(client));
     std::erase(waiting_, client.lease);
     if (has_turn_ == client.lease) pass_turn();
+    return {};
+  }
+
+  Result<> probe(const ClientNotice& client) {
+    const Turn turn;
+    PCILEND_TRY(move(kOwn, client.slice + kPage, kFromOwn));
+    say({{"step", "probed"}, {"address", client.slice + kPage}});
     return {};
   }
 
@@ -415,6 +430,12 @@ class User {
     return Json{{"addresses", {source_->address(), target_->address()}}};
   }
 
+  Result<Json> unmap() {
+    source_.reset();
+    target_.reset();
+    return Json::object();
+  }
+
   // What is under way in it ends by itself, also when its process is gone.
   Result<> await_idle() const {
     for (int ms = 0; ms < kPatienceMs; ++ms) {
@@ -514,6 +535,7 @@ class User {
   std::deque<uint32_t> waiting_;
   std::map<uint32_t, std::string> held_;  // what they have asked
   std::string late_;
+  bool probes_ = false;
   std::set<uint32_t> own_;  // clients of the manager's own process
 };
 

@@ -271,6 +271,55 @@ TEST_P(NvmeDisk, ItOutlivesAFlap) {
 }
 
 /*
+ *   disk, under writes that are compared ── the link is cut and put back, and again each time that
+ *   the disk begins to recover ── it goes on
+ */
+TEST_P(NvmeDisk, ItOutlivesALinkThatFlapsWhileItRecovers) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(attach());
+  ASSERT_NO_FATAL_FAILURE(start_user(8));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(lab_->fabric().flap(1, 2, 200ms));
+    if (GetParam() == Where::Borrower) ASSERT_OK(await_listed("state", "recovering"));
+  }
+  ASSERT_OK(await_listed("state", "ready"));
+  ASSERT_NO_FATAL_FAILURE(await_io());
+  ASSERT_NO_FATAL_FAILURE(end_user());
+  ASSERT_NO_FATAL_FAILURE(detach());
+}
+
+/*
+ *   disk, written to ── detached: what is not written yet is ── and the drive is taken back (or the
+ *   link is cut) meanwhile: the disk ends all the same
+ */
+TEST_P(NvmeDisk, ItEndsThoughTheDriveIsLostMeanwhile) {
+  expect_stopped_doorbells();
+  ASSERT_NO_FATAL_FAILURE(attach());
+  // Who closes it last would write what is in the cache.
+  auto writer = host().start(fmt::format(
+      "(dd if=/dev/zero of={0} bs=1M count=16 2>/dev/null; echo; exec sleep 600) <{0}", disk_));
+  ASSERT_OK(writer);
+  ASSERT_OK(lab::eventually("it is written", lab::kPatience,
+                            [&] { return writer->ended() || !writer->output_so_far().empty(); }));
+  auto detached = host().start("exec pcilend nvme detach --force " + id_);
+  ASSERT_OK(detached);
+  ASSERT_OK(await_listed("state", "ending"));
+  if (GetParam() == Where::Borrower)
+    ASSERT_OK(lab_->fabric().link_down(1, 2));
+  else
+    ASSERT_OK(lender().run("pcilend unavailable --force " + id_));
+  taken_ = GetParam() == Where::Lender;
+  const auto ended = detached->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  EXPECT_OK(host().run("! test -e " + disk_));
+  if (GetParam() == Where::Borrower) {
+    ASSERT_OK(lab_->fabric().link_up(1, 2));
+    ASSERT_OK(await_state(host(), id_, "available"));
+  }
+}
+
+/*
  *   disk, mounted, written to ── the drive is taken back (or, on another host, the link is cut)
  *   ── errors, after the patience that was asked for; umount and detach end
  */
@@ -310,8 +359,9 @@ TEST_P(NvmeDisk, ADriveThatStaysAwayIsAnError) {
  *                          ── disk on the other host, to be read: it reads the same
  */
 TEST_P(NvmeDisk, ClientsOfAManagerHaveDisks) {
-  auto manager = lender().start(fmt::format("exec pcilend-nvme-manager --vectors 1 {} 2>&1", id_),
-                                {{}, 10min});
+  expect_stopped_doorbells();
+  const std::string serve = fmt::format("exec pcilend-nvme-manager --vectors 1 {} 2>&1", id_);
+  auto manager = lender().start(serve, {{}, 10min});
   ASSERT_OK(manager);
   ASSERT_OK(lab::eventually("it is shared", lab::kPatience, [&] {
     return manager->ended() || manager->output_so_far().find("is shared") != std::string::npos;
@@ -330,6 +380,14 @@ TEST_P(NvmeDisk, ClientsOfAManagerHaveDisks) {
   ASSERT_NO_FATAL_FAILURE(attach("--shared-fs"));
   EXPECT_EQ(listed<uint64_t>("recoveries", 0), 1U);
   ASSERT_NO_FATAL_FAILURE(await_io());
+  // Its manager ends in order, which deletes its queues, and begins anew.
+  ASSERT_OK(lender().run("kill -TERM $(pidof pcilend-nvme-manager)"));
+  const auto first = manager->wait();
+  ASSERT_OK(first);
+  EXPECT_EQ(first->code, 0) << first->out;
+  auto second = lender().start(serve, {{}, 10min});
+  ASSERT_OK(second);
+  ASSERT_NO_FATAL_FAILURE(await_io());
   ASSERT_NO_FATAL_FAILURE(end_user());
   const auto sum = [](const lab::Host& at, const std::string& disk) {
     const auto said =
@@ -341,7 +399,7 @@ TEST_P(NvmeDisk, ClientsOfAManagerHaveDisks) {
   EXPECT_OK(other.run("pcilend nvme detach " + reader));
   ASSERT_NO_FATAL_FAILURE(detach());
   ASSERT_OK(lender().run("kill -TERM $(pidof pcilend-nvme-manager)"));
-  const auto ended = manager->wait();
+  const auto ended = second->wait();
   ASSERT_OK(ended);
   EXPECT_EQ(ended->code, 0) << ended->out;
 }
