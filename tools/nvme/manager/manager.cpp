@@ -94,14 +94,10 @@ Result<> Manager::serve() {
     const auto event = controller_->next_event();
     if (!event) return tl::unexpected(event.error());
     if (*event) heed(**event);
-    for (;;) {
-      const auto notice = office_.next_client();
-      if (!notice) return tl::unexpected(notice.error());
-      if (!*notice) break;
-      PCILEND_TRY(heed(**notice));
-    }
     const auto mail = office_.next_mail();
     if (!mail) return tl::unexpected(mail.error());
+    // Behind it: who asks may have joined just now.
+    PCILEND_TRY(hear_of_clients());
     if (!*mail) return {};
     const Mail& asked = **mail;
     const auto question = mail::decode_question(asked.bytes);
@@ -109,6 +105,15 @@ Result<> Manager::serve() {
                                : mail::Answer(mail::Refusal{question.error()});
     // Who is gone waits for no answer.
     (void)office_.send_mail({asked.client, mail::encode(mail::number_of(asked.bytes), said)});
+  }
+}
+
+Result<> Manager::hear_of_clients() {
+  for (;;) {
+    const auto notice = office_.next_client();
+    if (!notice) return tl::unexpected(notice.error());
+    if (!*notice) return {};
+    PCILEND_TRY(heed(**notice));
   }
 }
 

@@ -67,6 +67,7 @@ class Manager {
   [[nodiscard]] Result<> begin();
   [[nodiscard]] Result<> open_memory();
   [[nodiscard]] SharePolicy policy(uint32_t clients) const;
+  [[nodiscard]] Result<> hear_of_clients();
   void heed(const DriveEvent& event);
   [[nodiscard]] Result<> heed(const ClientNotice& notice);
   [[nodiscard]] Result<> end(const ClientNotice& notice);

@@ -34,7 +34,8 @@ class FakeShare final : public Office {
   std::optional<SharePolicy> policy;
   std::map<uint32_t, Guest> guests;  // from their join to their end, which is confirmed
   std::map<uint32_t, std::span<std::byte>> segments;
-  std::function<void()> pump = [] {};  // the manager does what there is to do
+  std::function<void()> pump = [] {};         // the manager does what there is to do
+  std::function<void()> before_mail = [] {};  // is looked for
   bool near_fails = false;
   std::set<uint32_t> fenced_nodes;
   bool keeping_fails = false;
@@ -85,6 +86,7 @@ class FakeShare final : public Office {
     return {};
   }
   Result<std::optional<Mail>> next_mail() override {
+    before_mail();
     for (auto& [lease, guest] : guests)
       if (guest.question) {
         Mail mail{lease, std::move(*guest.question)};

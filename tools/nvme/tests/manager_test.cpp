@@ -539,6 +539,24 @@ TEST_F(Shares, AFenceThatTheDriveDoesNotCarryOutIsNotConfirmed) {
   share_.pump = [] {};
 }
 
+TEST_F(Shares, WhoHasJoinedJustNowIsKnown) {
+  ASSERT_NO_FATAL_FAILURE(manage());
+  uint32_t lease = 0;
+  share_.before_mail = [&] {
+    if (lease != 0) return;
+    auto& guest = share_.add(kOther);
+    lease = guest.notice.lease;
+    guest.question = mail::encode(1, mail::Hello{});
+  };
+  serve();
+  ASSERT_TRUE(share_.guests.at(lease).answer);
+  const auto letter = mail::decode_answer(*share_.guests.at(lease).answer);
+  ASSERT_TRUE(letter) << letter.error().message;
+  EXPECT_TRUE(std::holds_alternative<mail::Welcome>(letter->what));
+  share_.tell(lease, PCILEND_NEWS_GONE);
+  serve();
+}
+
 TEST_F(Shares, ADriveThatKeepsAQueueIsStopped) {
   ASSERT_NO_FATAL_FAILURE(manage());
   Client a;
