@@ -146,7 +146,9 @@ Result<Answer> withdraw(Session& session, const Options& options) {
     auto withdrawn = session.client.withdraw_segment(*id, node);
     if (!withdrawn) return tl::unexpected(std::move(withdrawn).error().in(to_string(*id)));
   }
+  // Memory beside a function ends with that.
   auto segment = find_segment(session, *id);
+  if (!segment && segment.error().kind == ErrorClass::NotFound) return SegmentsAnswer{};
   if (!segment) return tl::unexpected(std::move(segment).error());
   return SegmentsAnswer{{std::move(*segment)}};
 }

@@ -898,6 +898,9 @@ TEST_F(CliTest, SegmentsAreOfferedAndWithdrawn) {
   EXPECT_EQ(kernel_.log, (std::vector<std::string>{
                              "segment offer 80001 4 read-only", "segment offer 80001 12 read-only",
                              "segment withdraw 80001 4", "segment withdraw 80001"}));
+  // Memory beside a function is gone then.
+  kernel_.segments.clear();
+  EXPECT_EQ(run({"segment", "withdraw", "80001"}).status, 0);
 }
 
 TEST_F(CliTest, SegmentsThatAreNamedWronglyAreRefused) {
