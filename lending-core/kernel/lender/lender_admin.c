@@ -293,7 +293,7 @@ static int lender_admin_allow(struct pcilend_function *fn, const struct nlattr *
  * pcilend_lender_allow - which of the connected nodes see the function and may borrow it
  * @nodes: u32 each; NULL: all
  *
- * Return: 0; -EBUSY if its borrower would be left out.
+ * Return: 0; -EBUSY if its borrower, or who shares it, would be left out.
  */
 int pcilend_lender_allow(const char *bdf, const struct nlattr *nodes,
 			 struct netlink_ext_ack *extack)

@@ -504,6 +504,7 @@ void pcilend_share_link_up(struct pcilend_link *link)
 		share_peer_happened(link, PCILEND_SHARE_LINK_UP, boot);
 }
 
+/* Return: 1 if there is one, and it was told; 0 if there is none; or why it was not. */
 static int share_peer_sync_one(struct pcilend_function *fn, u32 number, struct pcilend_link *link)
 {
 	const struct pcilend_share_client *core;
@@ -521,7 +522,7 @@ static int share_peer_sync_one(struct pcilend_function *fn, u32 number, struct p
 	if (!client || client->link != link)
 		return 0;
 	msg.lease = cpu_to_le32(core->lease);
-	return pcilend_channel_notify(link, PCILEND_MSG_READMITTED, &msg);
+	return pcilend_channel_notify(link, PCILEND_MSG_READMITTED, &msg) ?: 1;
 }
 
 /*
@@ -532,16 +533,18 @@ static int share_peer_sync_one(struct pcilend_function *fn, u32 number, struct p
 int pcilend_share_sync(struct pcilend_link *link)
 {
 	struct pcilend_function *fn;
-	int err = 0;
+	int told = 0;
 	u32 i;
 
 	for (fn = pcilend_function_next(NULL); fn; fn = pcilend_function_next(fn)) {
-		for (i = 0; !err && READ_ONCE(fn->shared) && i < PCILEND_SHARE_CLIENTS; i++) {
-			pcilend_channel_wait_room(link);
-			err = share_peer_sync_one(fn, i, link);
+		for (i = 0; told >= 0 && READ_ONCE(fn->shared) && i < PCILEND_SHARE_CLIENTS;
+		     i++) {
+			told = share_peer_sync_one(fn, i, link);
+			if (told > 0)
+				pcilend_channel_wait_room(link);
 		}
 	}
-	return err;
+	return min(told, 0);
 }
 
 /* Does a process of that node share it? */

@@ -19,9 +19,10 @@
  *	   |                              |                             |
  *
  * When the client's link is lost QUARANTINE takes the place of CLIENT_GONE, nothing is closed or
- * unmapped, and READMITTED tells the client that it may have queues again. A manager is who has
- * borrowed the function (BORROW); clients return, lose, and hear of resets by the messages that
- * borrowers have, with their own leases.
+ * unmapped, and READMITTED tells the client that it may have queues again. By SYNC a host is told
+ * again which of its clients go on, and which are LOST. A manager is who has borrowed the function
+ * (BORROW); clients return, lose, and hear of resets by the messages that borrowers have, with
+ * their own leases.
  */
 #ifndef PCILEND_WIRE_SHARE_H
 #define PCILEND_WIRE_SHARE_H
