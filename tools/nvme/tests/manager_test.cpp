@@ -526,17 +526,29 @@ TEST_F(Shares, AFenceThatCannotBeKeptIsNone) {
   EXPECT_FALSE(fencer.ask(mail::Fencing::Ask, kOther).value());
 }
 
-TEST_F(Shares, AFenceThatTheDriveDoesNotCarryOutIsNotConfirmed) {
-  ASSERT_NO_FATAL_FAILURE(manage());
-  Client a;
-  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
-  Fencer fencer(share_, kLenderNode);
-  drive_.deaf = true;
-  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
-  serve();
-  EXPECT_TRUE(ended_);
-  EXPECT_FALSE(drive_.enabled) << "it was stopped";
-  share_.pump = [] {};
+// A drive with such a fault does not carry a fence out: that is not confirmed, and it is stopped.
+class BrokenFences : public Shares {
+ protected:
+  void try_with(bool& fault) {
+    ASSERT_NO_FATAL_FAILURE(manage());
+    Client a;
+    ASSERT_NO_FATAL_FAILURE(open(a, kOther));
+    Fencer fencer(share_, kLenderNode);
+    fault = true;
+    EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
+    serve();
+    EXPECT_TRUE(ended_);
+    EXPECT_FALSE(drive_.enabled);
+    share_.pump = [] {};
+  }
+};
+
+TEST_F(BrokenFences, OfADriveThatIsSilent) {
+  try_with(drive_.deaf);
+}
+
+TEST_F(BrokenFences, OfADriveThatKeepsItsQueues) {
+  try_with(drive_.keeps_queues);
 }
 
 TEST_F(Shares, WhoHasJoinedJustNowIsKnown) {
@@ -555,19 +567,6 @@ TEST_F(Shares, WhoHasJoinedJustNowIsKnown) {
   EXPECT_TRUE(std::holds_alternative<mail::Welcome>(letter->what));
   share_.tell(lease, PCILEND_NEWS_GONE);
   serve();
-}
-
-TEST_F(Shares, ADriveThatKeepsAQueueIsStopped) {
-  ASSERT_NO_FATAL_FAILURE(manage());
-  Client a;
-  ASSERT_NO_FATAL_FAILURE(open(a, kOther));
-  Fencer fencer(share_, kLenderNode);
-  drive_.keeps_queues = true;
-  EXPECT_FALSE(fencer.ask(mail::Fencing::Off, kOther));
-  serve();
-  EXPECT_TRUE(ended_);
-  EXPECT_FALSE(drive_.enabled);
-  share_.pump = [] {};
 }
 
 TEST_F(Shares, CommandsAreInTheDrivesOwnMemoryIfThatIsWanted) {
