@@ -228,7 +228,8 @@ TEST_F(Packages, AreInstalledUpgradedInUseAndRemoved) {
   ASSERT_OK(writer);
   ASSERT_OK(await_rounds(2));
 
-  expect_refused("dpkg -r pcilend-libvirt pcilend", "functions are lent or borrowed here");
+  expect_refused("dpkg -r pcilend-libvirt pcilend",
+                 "functions are lent or borrowed, or disks attached, here");
   ASSERT_OK(install(next));
   EXPECT_EQ(command_version(), "pcilend " + *upgrade);
   EXPECT_EQ(loaded_version(), *version) << "the loaded module goes on";
