@@ -52,6 +52,9 @@ pcilend_entry(image-attached LIMIT 1800 COST 1500 OPTIONS --wide --builds MAKES 
   COMMAND ${image}/build --attached)
 set_tests_properties(image-attached PROPERTIES RESOURCE_LOCK image DEPENDS image@6.12)
 
+# Debian's, which scenarios have read our metrics.
+pcilend_entry(node-exporter LIMIT 300 COST 1000 OPTIONS --builds MAKES node-exporter COMMAND tools/test/node-exporter)
+
 pcilend_entry(unit LIMIT 500 LABELS test all unit NEEDS tests COMMAND tools/test/unit)
 pcilend_entry(corpora LIMIT 120 LABELS test COMMAND tools/test/fuzz NEEDS tests)
 pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20 NEEDS fuzzers)
@@ -193,7 +196,7 @@ pcilend_suite(StackContracts LIMIT 200)
 pcilend_suite(Targets REST 1000 WITH BarTargets FarSegments Near)
 pcilend_suite(Switchtec LIMIT 180 REST 540)
 pcilend_suite(TwoHosts LIMIT 1000 REST 1580
-  WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient)
+  WITH Libvirt LibvirtRefusals PciGuest Persistence Segments VfioClient NEEDS node-exporter)
 pcilend_suite(SegmentFaults REST 1200 WITH SegmentMemory)
 pcilend_suite(NvmeCluster REST 900 NEEDS image-attached)
 pcilend_suite(VfioUsers REST 400 NEEDS image-attached)

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The lender's rule over its functions: taking them back, who may use them, who has changed what.
-#include <algorithm>
+// The lender's rule over its functions: taking them back, who may use them, who has changed what;
+// and how that is watched.
+#include <gmock/gmock.h>
 
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "lab/payload.h"
 #include "testing/three_hosts.h"
 #include "testing/two_hosts.h"
 
@@ -9,6 +16,12 @@ namespace pcilend::scenarios {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Contains;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::StartsWith;
 
 // Lines of the host's audit since the mark, without their time.
 std::vector<std::string> audit_of(const lab::Host& host) {
@@ -26,6 +39,25 @@ std::vector<std::string> audit_of(const lab::Host& host) {
 
 size_t count(const std::vector<std::string>& lines, const std::string& line) {
   return static_cast<size_t>(std::count(lines.begin(), lines.end(), line));
+}
+
+// Samples in Prometheus' text format of families that are ours: by name and labels, these in order.
+std::map<std::string, double> our_samples(const std::string& text) {
+  static const std::regex kSample(R"re((pcilend_\w+)(\{.*\})? (\S+))re");
+  static const std::regex kLabel(R"re((\w+)="(?:[^"\\]|\\.)*")re");
+  std::map<std::string, double> samples;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch sample;
+    if (!std::regex_match(line, sample, kSample)) continue;
+    const std::string labels = sample[2];
+    std::set<std::string> sorted;
+    for (std::sregex_iterator one(labels.begin(), labels.end(), kLabel), end; one != end; ++one)
+      sorted.insert(one->str());
+    samples[fmt::format("{}{{{}}}", sample[1].str(), fmt::join(sorted, ","))] =
+        std::stod(sample[3]);
+  }
+  return samples;
 }
 
 /*
@@ -197,6 +229,71 @@ TEST_F(TwoHosts, TheAuditTellsWhoDidWhat) {
   const auto borrowed = audit_of(borrower());
   EXPECT_EQ(count(borrowed, "uid=0 action=borrow" + function + " result=0"), 1u);
   EXPECT_EQ(count(borrowed, "uid=0 action=return" + function + " result=0"), 1u);
+}
+
+// Writes what `host` counts as docs/operating.md says, for a timer, and has Debian's node exporter
+// read it: what it answers of it is what was written.
+std::map<std::string, double> read_by_node_exporter(const lab::Host& host) {
+  std::map<std::string, double> samples;
+  const auto read = [&] {
+    const auto artefacts = lab::Artefacts::find(lab::Options().kernel);
+    ASSERT_OK(artefacts);
+    const auto exporter = artefacts->bin.parent_path() / "node-exporter/prometheus-node-exporter";
+    ASSERT_TRUE(exists(exporter)) << exporter << " is missing: run tools/test/node-exporter";
+    ASSERT_OK(host.put(exporter, "/tmp/node-exporter"));
+    ASSERT_OK(
+        host.run("chmod 755 /tmp/node-exporter && mkdir -p /var/lib/prometheus/node-exporter"));
+    ASSERT_OK(
+        host.run("cd /var/lib/prometheus/node-exporter && pcilend metrics >pcilend.prom.$$ && "
+                 "mv pcilend.prom.$$ pcilend.prom || rm -f pcilend.prom.$$"));
+    const auto written = host.run("cat /var/lib/prometheus/node-exporter/pcilend.prom");
+    ASSERT_OK(written);
+    auto running = host.start("exec /tmp/node-exporter --web.listen-address=127.0.0.1:9100");
+    ASSERT_OK(running);
+    const auto answer = host.until("busybox wget -q -O - http://127.0.0.1:9100/metrics");
+    ASSERT_OK(answer);
+    EXPECT_THAT(answer->out, HasSubstr("\nnode_textfile_scrape_error 0\n"));
+    samples = our_samples(answer->out);
+    EXPECT_EQ(samples, our_samples(*written));
+    running->interrupt();
+    ASSERT_OK(running->wait());
+    ASSERT_OK(host.run("rm -r /var/lib/prometheus /tmp/node-exporter"));
+  };
+  SCOPED_TRACE(host.name());
+  read();
+  return samples;
+}
+
+/*
+ *   host1 (lender)                  host2 (borrower)
+ *   a drive ═══════════════════════ a guest has it
+ *   pcilend metrics > a file        the same
+ *   prometheus-node-exporter        the same: all that was written comes over HTTP
+ */
+TEST_F(TwoHosts, PrometheusNodeExporterReadsTheMetrics) {
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(job().start_guest());
+  const auto owner = borrower().run("virsh domuuid guest | tr -d '\\n'");
+  ASSERT_OK(owner);
+  const auto lent = read_by_node_exporter(lender());
+  const auto borrowed = read_by_node_exporter(borrower());
+
+  const auto of_function = [&](const std::string& family, const std::string& label, auto value) {
+    const std::string function = fmt::format("function=\"{}\"", job().id());
+    return Contains(
+        Pair(AllOf(StartsWith(family + "{"), HasSubstr(function), HasSubstr(label)), value));
+  };
+  for (const auto& samples : {lent, borrowed}) {
+    EXPECT_THAT(samples, of_function("pcilend_function_state", "state=\"borrowed\"", 1));
+    EXPECT_THAT(samples, of_function("pcilend_function_quarantined", "", 0));
+    EXPECT_THAT(samples, of_function("pcilend_function_lease_info", "borrower=\"8\"", 1));
+  }
+  EXPECT_THAT(lent, Contains(Pair("pcilend_leases{role=\"lender\"}", 1)));
+  EXPECT_THAT(lent, of_function("pcilend_function_lease_left_seconds", "", Gt(0)));
+  EXPECT_THAT(borrowed, Contains(Pair("pcilend_leases{role=\"borrower\"}", 1)));
+  EXPECT_THAT(borrowed, of_function("pcilend_function_lease_info", "owner=\"" + *owner + "\"", 1));
+  EXPECT_THAT(borrowed, of_function("pcilend_function_mapped_bytes", "", Gt(0)));
 }
 
 /*

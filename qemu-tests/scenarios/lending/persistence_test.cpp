@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <gmock/gmock.h>
+
 #include "lab/qmp.h"
 #include "testing/two_hosts.h"
 
@@ -81,6 +83,17 @@ TEST_F(Persistence, ALenderThatRebootsComesBack) {
   EXPECT_EQ(again->at("steps"), json::array()) << "restored is restored";
 
   ASSERT_OK(job().borrow_and_use());
+}
+
+/*
+ *   host1: its udev takes each line of the rules that it has
+ */
+TEST_F(TwoHosts, UdevAcceptsTheRules) {
+  const auto verified = lender().run(
+      "udevadm verify $(find /lib/udev/rules.d/ /etc/udev/rules.d/ -name '*pcilend*')");
+  ASSERT_OK(verified);
+  EXPECT_THAT(*verified,
+              testing::HasSubstr("2 udev rules files have been checked.\n  Success: 2\n"));
 }
 
 /*
