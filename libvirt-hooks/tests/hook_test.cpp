@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "hook.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -781,6 +783,28 @@ TEST_F(HookTest, AnOrphanTakesNothingAwayFromTheNextStart) {
   EXPECT_FALSE(fs::exists(record_path(kDomain)));
   EXPECT_TRUE(prepare(d));
   EXPECT_EQ(f.owner, kDomain);
+}
+
+// A child that hangs in the kernel, in a write to create, has the domain's lock until it is done.
+TEST_F(HookTest, WhatAHungStepWorksOnIsNotForgotten) {
+  const Domain d = domain(kDomain, {kFirst});
+  ASSERT_TRUE(prepare(d));
+  add_mdev(kFirst);
+  kernel_.log.clear();
+  UniqueFd hung(::open((root_ / "run/pcilend/locks" / kDomain).c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(hung);
+  ASSERT_EQ(::flock(hung.get(), LOCK_EX | LOCK_NB), 0);
+  const auto refused = release(d);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("former start or stop is still at work"));
+  EXPECT_EQ(removed(kFirst), "");
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  EXPECT_TRUE(fs::exists(record_path(kDomain)));
+  hung.reset();
+  EXPECT_TRUE(release(d));
+  EXPECT_EQ(removed(kFirst), "1");
+  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40001 {}", kDomain));
+  EXPECT_FALSE(fs::exists(record_path(kDomain)));
 }
 
 TEST_F(HookTest, OnlyWhatTimeCanChangeIsWaitedFor) {

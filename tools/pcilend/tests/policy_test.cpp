@@ -274,5 +274,17 @@ TEST_F(PolicyTest, SaveWritesWhatIs) {
   EXPECT_EQ(file("/root/pcilend.json"), file("/etc/pcilend/saved.json"));
 }
 
+TEST_F(PolicyTest, ARelativePathFromADirectoryThatIsGoneIsAnError) {
+  const fs::path before = fs::current_path();
+  const fs::path gone = root_ / "gone";
+  fs::create_directory(gone);
+  fs::current_path(gone);
+  fs::remove(gone);
+  const Outcome result = run({"save", "--file", "here.json"});
+  fs::current_path(before);
+  EXPECT_NE(result.status, 0);
+  EXPECT_EQ(result.err, "pcilend: here.json: No such file or directory\n");
+}
+
 }  // namespace
 }  // namespace pcilend::test
