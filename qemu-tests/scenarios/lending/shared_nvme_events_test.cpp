@@ -133,7 +133,11 @@ TEST_F(SharedNvme, ClientsSleepUntilTheirInterrupts) {
     const auto counters = lab_->fabric().counters();
     ASSERT_OK(counters);
     EXPECT_EQ(report.value("compared", 0), kCommands) << host;
-    EXPECT_EQ(report.value("interrupts", 0), kAll) << host;
+    // A client may look, and find its command done, before the interrupt is told to it: the last
+    // one comes when it has left, and one that comes meanwhile is told with the next.
+    EXPECT_THAT(report.value("interrupts", 0),
+                testing::AllOf(testing::Gt(kCommands), testing::Le(kAll)))
+        << host;
     EXPECT_EQ(counters->path(1, 2).interrupt.writes, static_cast<uint64_t>(host == 2 ? kAll : 0))
         << host;
   };
