@@ -45,6 +45,7 @@
  *	remote.reaching		what a user of VFIO has mapped for a function is asked for
  *	pcilend_virtual_relay.asking	a lender about its relay: one thing at a time
  *
+ *	windows_lock		pieces of adapters' BARs that virtual functions take up
  *	trust_lock		one link becomes trusted at a time
  *	remote_choice_lock	links of leases are chosen one by one; then clients_lock
  *	appear_lock		remote functions appear one by one

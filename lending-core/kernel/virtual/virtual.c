@@ -63,7 +63,6 @@ struct pcilend_virtual {
 	struct pcilend_virtual_relay *relay;	/* NULL: it reaches this host's interrupts */
 	struct pcilend_virtual_bar bar[PCILEND_BARS];
 	struct resource window[PCILEND_BARS];
-	struct resource *region[PCILEND_BARS];	/* what each window lies in */
 
 	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
 	struct pci_dev *pdev;		/* NULL: removed by hand, or not found yet */
@@ -84,73 +83,6 @@ static DEFINE_IDA(domains);
 
 struct workqueue_struct *pcilend_virtual_wq;
 
-/*
- * Regions of the NTB's BARs that its driver has requested. They are busy, so nobody could request
- * a BAR inside; they stop being so while there are windows in them.
- */
-struct shared_region {
-	struct list_head node;
-	struct resource *region;
-	unsigned int users;
-};
-
-static LIST_HEAD(shared_regions);
-static DEFINE_MUTEX(shared_regions_lock);
-
-static int virtual_region_share(struct resource *region)
-{
-	struct shared_region *shared;
-
-	guard(mutex)(&shared_regions_lock);
-	list_for_each_entry(shared, &shared_regions, node) {
-		if (shared->region == region) {
-			shared->users++;
-			return 0;
-		}
-	}
-	if (!(region->flags & IORESOURCE_BUSY))
-		return 0;
-	shared = kzalloc(sizeof(*shared), GFP_KERNEL);
-	if (!shared)
-		return -ENOMEM;
-	shared->region = region;
-	shared->users = 1;
-	list_add(&shared->node, &shared_regions);
-	region->flags &= ~IORESOURCE_BUSY;
-	return 0;
-}
-
-static void virtual_region_unshare(struct resource *region)
-{
-	struct shared_region *shared;
-
-	guard(mutex)(&shared_regions_lock);
-	list_for_each_entry(shared, &shared_regions, node) {
-		if (shared->region != region)
-			continue;
-		if (!--shared->users) {
-			region->flags |= IORESOURCE_BUSY;
-			list_del(&shared->node);
-			kfree(shared);
-		}
-		return;
-	}
-}
-
-/* The innermost resource of the NTB that holds @window: its BAR, or its driver's region in it. */
-static struct resource *virtual_find_region(struct pci_dev *ntb, const struct resource *window)
-{
-	struct resource *bar, *child;
-
-	pci_dev_for_each_resource(ntb, bar) {
-		if (resource_type(bar) != IORESOURCE_MEM || !resource_contains(bar, window))
-			continue;
-		child = bar->child;
-		return child && resource_contains(child, window) ? child : bar;
-	}
-	return NULL;
-}
-
 static int virtual_windows_claim(struct pcilend_virtual *virtual,
 				 const struct pcilend_virtual_bar bar[PCILEND_BARS],
 				 struct list_head *resources)
@@ -160,7 +92,6 @@ static int virtual_windows_claim(struct pcilend_virtual *virtual,
 
 	for (i = 0; i < PCILEND_BARS; i++) {
 		struct resource *window = &virtual->window[i];
-		struct resource *region;
 
 		if (!bar[i].size)
 			continue;
@@ -168,19 +99,11 @@ static int virtual_windows_claim(struct pcilend_virtual *virtual,
 		window->start = bar[i].address;
 		window->end = bar[i].address + bar[i].size - 1;
 		window->flags = IORESOURCE_MEM | IORESOURCE_MEM_64;
-		region = virtual_find_region(virtual->ntb, window);
-		if (!region) {
-			pci_err(virtual->ntb, "BAR %u at %pR is outside the memory windows\n", i,
-				window);
-			return -ENXIO;
-		}
-		err = virtual_region_share(region);
-		if (err)
-			return err;
-		virtual->region[i] = region;
-		err = request_resource(region, window);
+		err = pcilend_window_claim(virtual->ntb, window);
 		if (err) {
-			pci_err(virtual->ntb, "BAR %u at %pR is taken\n", i, window);
+			pci_err(virtual->ntb, err == -ENXIO ?
+				"BAR %u at %pR is outside the memory windows\n" :
+				"BAR %u at %pR is taken\n", i, window);
 			return err;
 		}
 		/* What a driver tells the function of its own BAR it understands (NVMe's CMB). */
@@ -188,19 +111,6 @@ static int virtual_windows_claim(struct pcilend_virtual *virtual,
 					bar[i].bus ? window->start - bar[i].bus : 0);
 	}
 	return 0;
-}
-
-static void virtual_windows_release(struct pcilend_virtual *virtual)
-{
-	unsigned int i;
-
-	for (i = 0; i < PCILEND_BARS; i++) {
-		/* The PCI core merges adjacent windows and releases all but one of them. */
-		if (virtual->window[i].parent)
-			release_resource(&virtual->window[i]);
-		if (virtual->region[i])
-			virtual_region_unshare(virtual->region[i]);
-	}
 }
 
 static struct pcilend_virtual *virtual_to_virtual(struct pci_bus *bus)
@@ -802,7 +712,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 
 err_windows:
 	pci_free_resource_list(&resources);
-	virtual_windows_release(virtual);
+	pcilend_windows_release(virtual->window, PCILEND_BARS);
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
 err_msi:
@@ -842,7 +752,7 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 	if (virtual->intx)
 		pcilend_virtual_intx_destroy(virtual->intx);
 	virtual_destroy_msi(virtual);
-	virtual_windows_release(virtual);
+	pcilend_windows_release(virtual->window, PCILEND_BARS);
 	virtual_leave_place(virtual);
 	pci_free_host_bridge(bridge);
 }

@@ -3,8 +3,8 @@
  * Virtual functions: a struct pci_dev on this host for a function that is in another one. It knows
  * no link and no lease: what the hardware has to do it asks of who made it, by operations.
  *
- * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; in any context each
- * part's raw spinlock, inside of those of genirq.
+ * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; windows_lock; in any context
+ * each part's raw spinlock, inside of those of genirq.
  */
 #ifndef PCILEND_VIRTUAL_H
 #define PCILEND_VIRTUAL_H
@@ -105,6 +105,16 @@ void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t 
 /* Once for all: watches the PCI bus for virtual functions. */
 int pcilend_virtual_init(void);
 void pcilend_virtual_exit(void);
+
+/*
+ * virtual_windows.c: puts @window below the BAR of @ntb that it lies in, not busy, so that others
+ * request within it. What no window is in stays as the NTB's driver has requested it. Process
+ * context, may sleep. Return: 0; -ENXIO it is in no BAR; -EBUSY it overlaps what is in use, or no
+ * memory; -ENOMEM.
+ */
+int pcilend_window_claim(struct pci_dev *ntb, struct resource *window);
+/* The reverse of all of an array at once, also of those that were not claimed. */
+void pcilend_windows_release(struct resource *window, unsigned int count);
 
 /*
  * virtual_msi.c: the interrupt domain of a virtual function, stacked on the one of @ntb. Messages

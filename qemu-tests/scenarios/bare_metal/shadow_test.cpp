@@ -306,10 +306,37 @@ TEST_F(Shadow, ItsAdapterIsRemovedDuringABorrow) {
   const auto ended = borrowing->wait();
   ASSERT_OK(ended);
   EXPECT_NE(ended->code, 0);
+  EXPECT_EQ(borrower().log().find("nonexistent resource"), std::string::npos);
   ASSERT_OK(lab_->fabric().set_delay(1, 2, 0ms));
   ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
   ASSERT_OK(job().await_state(borrower(), "available"));
   expect_works();
+}
+
+/*
+ *   host2: the adapter's BAR    │ lent BAR │ the rest │
+ *                                anybody's  its driver's: refused to /dev/mem
+ */
+TEST_F(Shadow, TheRestOfTheWindowStaysTheAdaptersDrivers) {
+  const std::string regions = "grep -o '[0-9a-f]*-[0-9a-f]* : ntb_hw_amd$' /proc/iomem";
+  const auto before = borrower().run(regions);
+  ASSERT_OK(before);
+  ASSERT_OK(borrow());
+  // What nobody has requested may be read.
+  ASSERT_OK(borrower().run(
+      fmt::format("cd /sys/bus/pci/devices/{0} && echo {0} >driver/unbind && echo 1 >enable && "
+                  "bar=$(head -n 1 resource) && busybox devmem ${{bar%% *}}; code=$?; "
+                  "echo 0 >enable; exit $code",
+                  address_)));
+  const uint64_t refused = count(
+      borrower(),
+      fmt::format("while read start end flags; do [ $((end)) = 0 ] || busybox devmem "
+                  "$(printf 0x%x $((end - 3))) 2>&1; done </sys/bus/pci/devices/{}/resource | "
+                  "grep -c 'not permitted'",
+                  kAdapter));
+  EXPECT_EQ(refused, std::ranges::count(*before, '\n')) << *before;
+  ASSERT_OK(borrower().run("pcilend return " + job().id()));
+  EXPECT_EQ(borrower().run(regions).value_or(""), *before);
 }
 
 /*
