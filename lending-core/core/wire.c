@@ -644,6 +644,22 @@ int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char 
 	return -EPROTO;
 }
 
+int pcilend_wire_check_polled(const void *slot, __u64 boot, __u32 number, const char **why)
+{
+	const struct pcilend_msg_header *header = slot;
+	int err = pcilend_wire_check(slot, boot, number, why);
+	__u16 type = le16_to_cpu(header->type);
+
+	if (err)
+		return err;
+	if (!(header->flags & cpu_to_le16(PCILEND_MSG_FLAG_ANSWER)) &&
+	    (type == PCILEND_MSG_BUS_MASTER || type == PCILEND_MSG_CONFIG_WRITE))
+		return 0;
+	if (why)
+		*why = "it is not a request that is polled for";
+	return -EPROTO;
+}
+
 int pcilend_wire_length(__u16 type, int answer)
 {
 	const struct msg_kind *kind = wire_find_kind(type);

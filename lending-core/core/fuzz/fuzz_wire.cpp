@@ -255,6 +255,9 @@ extern "C" int LLVMFuzzerTestOneInput(const u8* data, size_t size) {
   Demand(header.length <= PCILEND_PAYLOAD_BYTES, "fits in its slot");
   Demand(std::strcmp(pcilend_msg_name(header.type), "unknown") != 0, "known type");
   Demand(std::strcmp(pcilend_status_name(header.status), "unknown") != 0, "known status");
+  const bool polled =
+      !answer && (header.type == PCILEND_MSG_BUS_MASTER || header.type == PCILEND_MSG_CONFIG_WRITE);
+  Demand(polled == (pcilend_wire_check_polled(slot, boot, sequence, &why) == 0), "what is polled");
   if (header.status == PCILEND_STATUS_OK && header.length != 0) {
     DemandPayload(header.type, answer, slot);
   }

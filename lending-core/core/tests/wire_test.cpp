@@ -47,6 +47,9 @@ TEST(Wire, LayoutIsFixed) {
   EXPECT_EQ(offsetof(pcilend_wire_area, tail), 76u);
   EXPECT_EQ(offsetof(pcilend_wire_area, writer_boot), 80u);
   EXPECT_EQ(offsetof(pcilend_wire_area, reader_boot), 352u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, polled), 360u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, polled_answer), 368u);
+  EXPECT_EQ(offsetof(pcilend_wire_area, polled_slot), 376u);
   EXPECT_EQ(offsetof(pcilend_wire_area, slots), 1024u);
   EXPECT_EQ(offsetof(pcilend_msg_header, request), 8u);
   EXPECT_EQ(offsetof(pcilend_msg_header, boot), 16u);
@@ -667,6 +670,28 @@ TEST(Wire, Config) {
   EXPECT_EQ(CheckChanged<pcilend_msg_config>(PCILEND_MSG_CONFIG_READ, false,
                                              [](auto& m) { m.lease = 0; }),
             "lease number 0");
+}
+
+// No lender takes a request that lasts, or whose answer has a payload, by the way that is polled.
+TEST(Wire, Polled) {
+  std::set<std::string> polled;
+  for (const samples::Sample& sample : samples::All()) {
+    const char* why = nullptr;
+    if (pcilend_wire_check_polled(sample.slot.data(), kBoot, kSequence, &why) == 0) {
+      EXPECT_FALSE(sample.answer);
+      polled.insert(pcilend_msg_name(sample.type));
+    } else {
+      EXPECT_STREQ(why, "it is not a request that is polled for");
+    }
+    EXPECT_EQ(pcilend_wire_check_polled(sample.slot.data(), kBoot, kSequence + 1, &why), -EPROTO);
+    EXPECT_STREQ(why, "out of sequence");
+  }
+  EXPECT_EQ(polled, (std::set<std::string>{"bus-master", "config-write"}));
+
+  const u64 answer = pcilend_polled_answer(0xfedcba98, PCILEND_STATUS_RANGE);
+  EXPECT_EQ(pcilend_polled_number(answer), 0xfedcba98u);
+  EXPECT_EQ(pcilend_polled_status(answer), PCILEND_STATUS_RANGE);
+  EXPECT_EQ(pcilend_status_to_errno(pcilend_polled_status(~u64{0})), -EPROTO);
 }
 
 // Whatever one flipped bit makes of a message, it is refused or still means something sane.

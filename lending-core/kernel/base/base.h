@@ -61,6 +61,8 @@
  *				pcilend_use.status_lock, dma_lock,
  *				pcilend_intx.lock, reach_lock, pcilend_virtual_relay.lock,
  *				pcilend_audit_limit.lock
+ *	raw spinlocks		pcilend_virtual.telling, then pcilend_channel.poll_lock or
+ *				pcilend_virtual.lock: in any context
  *
  * Lender (first group), segments (second) and borrower (third) never call one another, but for
  * the lender by struct pcilend_lender_segments, and for what pcilend_source_take() takes. Of all

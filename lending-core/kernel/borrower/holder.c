@@ -6,6 +6,15 @@
 
 #include "borrower/borrower.h"
 
+/*
+ * The lease, for who holds no lock; 0: there is none any more. As long as there is a virtual
+ * function, neither it nor its link changes.
+ */
+static u32 holder_lease(struct remote *r)
+{
+	return READ_ONCE(r->state) == REMOTE_HELD ? READ_ONCE(r->lease) : 0;
+}
+
 /* Asks the lender, over the link of the lease. */
 static int holder_ask(struct remote *r, u16 type, const void *msg, struct pcilend_answer *answer)
 {
@@ -35,17 +44,30 @@ int pcilend_reset(struct pcilend_remote *remote)
 	return err;
 }
 
+static struct pcilend_msg_bus_master holder_bus_master(struct remote *r, u32 lease, bool on)
+{
+	return (struct pcilend_msg_bus_master){
+		.id = cpu_to_le32(r->pub.id),
+		.lease = cpu_to_le32(lease),
+		.on = cpu_to_le32(on),
+	};
+}
+
 int pcilend_bus_master(struct pcilend_remote *remote, bool on)
 {
 	struct remote *r = to_remote(remote);
-	const struct pcilend_msg_bus_master msg = {
-		.id = cpu_to_le32(remote->id),
-		.lease = cpu_to_le32(remote_held_lease(r)),
-		.on = cpu_to_le32(on),
-	};
+	const struct pcilend_msg_bus_master msg = holder_bus_master(r, remote_held_lease(r), on);
 
 	return msg.lease ? holder_ask(r, PCILEND_MSG_BUS_MASTER, &msg, NULL) :
 			   -ESTALE;
+}
+
+int remote_poll_bus_master(struct pcilend_remote *remote, bool on)
+{
+	struct remote *r = to_remote(remote);
+	const struct pcilend_msg_bus_master msg = holder_bus_master(r, holder_lease(r), on);
+
+	return msg.lease ? pcilend_channel_poll(r->link, PCILEND_MSG_BUS_MASTER, &msg) : -ESTALE;
 }
 
 int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state)
@@ -133,22 +155,39 @@ int pcilend_config_read(struct pcilend_remote *remote, u32 offset, void *data, s
 	return 0;
 }
 
-int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length)
+/* Return: 0; -EINVAL of what is no access to a register; -ESTALE without a lease. */
+static int holder_config_write(struct remote *r, u32 lease, u32 offset, u32 value, size_t length,
+			       struct pcilend_msg_config *msg)
 {
-	struct remote *r = to_remote(remote);
-	struct pcilend_msg_config msg = {
-		.id = cpu_to_le32(remote->id),
-		.lease = cpu_to_le32(remote_held_lease(r)),
-		.offset = cpu_to_le16(offset),
-		.length = cpu_to_le16(length),
-	};
-
 	if ((length != 1 && length != 2 && length != 4) || offset % length ||
 	    offset >= PCI_CFG_SPACE_EXP_SIZE)
 		return -EINVAL;
-	put_unaligned_le32(value, msg.data);
-	return msg.lease ? holder_ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL) :
-			   -ESTALE;
+	*msg = (struct pcilend_msg_config){
+		.id = cpu_to_le32(r->pub.id),
+		.lease = cpu_to_le32(lease),
+		.offset = cpu_to_le16(offset),
+		.length = cpu_to_le16(length),
+	};
+	put_unaligned_le32(value, msg->data);
+	return lease ? 0 : -ESTALE;
+}
+
+int pcilend_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length)
+{
+	struct remote *r = to_remote(remote);
+	struct pcilend_msg_config msg;
+
+	return holder_config_write(r, remote_held_lease(r), offset, value, length, &msg) ?:
+	       holder_ask(r, PCILEND_MSG_CONFIG_WRITE, &msg, NULL);
+}
+
+int remote_poll_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length)
+{
+	struct remote *r = to_remote(remote);
+	struct pcilend_msg_config msg;
+
+	return holder_config_write(r, holder_lease(r), offset, value, length, &msg) ?:
+	       pcilend_channel_poll(r->link, PCILEND_MSG_CONFIG_WRITE, &msg);
 }
 
 int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64 size)

@@ -161,17 +161,17 @@ int pcilend_channel_notify(struct pcilend_link *link, u16 type, const void *payl
 	return pcilend_channel_send(link, type, false, PCILEND_STATUS_OK, 0, payload);
 }
 
+static bool channel_is_current(struct pcilend_channel *ch, u32 session)
+{
+	guard(spinlock)(&ch->lock);
+	return ch->session == session;
+}
+
 /* Answers a request of session @session; an answer to an earlier one goes nowhere. */
 int pcilend_channel_answer(struct pcilend_link *link, u32 session, u16 type, u32 request,
 			   u16 status, const void *payload)
 {
-	struct pcilend_channel *ch = &link->channel;
-	bool current_session;
-
-	spin_lock(&ch->lock);
-	current_session = ch->session == session;
-	spin_unlock(&ch->lock);
-	if (!current_session)
+	if (!channel_is_current(&link->channel, session))
 		return -ENETDOWN;
 	return pcilend_channel_send(link, type, true, status, request, payload);
 }
@@ -184,6 +184,12 @@ void pcilend_channel_reply(struct pcilend_link *link, const struct pcilend_messa
 
 	if (error)
 		pcilend_count(PCILEND_COUNTER_A_REFUSED);
+	if (msg->polled) {
+		if (channel_is_current(&link->channel, msg->session))
+			pcilend_channel_answer_polled(link, le16_to_cpu(header->type), msg->polled,
+						      pcilend_status_from_errno(error));
+		return;
+	}
 	pcilend_channel_answer(link, msg->session, le16_to_cpu(header->type),
 			       le32_to_cpu(header->request), pcilend_status_from_errno(error),
 			       payload);
@@ -299,6 +305,7 @@ void pcilend_channel_beat(struct pcilend_link *link)
 {
 	struct pcilend_channel *ch = &link->channel;
 
+	pcilend_channel_poll_beat(link);
 	mutex_lock(&ch->rx_lock);
 	ch->rx_budget = PCILEND_RX_PER_BEAT;
 	mutex_lock(&ch->tx_lock);
@@ -357,10 +364,12 @@ int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, cons
 	writeq(0, &peer->writer_boot);
 	/* That before the head. */
 	wmb();
+	iowrite32(0, &peer->polled);
 
 	mutex_lock(&ch->rx_lock);
 	ch->rx_tail = 0;
 	ch->rx_doubt = 0;
+	ch->polled = 0;
 	ch->rx_open = true;
 	ch->rx_budget = PCILEND_RX_PER_BEAT;
 	mutex_lock(&ch->tx_lock);
@@ -439,4 +448,5 @@ void pcilend_channel_init(struct pcilend_link *link)
 	INIT_LIST_HEAD(&ch->waiters);
 	init_waitqueue_head(&ch->tx_room);
 	pcilend_channel_receive_init(link);
+	pcilend_channel_poll_init(link);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the two halves of the control channel. */
+/* Shared by the files of the control channel. */
 #ifndef PCILEND_CHANNEL_H
 #define PCILEND_CHANNEL_H
 
@@ -32,6 +32,10 @@ static inline bool pcilend_area_is_current(struct pcilend_link *link)
 int pcilend_channel_send(struct pcilend_link *link, u16 type, bool answer, u16 status,
 			 u32 request, const void *payload);
 void pcilend_channel_drain_requests(struct pcilend_link *link);
+u32 pcilend_channel_look_polled(struct pcilend_link *link, u8 slot[PCILEND_SLOT_BYTES], u32 *head);
+int pcilend_channel_answer_polled(struct pcilend_link *link, u16 type, u32 number, u16 status);
+void pcilend_channel_poll_beat(struct pcilend_link *link);
+void pcilend_channel_poll_init(struct pcilend_link *link);
 void pcilend_channel_receive_init(struct pcilend_link *link);
 
 #endif /* PCILEND_CHANNEL_H */

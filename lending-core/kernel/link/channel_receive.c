@@ -167,8 +167,8 @@ static void receive_request_work(struct work_struct *work)
 	pcilend_link_put(link);
 }
 
-/* Return: false if there are too many. */
-static bool receive_take_request(struct pcilend_link *link, const u8 *slot)
+/* @polled: its number, or 0. Return: false if there are too many. */
+static bool receive_take_request(struct pcilend_link *link, const u8 *slot, u32 polled)
 {
 	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
 	const struct pcilend_msg_id *about = (const struct pcilend_msg_id *)(header + 1);
@@ -186,6 +186,7 @@ static bool receive_take_request(struct pcilend_link *link, const u8 *slot)
 		msg->subject = 0;
 	else
 		msg->subject = le32_to_cpu(about->id);
+	msg->polled = polled;
 	msg->link = pcilend_link_get(link);
 	INIT_WORK(&msg->work, receive_request_work);
 
@@ -337,7 +338,7 @@ static void receive_take_message(struct pcilend_link *link, const u8 *slot, u32 
 	if (le16_to_cpu(header->flags) & PCILEND_MSG_FLAG_ANSWER) {
 		receive_take_answer(link, slot);
 	} else if (header->request) {
-		if (!receive_take_request(link, slot))
+		if (!receive_take_request(link, slot, 0))
 			pcilend_channel_send(link, le16_to_cpu(header->type), true,
 					     PCILEND_STATUS_OVERLOAD, le32_to_cpu(header->request),
 					     NULL);
@@ -349,12 +350,58 @@ static void receive_take_message(struct pcilend_link *link, const u8 *slot, u32 
 	}
 }
 
+static void receive_take_polled(struct pcilend_link *link, const u8 *slot, u32 number)
+{
+	const struct pcilend_msg_header *header = (const struct pcilend_msg_header *)slot;
+	u16 type = le16_to_cpu(header->type);
+	const char *why = NULL;
+
+	lockdep_assert_held(&link->channel.rx_lock);
+	link->channel.polled = number;
+	if (pcilend_wire_check_polled(slot, link->peer_boot, number, &why)) {
+		pcilend_channel_bad(link, number, why);
+		pcilend_channel_answer_polled(link, type, number, PCILEND_STATUS_MALFORMED);
+		return;
+	}
+	atomic64_inc(&link->channel.rx_messages);
+	trace_pcilend_message_rx(link->peer_node, type, 0, PCILEND_STATUS_OK, number, number);
+	if (!receive_take_request(link, slot, number))
+		pcilend_channel_answer_polled(link, type, number, PCILEND_STATUS_OVERLOAD);
+}
+
+/* All that the peer has sent, in its order, as far as the budget goes. */
+static void receive_take_all(struct pcilend_link *link, u32 head, u32 polled, u32 polled_head,
+			     const u8 *polled_slot)
+{
+	struct pcilend_channel *ch = &link->channel;
+	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
+
+	lockdep_assert_held(&ch->rx_lock);
+	/* Nothing that an honest peer shows. */
+	if (polled_head - ch->rx_tail > head - ch->rx_tail)
+		polled_head = head;
+	for (; ch->rx_budget; ch->rx_budget--) {
+		if (polled && ch->rx_tail == polled_head) {
+			receive_take_polled(link, polled_slot, polled);
+			polled = 0;
+		} else if (ch->rx_tail != head) {
+			u32 sequence = ch->rx_tail++;
+
+			memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS],
+			       sizeof(slot));
+			receive_take_message(link, slot, sequence);
+		} else {
+			return;
+		}
+	}
+}
+
 static void receive_rx_work(struct work_struct *work)
 {
 	struct pcilend_link *link = container_of(work, struct pcilend_link, channel.rx_work);
 	struct pcilend_channel *ch = &link->channel;
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
-	u32 head, first;
+	u32 head, first, polled, polled_head = 0;
 
 	pcilend_link_follow_trail(link);
 	mutex_lock(&ch->rx_lock);
@@ -366,13 +413,15 @@ static void receive_rx_work(struct work_struct *work)
 	 */
 	if (!pcilend_area_is_current(link))
 		goto out;
+	polled = pcilend_channel_look_polled(link, slot, &polled_head);
 	head = pcilend_area_read(&link->area->head);
 	dma_rmb();
-	if (!pcilend_area_is_current(link) || head == ch->rx_tail)
+	if (!pcilend_area_is_current(link) || (head == ch->rx_tail && !polled))
 		goto out;
 	if (head - ch->rx_tail > PCILEND_RING_SLOTS) {
-		memset(slot, 0, sizeof(slot));
-		receive_refuse(link, slot, head,
+		static const u8 nothing[PCILEND_SLOT_BYTES] __aligned(8);
+
+		receive_refuse(link, nothing, head,
 			       "the ring's head is more than a ring ahead of its tail");
 		ch->rx_tail = head;
 		ch->rx_budget--;
@@ -380,14 +429,8 @@ static void receive_rx_work(struct work_struct *work)
 	/* The head before the messages that it announces. */
 	dma_rmb();
 	first = ch->rx_tail;
-	while (ch->rx_tail != head && ch->rx_budget) {
-		u32 sequence = ch->rx_tail++;
-
-		ch->rx_budget--;
-		memcpy(slot, link->area->slots[sequence % PCILEND_RING_SLOTS], sizeof(slot));
-		receive_take_message(link, slot, sequence);
-	}
-	pcilend_link_heard(link, ch->rx_tail - first);
+	receive_take_all(link, head, polled, polled_head, slot);
+	pcilend_link_heard(link, ch->rx_tail - first + (polled && ch->polled == polled));
 
 	mutex_lock(&ch->tx_lock);
 	if (ch->tx_open)

@@ -190,6 +190,7 @@ void pcilend_link_set_state(struct pcilend_link *link, enum pcilend_link_state s
 	strscpy(link->reason, reason, sizeof(link->reason));
 	node = link->peer_node;
 	spin_unlock(&link->state_lock);
+	pcilend_channel_set_polling(link, state == PCILEND_LINK_UP);
 	if (!changed)
 		return;
 

@@ -6,14 +6,14 @@
  * borrower's, and who keeps segments, by the operations that pcilend_links_register() is given.
  *
  * Who has a reference on a link may call all of this, whatever becomes of the link meanwhile:
- * requests fail then. Process context; pcilend_channel_request() waits for the peer, the others
- * for short locks.
+ * requests fail then. Process context, but for pcilend_channel_poll(), which any context may call;
+ * pcilend_channel_request() waits for the peer, the others for short locks.
  *
  * Locks: links_lock, pins_lock, trust_lock; of a link aperture.lock, channel.rx_lock,
- * channel.tx_lock, and the spinlocks state_lock, channel.lock, kick_lock and loss_lock, of which
- * the last two are taken in interrupts. Callers may hold their own (base.h has the order), and
- * take state_lock and aperture.lock, to read what these guard. No operation is called with any of
- * them but .lost.
+ * channel.tx_lock, and the spinlocks state_lock, channel.lock, kick_lock, loss_lock and
+ * channel.poll_lock, of which the last three are taken in interrupts. Callers may hold their own
+ * (base.h has the order), and take state_lock and aperture.lock, to read what these guard. No
+ * operation is called with any of them but .lost.
  */
 #ifndef PCILEND_LINK_H
 #define PCILEND_LINK_H
@@ -89,7 +89,7 @@ int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function);
 void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *function);
 void pcilend_requesters_count(struct pcilend_link *link, u32 *entries, u32 *used, u32 *lent);
 
-/* channel.c */
+/* channel.c, channel_receive.c, channel_poll.c */
 
 /* A message that was taken from the ring, or waits for room in it. */
 struct pcilend_message {
@@ -100,6 +100,7 @@ struct pcilend_message {
 	u32 subject;			/* requests: the function it names, 0: none */
 	struct pcilend_link *link;	/* requests: with a reference */
 	struct work_struct work;	/* requests */
+	u32 polled;			/* number of a polled request; 0: it was in the ring */
 	u8 slot[PCILEND_SLOT_BYTES];
 };
 
@@ -136,6 +137,7 @@ struct pcilend_channel {
 	u32 rx_tail;			/* rx_lock: messages taken from our ring */
 	u32 rx_budget;			/* rx_lock: messages to be taken before our next beat */
 	u32 rx_doubt;			/* rx_lock: those before may have been lost with the link */
+	u32 polled;			/* rx_lock: the last polled request that was taken */
 	struct work_struct rx_work;
 
 	struct mutex tx_lock;		/* the peer's ring */
@@ -148,6 +150,12 @@ struct pcilend_channel {
 	u64 tx_stuck;			/* tx_lock: ms, since when the ring has been full; 0: not */
 	struct delayed_work tx_work;
 	wait_queue_head_t tx_room;
+
+	raw_spinlock_t poll_lock;	/* our polled request (channel_poll.c); any context */
+	struct pcilend_wire_area __iomem *poll_peer;	/* poll_lock: NULL: the link is not up */
+	u32 poll_number;		/* poll_lock: of the last one */
+	bool poll_late;			/* poll_lock: it was not answered in time */
+	u64 poll_left;			/* poll_lock: ns that may be waited */
 
 	spinlock_t lock;		/* waiters and queues */
 	u32 session;			/* lock: changes when a channel is closed */
@@ -177,6 +185,7 @@ int pcilend_channel_request(struct pcilend_link *link, u16 type, const void *pay
 int pcilend_channel_request_for(struct pcilend_link *link, u16 type, const void *payload,
 				struct pcilend_answer *answer, unsigned int ms);
 int pcilend_channel_request_async(struct pcilend_link *link, u16 type, const void *payload);
+int pcilend_channel_poll(struct pcilend_link *link, u16 type, const void *payload);
 void pcilend_channel_wait_room(struct pcilend_link *link);
 
 /* link.c */

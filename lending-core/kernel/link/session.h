@@ -81,7 +81,7 @@ int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
 bool pcilend_aperture_replan(struct pcilend_link *link);
 void pcilend_aperture_exit(struct pcilend_link *link);
 
-/* channel.c, channel_receive.c */
+/* channel.c, channel_receive.c, channel_poll.c */
 void pcilend_channel_init(struct pcilend_link *link);
 int pcilend_channel_open(struct pcilend_link *link, u32 window, u64 offset, const char **why);
 void pcilend_channel_suspend(struct pcilend_link *link);
@@ -91,5 +91,6 @@ void pcilend_channel_close(struct pcilend_link *link);
 void pcilend_channel_beat(struct pcilend_link *link);
 void pcilend_channel_look(struct pcilend_link *link);
 void pcilend_channel_go_on(struct pcilend_link *link);
+void pcilend_channel_set_polling(struct pcilend_link *link, bool up);
 
 #endif /* PCILEND_SESSION_H */

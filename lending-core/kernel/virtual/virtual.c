@@ -3,11 +3,19 @@
  * A virtual function: a root bus with one function, whose config space is kept here and whose
  * BARs are pieces of the NTB's memory windows.
  *
- * Config accesses may come with interrupts off, so they are served from a copy. What a write means
- * for the hardware is carried out by a work item. A writer who may sleep waits for it, as who
- * writes to a function in this host does: when pci_set_master() returns, DMA works. One who may not
- * sleep doesn't; pcilend_virtual_settle() makes up for that. Registers whose truth is in the
- * hardware read as the copy has them. (docs/decisions/0010)
+ * Config accesses may come with interrupts off, so they are served from a copy. What a write of bus
+ * mastering or MSI means for the hardware the writer tells the lender, and polls for its answer:
+ * when pci_set_master() returns, DMA works. The rest is carried out by a work item: a reset, which
+ * shows when it is over; what only users of VFIO write, for whom pcilend_virtual_settle() waits;
+ * and what the lender did not answer in time. Registers whose truth is in the hardware read as the
+ * copy has them. (docs/decisions/0010)
+ *
+ * Who tells the lender what a write means:
+ *
+ *	nothing pending --write--> pending --the writer, polling--> nothing pending
+ *	    ^                         |
+ *	    |                         | no answer, or a write that takes longer
+ *	    +-- the work item <-- working
  *
  * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
  */
@@ -34,14 +42,17 @@
 
 #define FORWARDS 32
 #define RESET_AGAIN_MS 100
-#define ACTIONS (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_RESET | PCILEND_EFFECT_MSI | \
-		 PCILEND_EFFECT_FORWARD)
+#define TOLD_AT_ONCE (PCILEND_EFFECT_COMMAND | PCILEND_EFFECT_MSI)
+#define ACTIONS (TOLD_AT_ONCE | PCILEND_EFFECT_RESET | PCILEND_EFFECT_FORWARD)
 /* Besides: the hardware is not what it was last told to be. */
 #define EFFECT_RESTART 0x80000000
 
-#ifndef CONFIG_PREEMPT_COUNT
-#error "without CONFIG_PREEMPT_COUNT nothing tells whether a config write may sleep"
-#endif
+/* Bus mastering, as the lender has it. */
+enum mastering {
+	MASTERING_OFF,
+	MASTERING_ON,
+	MASTERING_UNKNOWN,	/* it did not answer, and may still do what it was told */
+};
 
 struct forward {
 	u16 offset;
@@ -64,18 +75,20 @@ struct pcilend_virtual {
 	struct pcilend_virtual_bar bar[PCILEND_BARS];
 	struct resource window[PCILEND_BARS];
 
-	raw_spinlock_t lock;		/* the rest, but for what only the work item uses */
+	raw_spinlock_t telling;		/* one writer at a time polls the lender; outside of lock */
+	raw_spinlock_t lock;		/* the rest, but for mastering and error */
 	struct pci_dev *pdev;		/* NULL: removed by hand, or not found yet */
 	char driver[32];		/* empty: none is bound */
 	struct pcilend_vconfig config;
-	unsigned int pending;		/* effects to be carried out */
+	unsigned int pending;		/* effects that the lender was not told of */
+	bool working;			/* by the work item it is, until nothing is pending */
 	struct forward forward[FORWARDS];
 	unsigned int forwards;
 	bool resetting;			/* reads all-ones, as a function in reset does */
 	bool gone;
 
 	struct work_struct work;
-	bool bus_master;		/* work: as the lender was told */
+	enum mastering mastering;	/* of who tells the lender */
 	int error;			/* what went wrong since the last settle */
 };
 
@@ -133,8 +146,16 @@ static int virtual_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 	return PCIBIOS_SUCCESSFUL;
 }
 
+static void virtual_start_work(struct pcilend_virtual *virtual)
+{
+	lockdep_assert_held(&virtual->lock);
+	virtual->working = true;
+	queue_work(pcilend_virtual_wq, &virtual->work);
+}
+
+/* @at_once: the writer tells the lender. */
 static int virtual_write_locked(struct pcilend_virtual *virtual, int where, int size, u32 value,
-				unsigned int *pending)
+				bool *at_once)
 {
 	unsigned int all, effects;
 	int i;
@@ -165,49 +186,30 @@ static int virtual_write_locked(struct pcilend_virtual *virtual, int where, int 
 	}
 	if (effects & PCILEND_EFFECT_RESET)
 		virtual->resetting = true;
-	if (effects) {
-		virtual->pending |= effects;
-		queue_work(pcilend_virtual_wq, &virtual->work);
-	}
-	*pending = effects | (all & PCILEND_EFFECT_INTX);
+	if (!effects)
+		return PCIBIOS_SUCCESSFUL;
+	virtual->pending |= effects;
+	*at_once = !virtual->working && !(effects & ~TOLD_AT_ONCE);
+	if (!*at_once)
+		virtual_start_work(virtual);
 	return PCIBIOS_SUCCESSFUL;
 }
 
-static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+/* @poll: in any context; else may sleep. */
+static int virtual_forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length,
+				    bool poll)
 {
-	struct pcilend_virtual *virtual = virtual_to_virtual(bus);
-	unsigned int pending = 0;
-	int err;
-
-	if (devfn)
-		return PCIBIOS_DEVICE_NOT_FOUND;
-	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
-		err = virtual_write_locked(virtual, where, size, value, &pending);
-	/* pci_lock may be held, or a spinlock of the driver. */
-	if (!pending || !preemptible() || rcu_preempt_depth())
-		return err;
-	flush_work(&virtual->work);
-	if (pending & PCILEND_EFFECT_INTX)
-		pcilend_virtual_intx_settle(virtual->intx);
-	return err;
-}
-
-static struct pci_ops virtual_config_ops = {
-	.read = virtual_read,
-	.write = virtual_write,
-};
-
-static int virtual_forward_register(struct pcilend_virtual *virtual, u32 offset, u32 length)
-{
+	const struct pcilend_virtual_ops *ops = virtual->ops;
 	u32 value;
 
 	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
 		value = pcilend_vconfig_read(&virtual->config, offset, length);
-	return virtual->ops->config_write(virtual->remote, offset, value, length);
+	return poll ? ops->poll_config_write(virtual->remote, offset, value, length) :
+		      ops->config_write(virtual->remote, offset, value, length);
 }
 
 /* Makes the function's MSI capability what the virtual one is. PCI 3.0 §6.8.1. */
-static int virtual_forward_msi(struct pcilend_virtual *virtual)
+static int virtual_forward_msi(struct pcilend_virtual *virtual, bool poll)
 {
 	u32 msi = virtual->config.msi;
 	u32 data, mask;
@@ -221,19 +223,83 @@ static int virtual_forward_msi(struct pcilend_virtual *virtual)
 
 	/* Switched off first, and on last: no message goes out with half of a new address. */
 	if (!(flags & PCI_MSI_FLAGS_ENABLE))
-		return virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+		return virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2, poll);
 
-	err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4);
+	err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_LO, 4, poll);
 	if (!err && flags & PCI_MSI_FLAGS_64BIT)
-		err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4);
+		err = virtual_forward_register(virtual, msi + PCI_MSI_ADDRESS_HI, 4, poll);
 	if (!err)
-		err = virtual_forward_register(virtual, msi + data, 2);
+		err = virtual_forward_register(virtual, msi + data, 2, poll);
 	if (!err && flags & PCI_MSI_FLAGS_MASKBIT)
-		err = virtual_forward_register(virtual, msi + mask, 4);
+		err = virtual_forward_register(virtual, msi + mask, 4, poll);
 	if (!err)
-		err = virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2);
+		err = virtual_forward_register(virtual, msi + PCI_MSI_FLAGS, 2, poll);
 	return err;
 }
+
+/* Makes the hardware what the copy is. @poll: as above. */
+static int virtual_tell(struct pcilend_virtual *virtual, unsigned int effects, bool bus_master,
+			bool poll)
+{
+	enum mastering wanted = bus_master ? MASTERING_ON : MASTERING_OFF;
+	const struct pcilend_virtual_ops *ops = virtual->ops;
+	int err = 0, last;
+
+	if (effects & PCILEND_EFFECT_MSI)
+		err = virtual_forward_msi(virtual, poll);
+	if (effects & PCILEND_EFFECT_COMMAND && wanted != virtual->mastering) {
+		last = poll ? ops->poll_bus_master(virtual->remote, bus_master) :
+			      ops->bus_master(virtual->remote, bus_master);
+		err = err ?: last;
+		virtual->mastering = last ? MASTERING_UNKNOWN : wanted;
+	}
+	return err;
+}
+
+/* What another writer has found pending meanwhile it has told, too. */
+static void virtual_tell_at_once(struct pcilend_virtual *virtual)
+{
+	unsigned int effects;
+	bool bus_master;
+	int err;
+
+	guard(raw_spinlock_irqsave)(&virtual->telling);
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+		if (virtual->working || virtual->gone)
+			return;
+		effects = virtual->pending;
+		virtual->pending = 0;
+		bus_master = pcilend_vconfig_bus_master(&virtual->config);
+	}
+	err = virtual_tell(virtual, effects, bus_master, true);
+	if (err == -ESTALE)
+		WRITE_ONCE(virtual->error, err);
+	if (!err || err == -ESTALE)
+		return;
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	virtual->pending |= effects;
+	virtual_start_work(virtual);
+}
+
+static int virtual_write(struct pci_bus *bus, unsigned int devfn, int where, int size, u32 value)
+{
+	struct pcilend_virtual *virtual = virtual_to_virtual(bus);
+	bool at_once = false;
+	int err;
+
+	if (devfn)
+		return PCIBIOS_DEVICE_NOT_FOUND;
+	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+		err = virtual_write_locked(virtual, where, size, value, &at_once);
+	if (at_once)
+		virtual_tell_at_once(virtual);
+	return err;
+}
+
+static struct pci_ops virtual_config_ops = {
+	.read = virtual_read,
+	.write = virtual_write,
+};
 
 /*
  * Until the lender has confirmed it the function reads all-ones, as one that does not come back
@@ -253,25 +319,30 @@ static int virtual_reset(struct pcilend_virtual *virtual)
 	}
 
 	/* The lender leaves bus mastering off. */
-	virtual->bus_master = false;
-	if (err)
-		return err;
-	guard(raw_spinlock_irqsave)(&virtual->lock);
+	virtual->mastering = err ? MASTERING_UNKNOWN : MASTERING_OFF;
+	return err;
+}
+
+static void virtual_is_reset(struct pcilend_virtual *virtual)
+{
+	lockdep_assert_held(&virtual->lock);
 	pcilend_vconfig_reset(&virtual->config);
 	if (virtual->intx)
 		pcilend_virtual_intx_allow(virtual->intx, pcilend_vconfig_intx(&virtual->config));
 	virtual->resetting = false;
-	return 0;
 }
 
-static void virtual_carry_out(struct pcilend_virtual *virtual)
+/* @was_reset: the lender has. */
+static int virtual_carry_out(struct pcilend_virtual *virtual, bool *was_reset)
 {
 	struct forward forward[FORWARDS];
 	unsigned int pending, forwards, i;
-	int err = 0, last = 0;
+	int err = 0, last;
 	bool bus_master;
 
-	scoped_guard(raw_spinlock_irqsave, &virtual->lock) {
+	/* Nobody begins to poll the lender from now on; who has is through. */
+	scoped_guard(raw_spinlock_irqsave, &virtual->telling)
+	scoped_guard(raw_spinlock, &virtual->lock) {
 		pending = virtual->pending;
 		forwards = virtual->forwards;
 		memcpy(forward, virtual->forward, forwards * sizeof(*forward));
@@ -281,41 +352,40 @@ static void virtual_carry_out(struct pcilend_virtual *virtual)
 	}
 
 	if (pending & EFFECT_RESTART)
-		virtual->bus_master = false;
+		virtual->mastering = MASTERING_OFF;
 	if (pending & PCILEND_EFFECT_RESET) {
 		err = virtual_reset(virtual);
-		goto out;
+		*was_reset = !err;
+		return err;
 	}
 	for (i = 0; i < forwards; i++) {
 		last = virtual->ops->config_write(virtual->remote, forward[i].offset,
 						  forward[i].value, 1);
 		err = err ?: last;
 	}
-	if (pending & PCILEND_EFFECT_MSI) {
-		last = virtual_forward_msi(virtual);
-		err = err ?: last;
-	}
-	if (pending & PCILEND_EFFECT_COMMAND && bus_master != virtual->bus_master) {
-		last = virtual->ops->bus_master(virtual->remote, bus_master);
-		err = err ?: last;
-		if (!last)
-			virtual->bus_master = bus_master;
-	}
-out:
-	if (!err)
-		return;
-	if (err != -ESTALE)
-		dev_warn_ratelimited(&virtual->remote->dev,
-				     "the lender did not take a config write: %d\n", err);
-	WRITE_ONCE(virtual->error, err);
+	last = virtual_tell(virtual, pending, bus_master, false);
+	return err ?: last;
 }
 
 static void virtual_work(struct work_struct *work)
 {
+	struct pcilend_virtual *virtual = container_of(work, struct pcilend_virtual, work);
 	unsigned int flags = memalloc_noio_save();
+	bool was_reset = false;
+	int err = virtual_carry_out(virtual, &was_reset);
 
-	virtual_carry_out(container_of(work, struct pcilend_virtual, work));
 	memalloc_noio_restore(flags);
+	if (err && err != -ESTALE)
+		dev_warn_ratelimited(&virtual->remote->dev,
+				     "the lender did not take a config write: %d\n", err);
+	if (err)
+		WRITE_ONCE(virtual->error, err);
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	/* What has become pending meanwhile has queued the item again. */
+	virtual->working = virtual->pending;
+	/* Not before: who finds that the reset is over relies on what it writes next. */
+	if (was_reset)
+		virtual_is_reset(virtual);
 }
 
 /* The last reference to the bus is gone, and with it to its config space. */
@@ -672,6 +742,7 @@ struct pcilend_virtual *pcilend_virtual_create(struct pcilend_link *link,
 	if (!frontend->guests)
 		pcilend_vconfig_withhold(&virtual->config);
 	memcpy(virtual->bar, bar, sizeof(virtual->bar));
+	raw_spin_lock_init(&virtual->telling);
 	raw_spin_lock_init(&virtual->lock);
 	INIT_WORK(&virtual->work, virtual_work);
 	virtual_write_bars(virtual, bar);
@@ -737,8 +808,9 @@ void pcilend_virtual_destroy(struct pcilend_virtual *virtual)
 		device_release_driver(&pdev->dev);
 	pci_dev_put(pdev);
 	flush_work(&virtual->work);
-	/* Nor can any other use it. */
-	scoped_guard(raw_spinlock_irqsave, &virtual->lock)
+	/* Nor can any other use it; who polls the lender for its sake is through. */
+	scoped_guard(raw_spinlock_irqsave, &virtual->telling)
+	scoped_guard(raw_spinlock, &virtual->lock)
 		virtual->gone = true;
 
 	/*
@@ -785,7 +857,7 @@ int pcilend_virtual_restart(struct pci_dev *pdev)
 		virtual->pending |= EFFECT_RESTART | PCILEND_EFFECT_COMMAND;
 		if (virtual->config.msi)
 			virtual->pending |= PCILEND_EFFECT_MSI;
-		queue_work(pcilend_virtual_wq, &virtual->work);
+		virtual_start_work(virtual);
 	}
 	return pcilend_virtual_settle(pdev);
 }

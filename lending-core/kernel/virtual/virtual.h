@@ -3,8 +3,8 @@
  * Virtual functions: a struct pci_dev on this host for a function that is in another one. It knows
  * no link and no lease: what the hardware has to do it asks of who made it, by operations.
  *
- * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; windows_lock; in any context
- * each part's raw spinlock, inside of those of genirq.
+ * Locks: pcilend_virtual_relay.asking while a lender is asked about MSI; windows_lock; in any
+ * context each part's raw spinlocks, inside of those of genirq.
  */
 #ifndef PCILEND_VIRTUAL_H
 #define PCILEND_VIRTUAL_H
@@ -38,13 +38,16 @@ struct pcilend_virtual_relay;
  * @bus_master: let it do DMA, or stop it: then its transactions have drained on return
  * @config_read: bytes of its configuration space
  * @config_write: 1, 2 or 4 bytes of it, aligned
+ * @poll_bus_master, @poll_config_write: as those two, in any context: the answer is polled for,
+ *	for up to PCILEND_POLL_MS. An error but -ESTALE does not say that it is not done
  * @intx_ask: what the lender shall do with the legacy interrupt
  * @intx_listen: what it tells of that goes to @intx; with NULL: nowhere, on return
  * @msi_ask: the message of a vector, for MSI that is relayed: *address and *data are set if @on
  * @msi_listen: as @intx_listen
  *
- * All are there, and may sleep, @claim and @changed too. The others but for the two that listen
- * return 0 or a negative errno (-ESTALE: there is no lease any more; -ETIMEDOUT: no answer).
+ * All are there, and but for those that poll they may sleep. But for @changed and the two that
+ * listen they return 0 or a negative errno (-ESTALE: there is no lease any more; -ETIMEDOUT: no
+ * answer).
  */
 struct pcilend_virtual_ops {
 	int (*claim)(struct pcilend_remote *remote, struct pci_dev *pdev);
@@ -53,6 +56,9 @@ struct pcilend_virtual_ops {
 	int (*bus_master)(struct pcilend_remote *remote, bool on);
 	int (*config_read)(struct pcilend_remote *remote, u32 offset, void *data, size_t length);
 	int (*config_write)(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+	int (*poll_bus_master)(struct pcilend_remote *remote, bool on);
+	int (*poll_config_write)(struct pcilend_remote *remote, u32 offset, u32 value,
+				 size_t length);
 	int (*intx_ask)(struct pcilend_remote *remote, enum pcilend_intx_state state);
 	void (*intx_listen)(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
 	int (*msi_ask)(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,

@@ -31,7 +31,7 @@ struct window_piece {
 struct window_region {
 	struct list_head node;
 	struct resource *bar;
-	struct window_piece first;	/* ends before the region's start; its gap may be all of it */
+	struct window_piece first;	/* ends before the region; its gap may be all of it */
 	resource_size_t end;
 	const char *name;		/* that of its driver */
 	unsigned long exclusive;	/* IORESOURCE_EXCLUSIVE or 0 */

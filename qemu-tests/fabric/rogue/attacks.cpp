@@ -508,6 +508,27 @@ Result<Report> flood_garbage(Node& node, milliseconds time, uint32_t) {
   return finish(node, report);
 }
 
+// Requests that are polled for: random ones, and such as would be right with a lease; whatever head
+// of the ring they come after, and as fast as they go.
+Result<Report> polled(Node& node, milliseconds time, uint32_t) {
+  PCILEND_TRY(need_up(node));
+  Report report;
+  const pcilend_msg_bus_master master{pcilend_id(static_cast<u16>(node.peer_node()), 1), 1, 1};
+  const Slot plausible = node.make(PCILEND_MSG_BUS_MASTER, false, 0, 1, &master);
+  report.numbers["requests"] = repeat(node, time, [&](uint64_t i) {
+    Slot slot = plausible;
+    if ((i & 1) != 0) fill(std::span(slot).subspan((i & 2) != 0 ? 0 : sizeof(pcilend_msg_header)));
+    node.poll(slot, (i & 4) != 0 ? 0 : static_cast<uint32_t>(dice()()));
+  });
+  node.poll(plausible, 0);
+  for (const auto end = Clock::now() + 5s; !node.polled() && Clock::now() < end;) rest(node, 10ms);
+  if (!node.polled())
+    report.numbers["no-answer"]++;
+  else if (*node.polled() == PCILEND_STATUS_OK)
+    report.granted.push_back("polled bus-master");
+  return finish(node, report);
+}
+
 // More functions than a lender has.
 Result<Report> flood_notices(Node& node, milliseconds time, uint32_t value) {
   PCILEND_TRY(need_up(node));
@@ -753,6 +774,7 @@ constexpr Attack kAttacks[] = {
     {"flood-requests", "requests, as fast as they are taken", flood_requests},
     {"flood-deaf", "requests whose answers it does not take", flood_deaf},
     {"flood-garbage", "random messages, room or not", flood_garbage},
+    {"flood-polled", "polled requests, room or not", polled},
     {"flood-notices", "more functions than a lender has", flood_notices},
     {"flood-intx", "legacy interrupts: of what it borrows, and of what it does not", flood_intx},
     {"flood-expose", "what it borrows is exposed to node VALUE and no longer", flood_expose},

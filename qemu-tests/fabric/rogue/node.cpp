@@ -68,7 +68,7 @@ void Node::join(uint16_t number) {
   number_ = number;
   boot_ = new_boot();
   peer_ = {};
-  head_ = tail_ = 0;
+  head_ = tail_ = polled_taken_ = 0;
   seen_.clear();
   answers_.clear();
   delayed_.clear();
@@ -144,7 +144,8 @@ void Node::look_at_peer() {
   const bool other_life = peer.boot != peer_.boot;
   peer_ = peer;
   if (other_life) {
-    head_ = tail_ = 0;
+    head_ = tail_ = polled_taken_ = 0;
+    poke(offsetof(pcilend_wire_area, polled), uint32_t{0});
     seen_.clear();
     say_hello();
   }
@@ -181,6 +182,7 @@ void Node::step(Clock::time_point now) {
     next_beat_ = now + kBeat;
   }
   if (taking_ && up()) take_messages();
+  if (taking_ && up()) take_polled();
   while (!delayed_.empty() && delayed_.front().due <= now) {
     outbox_.push_back(delayed_.front().slot);
     delayed_.pop_front();
@@ -224,6 +226,24 @@ bool Node::put(const Slot& slot) {
 void Node::place(Slot slot) {
   reinterpret_cast<pcilend_msg_header*>(slot.data())->sequence = head_;
   force(slot);
+}
+
+void Node::poll(Slot slot, uint32_t head) {
+  if (++polls_ == 0) ++polls_;
+  auto& header = *reinterpret_cast<pcilend_msg_header*>(slot.data());
+  header.sequence = header.request = polls_;
+  poke(offsetof(pcilend_wire_area, polled), uint32_t{0});
+  poke(offsetof(pcilend_wire_area, polled_head), head);
+  poke(offsetof(pcilend_wire_area, polled_slot), std::as_bytes(std::span(slot)));
+  poke(offsetof(pcilend_wire_area, polled), polls_);
+  driver_->ring(1 << PCILEND_DOORBELL_KICK);
+  tally_.sent++;
+}
+
+std::optional<uint16_t> Node::polled() const {
+  const u64 answer = shown<u64>(offsetof(pcilend_wire_area, polled_answer));
+  if (pcilend_polled_number(answer) != polls_) return std::nullopt;
+  return pcilend_polled_status(answer);
 }
 
 uint32_t Node::request(uint16_t type, const void* payload) {
@@ -284,6 +304,29 @@ void Node::take_messages() {
     take(slot, tail_++);
   }
   poke(offsetof(pcilend_wire_area, tail), tail_);
+}
+
+// As an honest peer it has one under way only.
+void Node::take_polled() {
+  const uint32_t number = shown<u32>(offsetof(pcilend_wire_area, polled));
+  if (number == 0 || number == polled_taken_) return;
+  polled_taken_ = number;
+  Slot slot;
+  std::memcpy(slot.data(), area().polled_slot, slot.size());
+  if (pcilend_wire_check_polled(slot.data(), peer_.boot, number, nullptr) != 0) {
+    malformed_++;
+    return;
+  }
+  const auto& header = *reinterpret_cast<const pcilend_msg_header*>(slot.data());
+  notices_["polled " + std::string(pcilend_msg_name(header.type))]++;
+  answer_polled(number);
+}
+
+// Late and twice is what the same request by the ring is answered.
+void Node::answer_polled(uint32_t number) {
+  if (manner_ == Manner::Silent || manner_ == Manner::Late) return;
+  poke(offsetof(pcilend_wire_area, polled_answer),
+       pcilend_polled_answer(number, PCILEND_STATUS_OK));
 }
 
 void Node::take(const Slot& slot, uint32_t sequence) {

@@ -97,6 +97,11 @@ class Node {
   // The same whether there is room or not, and as it is.
   void force(const Slot& slot);
   [[nodiscard]] bool full() const;
+  // Writes it as a polled request, after what is before that head of the ring, and rings. The
+  // number is one that was not used before.
+  void poll(Slot slot, uint32_t head);
+  // The status that the victim has answered the last one with.
+  [[nodiscard]] std::optional<uint16_t> polled() const;
   // The number of the request; 0 if the ring stays full.
   uint32_t request(uint16_t type, const void* payload);
   void notice(uint16_t type, const void* payload);
@@ -160,10 +165,12 @@ class Node {
   void announce();
   void tell(uint32_t id);
   void take_messages();
+  void take_polled();
   void take(const Slot& slot, uint32_t sequence);
   void take_notice(uint16_t type, const void* payload);
   void serve(const pcilend_msg_header& header, const void* payload);
   void answer(uint16_t type, uint32_t number, const void* payload);
+  void answer_polled(uint32_t number);
   void place_bars(uint32_t id, pcilend_msg_borrowed& out);
 
   Port& port_;
@@ -174,8 +181,10 @@ class Node {
   bool beating_ = true;
   bool taking_ = true;
   Peer peer_;
-  uint32_t head_ = 0;  // messages put into the peer's ring
-  uint32_t tail_ = 0;  // messages taken from ours
+  uint32_t head_ = 0;          // messages put into the peer's ring
+  uint32_t tail_ = 0;          // messages taken from ours
+  uint32_t polls_ = 0;         // polled requests made
+  uint32_t polled_taken_ = 0;  // the last one of the peer's
   uint64_t beats_ = 0;
   uint32_t next_request_ = 0;
   Clock::time_point next_look_;

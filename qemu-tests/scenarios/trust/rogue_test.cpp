@@ -197,6 +197,13 @@ TEST_F(RogueNode, WhoHasNoLeaseIsRefusedWithoutAWait) {
   EXPECT_EQ(report->at("numbers").value("no-answer", 0), 0) << *report;
 }
 
+TEST_F(RogueNode, PolledRequestsNeedALeaseToo) {
+  const json report = act("flood-polled", 1);
+  expect_refused(report, "flood-polled");
+  EXPECT_EQ(report["numbers"].value("no-answer", 0), 0) << report;
+  ASSERT_NO_FATAL_FAILURE(flood("flood-polled", 1));
+}
+
 TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
   expect_bad_messages_counted({"replay", "foreign-notices", "twins", "flood-garbage"});
 }

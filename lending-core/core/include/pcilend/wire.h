@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The wire protocol between the pcilend.ko of two hosts, version 16.
+ * The wire protocol between the pcilend.ko of two hosts, version 18.
  *
  * Both hosts offer the other one a control area in their own memory: a page of header and
  * heartbeat, then a ring of message slots. The area's owner reads it; the peer only writes to it,
  * through its memory window, so that nobody ever waits for a read across the link. Scratchpads
- * say where the area is; doorbell bit 0 says "look".
+ * say where the area is; doorbell bit 0 says "look". Beside the ring there is room for one request
+ * that may come from any context, as who sends it polls for the answer.
  *
  * All fields are little-endian. Everything in here comes from a peer and is hostile until one of
  * the pcilend_wire_* checks passed it.
@@ -18,7 +19,7 @@
 
 __BEGIN_DECLS
 
-#define PCILEND_WIRE_VERSION 17
+#define PCILEND_WIRE_VERSION 18
 #define PCILEND_WIRE_MAGIC 0x444e4c50u /* "PLND" */
 
 /*
@@ -74,7 +75,16 @@ struct pcilend_wire_area {
 	 * told that the area's owner has rebooted goes on in the new area: this shows it.
 	 */
 	__le64 reader_boot;
-	__u8 reserved2[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 16];
+	/*
+	 * The peer's polled request: its number, which is its sequence, too. 0 while it is being
+	 * written, and when a session begins. It comes after the messages before that head of the
+	 * ring. A sender that has given up the one before may write the next.
+	 */
+	__le32 polled;
+	__le32 polled_head;
+	__le64 polled_answer;	/* to the owner's own: pcilend_polled_answer() */
+	__u8 polled_slot[PCILEND_SLOT_BYTES];
+	__u8 reserved3[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 32 - PCILEND_SLOT_BYTES];
 	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
 } __packed;
 
@@ -86,6 +96,8 @@ struct pcilend_wire_area {
 #define PCILEND_RESERVE_MS_MIN 1000u
 #define PCILEND_RESERVE_MS_MAX 86400000u
 #define PCILEND_REQUEST_MS 5000		/* a request without an answer fails with -ETIMEDOUT */
+#define PCILEND_POLL_MS 2000		/* a polled request without an answer, as in Linux' */
+					/* drivers/pci/xen-pcifront.c */
 #define PCILEND_RESET_MS 75000		/* but for a reset: PCIe gives a function 60 s for one, */
 					/* and it has some more to show that it works */
 
@@ -558,6 +570,7 @@ struct pcilend_msg_config {
 
 static_assert(sizeof(struct pcilend_msg_header) == 24, "message header");
 static_assert(sizeof(struct pcilend_wire_area) == PCILEND_AREA_BYTES, "control area");
+static_assert(offsetof(struct pcilend_wire_area, polled_answer) % 8 == 0, "answer in one write");
 static_assert(sizeof(struct pcilend_msg_function) == 212, "function notice");
 static_assert(sizeof(struct pcilend_msg_reserve) == 28, "reservation");
 static_assert(sizeof(struct pcilend_msg_borrow) == 48, "borrow");
@@ -600,6 +613,25 @@ int pcilend_wire_check(const void *slot, __u64 boot, __u32 sequence, const char 
 int pcilend_wire_length(__u16 type, int answer);
 void *pcilend_wire_begin(void *slot, __u16 type, int answer, __u16 status, __u32 request,
 			 __u32 sequence, __u64 boot);
+
+/* The same of a polled request: of a type whose answer has no payload, and that ends soon. */
+int pcilend_wire_check_polled(const void *slot, __u64 boot, __u32 number, const char **why);
+
+/* A status as an answer to that number, in one write. */
+static inline __u64 pcilend_polled_answer(__u32 number, __u16 status)
+{
+	return (__u64)status << 32 | number;
+}
+
+static inline __u32 pcilend_polled_number(__u64 answer)
+{
+	return (__u32)answer;
+}
+
+static inline __u16 pcilend_polled_status(__u64 answer)
+{
+	return (__u16)(answer >> 32);
+}
 
 /* Printable ASCII and a NUL, zeroes behind: nothing that a peer's label could do to a terminal. */
 bool pcilend_label_valid(const __u8 label[PCILEND_LABEL_BYTES]);
