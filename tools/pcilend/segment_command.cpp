@@ -142,15 +142,17 @@ Result<Answer> withdraw(Session& session, const Options& options) {
   if (!nodes) return tl::unexpected(nodes.error());
   std::vector<std::optional<uint32_t>> from(nodes->begin(), nodes->end());
   if (from.empty()) from.emplace_back();
+  Segment left;
   for (const auto& node : from) {
     auto withdrawn = session.client.withdraw_segment(*id, node);
     if (!withdrawn) return tl::unexpected(std::move(withdrawn).error().in(to_string(*id)));
+    auto segment = find_segment(session, *id);
+    // Memory beside a function ends with that.
+    if (!segment && segment.error().kind == ErrorClass::NotFound) return SegmentsAnswer{};
+    if (!segment) return tl::unexpected(std::move(segment).error());
+    left = std::move(*segment);
   }
-  // Memory beside a function ends with that.
-  auto segment = find_segment(session, *id);
-  if (!segment && segment.error().kind == ErrorClass::NotFound) return SegmentsAnswer{};
-  if (!segment) return tl::unexpected(std::move(segment).error());
-  return SegmentsAnswer{{std::move(*segment)}};
+  return SegmentsAnswer{{std::move(left)}};
 }
 
 // What peers offer is asked of them by administrators only, and by a module that knows how; others

@@ -25,6 +25,7 @@ struct FakeKernel {
   std::vector<Function> installed;  // what functions of this host are once they are added
   std::set<uint32_t> connected;
   std::vector<Segment> segments;
+  bool segments_end = false;     // when they are withdrawn, as memory beside a function does
   std::vector<Segment> offered;  // by peers
   Counters counters;
   std::map<uint32_t, std::vector<uint8_t>> configs;  // by id
@@ -178,8 +179,11 @@ class FakeClient final : public Client {
                              adapter.empty() ? "" : " over " + adapter));
   }
   Result<> withdraw_segment(FunctionId id, std::optional<uint32_t> node) override {
-    return enter(
-        fmt::format("segment withdraw {}{}", to_string(id), node ? fmt::format(" {}", *node) : ""));
+    PCILEND_TRY(enter(fmt::format("segment withdraw {}{}", to_string(id),
+                                  node ? fmt::format(" {}", *node) : "")));
+    if (kernel_.segments.empty()) return fail(ErrorClass::NotFound, "there is no such segment");
+    if (kernel_.segments_end) kernel_.segments.clear();
+    return {};
   }
   Result<ConnectedSegment> connect_segment(FunctionId id, const ConnectOptions& options) override {
     PCILEND_TRY(enter(fmt::format("segment connect {}{}{}", to_string(id),

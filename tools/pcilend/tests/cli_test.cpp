@@ -898,9 +898,12 @@ TEST_F(CliTest, SegmentsAreOfferedAndWithdrawn) {
   EXPECT_EQ(kernel_.log, (std::vector<std::string>{
                              "segment offer 80001 4 read-only", "segment offer 80001 12 read-only",
                              "segment withdraw 80001 4", "segment withdraw 80001"}));
-  // Memory beside a function is gone then.
-  kernel_.segments.clear();
-  EXPECT_EQ(run({"segment", "withdraw", "80001"}).status, 0);
+  // Memory beside a function is gone then, for whomever it is withdrawn from next.
+  kernel_.segments_end = true;
+  EXPECT_EQ(run({"segment", "withdraw", "80001", "4", "12"}).status, 0);
+  const Outcome none = run({"segment", "withdraw", "80001", "4", "12"});
+  EXPECT_EQ(none.status, static_cast<int>(ErrorClass::NotFound));
+  EXPECT_THAT(none.err, HasSubstr("there is no such segment"));
 }
 
 TEST_F(CliTest, SegmentsThatAreNamedWronglyAreRefused) {
