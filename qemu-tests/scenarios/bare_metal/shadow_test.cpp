@@ -331,7 +331,7 @@ TEST_F(Shadow, TheRestOfTheWindowStaysTheAdaptersDrivers) {
   const uint64_t refused = count(
       borrower(),
       fmt::format("while read start end flags; do [ $((end)) = 0 ] || busybox devmem "
-                  "$(printf 0x%x $((end - 3))) 2>&1; done </sys/bus/pci/devices/{}/resource | "
+                  "$(printf 0x%x $((end - 4095))) 2>&1; done </sys/bus/pci/devices/{}/resource | "
                   "grep -c 'not permitted'",
                   kAdapter));
   EXPECT_EQ(refused, std::ranges::count(*before, '\n')) << *before;
