@@ -2,140 +2,18 @@
 #include "hook.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/file.h>
 
-#include <cstdlib>
-#include <fstream>
-
-#include "fake_client.h"
+#include "hook_fixture.h"
 #include "mdev.h"
 #include "record.h"
 
 namespace pcilend {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr const char* kFirst = "70636c64-0000-8000-8000-000000000001";
-constexpr const char* kSecond = "70636c64-0000-8000-8000-000000000002";
-constexpr const char* kAny = "9c2c1b0a-8899-4abb-8cdd-eeff00112233";
-constexpr const char* kDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a01";
-constexpr const char* kOtherDomain = "2f1e6b1a-4d0c-4f6c-9a51-0d5a5f1f7a02";
-
-class QuietSteps final : public Steps {
- public:
-  void begin(std::string_view, std::string_view) override {}
-};
-
-// Two functions of node 4, seen by node 8, and a sysfs in which mediated devices come and go.
-class HookTest : public testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/pcilend-hook.XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    root_ = name;
-    environment_ = Environment(root_);
-    for (const auto& [id, uuid] : {std::pair{0x40001u, kFirst}, {0x40002u, kSecond}}) {
-      Function f;
-      f.id.value = id;
-      f.uuid = parse_uuid(uuid).value();
-      f.lender = 4;
-      f.bdf = "0000:00:05.0";
-      f.state = PCILEND_FUNCTION_AVAILABLE;
-      f.vendor = 0x1b36;
-      f.device = 0x0010;
-      kernel_.functions.push_back(f);
-      touch(fmt::format("sys/bus/pcilend/devices/{:x}/mdev_supported_types/pcilend-function/create",
-                        id));
-    }
-    fs::create_directories(root_ / "sys/bus/mdev/devices");
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void touch(const fs::path& path) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path).flush();
-  }
-  std::string text(const fs::path& path) {
-    std::ifstream file(root_ / path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  // As the kernel would have after a write to create.
-  void add_mdev(const std::string& uuid, bool ready = true) {
-    touch(fmt::format("sys/bus/mdev/devices/{}/remove", uuid));
-    if (ready) touch(fmt::format("sys/bus/mdev/devices/{}/iommu_group", uuid));
-  }
-  // As if a mediated device had borrowed it for itself.
-  static void hold(Function& f, const std::string& owner) {
-    f.state = PCILEND_FUNCTION_BORROWED;
-    f.borrower = 8;
-    f.owner = owner;
-  }
-  std::string created(uint32_t id) {
-    return text(fmt::format(
-        "sys/bus/pcilend/devices/{:x}/mdev_supported_types/pcilend-function/create", id));
-  }
-  std::string removed(const std::string& uuid) {
-    return text(fmt::format("sys/bus/mdev/devices/{}/remove", uuid));
-  }
-  fs::path record_path(const char* domain) {
-    return root_ / fmt::format("run/pcilend/domains/{}.json", domain);
-  }
-
-  static Domain domain(const char* uuid, std::vector<const char*> functions) {
-    Domain d{"guest", parse_uuid(uuid).value(), {}, {}};
-    for (const char* f : functions) d.mdevs.push_back(parse_uuid(f).value());
-    return d;
-  }
-  // Of which one, kAny, may be whatever `choice` says.
-  static Domain choosing(Choice choice) {
-    Domain d = domain(kDomain, {kAny});
-    choice.mdev = d.mdevs[0];
-    d.options->choices = {std::move(choice)};
-    return d;
-  }
-  HookContext context() {
-    return {environment_,
-            names_,
-            [this]() -> Result<std::unique_ptr<Client>> {
-              return std::make_unique<test::FakeClient>(kernel_);
-            },
-            [this](std::chrono::milliseconds time) {
-              ++sleeps_;
-              now_ += time;
-              on_sleep_();
-            },
-            [this] { return now_; },
-            steps_};
-  }
-  Result<> prepare(const Domain& d) {
-    auto c = context();
-    return prepare_domain(c, d);
-  }
-  Result<> release(const Domain& d) {
-    auto c = context();
-    return release_domain(c, d);
-  }
-
-  Result<> reconcile(const Domain& d) {
-    auto c = context();
-    return reconcile_domain(c, d);
-  }
-
-  fs::path root_;
-  Environment environment_;
-  PciNames names_{std::string(PCILEND_SOURCE_DIR) + "/tools/client/testdata/pci.ids"};
-  test::FakeKernel kernel_;
-  QuietSteps steps_;
-  int sleeps_ = 0;
-  std::function<void()> on_sleep_ = [] {};
-  std::chrono::steady_clock::time_point now_;
-};
 
 TEST(Phases, FollowLibvirtsTable) {
   EXPECT_EQ(phase_of("prepare", "begin"), Phase::Prepare);
@@ -460,102 +338,6 @@ TEST_F(HookTest, OptionsThatCannotBeFollowedKeepItFromStartingOnly) {
   EXPECT_EQ(refused.error().message, "wait='x'");
 }
 
-TEST_F(HookTest, AChoiceIsMadeRecordedAndGivenBack) {
-  kernel_.functions[0].class_revision = 0x02000001;
-  kernel_.functions[1].class_revision = 0x01080202;
-  const Domain d = choosing({{}, "0108", {}, {}, ""});
-  ASSERT_TRUE(prepare(d));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
-  EXPECT_EQ(created(0x40002), kAny);
-  const auto record = load_record(environment_, parse_uuid(kDomain).value());
-  ASSERT_TRUE(record && *record);
-  ASSERT_EQ((*record)->functions.size(), 1u);
-  EXPECT_EQ(to_string((*record)->functions[0].id), "40002");
-  add_mdev(kAny);
-  ASSERT_TRUE(release(d));
-  EXPECT_EQ(removed(kAny), "1");
-  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
-}
-
-TEST_F(HookTest, EveryCriterionCounts) {
-  Function& f = kernel_.functions[0];
-  f.class_revision = 0x01080202;
-  f.label = "fast";
-  for (const Choice& good : std::vector<Choice>{{{}, "01", {}, {}, ""},
-                                                {{}, "010802", {}, {}, ""},
-                                                {{}, "", 0x1b36, {}, ""},
-                                                {{}, "", {}, 0x0010, ""},
-                                                {{}, "", {}, {}, "fast"},
-                                                {{}, "0108", 0x1b36, 0x0010, "fast"}})
-    EXPECT_TRUE(good.matches(f)) << good.text();
-  for (const Choice& bad : std::vector<Choice>{{{}, "02", 0x1b36, {}, ""},
-                                               {{}, "010803", {}, {}, ""},
-                                               {{}, "0108", 0x8086, {}, ""},
-                                               {{}, "", 0x1b36, 0x0011, ""},
-                                               {{}, "0108", {}, {}, "fas"}})
-    EXPECT_FALSE(bad.matches(f)) << bad.text();
-}
-
-TEST_F(HookTest, OfEqualOnesTheLeastUsedLinkIsTaken) {
-  Function busy = kernel_.functions[0];
-  busy.id.value = 0x40003;
-  busy.uuid.bytes[15] = 3;
-  busy.state = PCILEND_FUNCTION_BORROWED;
-  busy.borrower = 8;
-  busy.adapter = "0000:00:04.0";
-  kernel_.functions.push_back(busy);
-  kernel_.functions[0].paths = {"0000:00:04.0"};
-  kernel_.functions[1].paths = {"0000:00:04.0", "0000:00:05.0"};
-  ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
-}
-
-TEST_F(HookTest, TheNextIsTriedWhereALenderRefuses) {
-  kernel_.refuse = [](const std::string& entry) -> Result<> {
-    if (entry.starts_with("borrow 40001"))
-      return fail(ErrorClass::State, "it is reserved for node 12");
-    return {};
-  };
-  ASSERT_TRUE(prepare(choosing({{}, "", 0x1b36, {}, ""})));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
-  const auto record = load_record(environment_, parse_uuid(kDomain).value());
-  ASSERT_TRUE(record && *record);
-  EXPECT_EQ((*record)->functions.size(), 1u);
-}
-
-TEST_F(HookTest, AChoiceTakesNothingThatTheDomainNames) {
-  Domain d = choosing({{}, "", 0x1b36, {}, ""});
-  d.mdevs.push_back(parse_uuid(kFirst).value());
-  ASSERT_TRUE(prepare(d));
-  EXPECT_EQ(created(0x40001), kFirst);
-  EXPECT_EQ(created(0x40002), kAny);
-  ASSERT_TRUE(release(d));
-  d.mdevs.push_back(parse_uuid(kSecond).value());
-  const auto refused = prepare(d);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "the domain wants more functions than are free");
-  EXPECT_FALSE(fs::exists(record_path(kDomain)));
-}
-
-TEST_F(HookTest, AChoiceThatCannotBeMadeSaysWhyOfEach) {
-  const Choice choice{{}, "", 0x1b36, {}, ""};
-  kernel_.functions[0].state = PCILEND_FUNCTION_ADDED;
-  kernel_.functions[1].state = PCILEND_FUNCTION_BORROWED;
-  kernel_.functions[1].borrower = 12;
-  auto refused = prepare(choosing(choice));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(
-      refused.error().message,
-      "no function of vendor 1b36 is free: 40001 (Red Hat, Inc. QEMU NVM Express Controller) "
-      "is not available: on node 4 run 'pcilend available 0000:00:05.0'; 40002 (Red Hat, Inc. "
-      "QEMU NVM Express Controller) is borrowed by node 12: end its use there first");
-  kernel_.functions.clear();
-  refused = prepare(choosing(choice));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message,
-            "no host offers a function of vendor 1b36: 'pcilend list' shows all");
-}
-
 TEST_F(HookTest, WhatCannotBeUndoneIsNotForgottenWhileItWaits) {
   Domain d = choosing({{}, "", 0x1b36, {}, ""});
   d.options->wait = std::chrono::seconds(60);
@@ -574,44 +356,6 @@ TEST_F(HookTest, WhatCannotBeUndoneIsNotForgottenWhileItWaits) {
   kernel_.refuse = [](const std::string&) { return Result<>(); };
   ASSERT_TRUE(release(d));
   EXPECT_EQ(kernel_.functions[0].state, static_cast<uint32_t>(PCILEND_FUNCTION_AVAILABLE));
-}
-
-TEST_F(HookTest, AForeignMdevIsNotTakenForAChoice) {
-  add_mdev(kAny);
-  const auto refused = prepare(choosing({{}, "", 0x1b36, {}, ""}));
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("is there already, and not of a function of vendor 1b36"));
-  EXPECT_THAT(kernel_.log, IsEmpty());
-}
-
-TEST_F(HookTest, AnMdevThatIsThereFixesTheChoice) {
-  const fs::path place = fs::path("sys/devices/pcilend/40002") / kAny;
-  touch(place / "remove");
-  touch(place / "iommu_group");
-  fs::create_directory_symlink(root_ / place, root_ / "sys/bus/mdev/devices" / kAny);
-  const Domain d = choosing({{}, "", 0x1b36, {}, ""});
-  ASSERT_TRUE(prepare(d));
-  EXPECT_THAT(kernel_.log, ElementsAre(fmt::format("borrow 40002 vfio {}", kDomain)));
-  // It also tells a lost record's function.
-  fs::remove(record_path(kDomain));
-  ASSERT_TRUE(reconcile(d));
-  ASSERT_TRUE(release(d));
-  EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
-}
-
-// Below an adapter: what it has borrowed tells which one it is.
-TEST_F(HookTest, WhatAnMdevHasBorrowedFixesTheChoice) {
-  add_mdev(kAny);
-  hold(kernel_.functions[1], fmt::format("mdev:{}", kAny));
-  const Domain d = choosing({{}, "", 0x1b36, {}, ""});
-  ASSERT_TRUE(prepare(d));
-  const auto record = load_record(environment_, parse_uuid(kDomain).value());
-  ASSERT_TRUE(record && *record);
-  ASSERT_EQ((*record)->functions.size(), 1u);
-  EXPECT_EQ(to_string((*record)->functions[0].id), "40002");
-  ASSERT_TRUE(release(d));
-  EXPECT_THAT(kernel_.log, IsEmpty());
 }
 
 TEST_F(HookTest, AFailedBorrowRollsTheFirstOneBack) {
