@@ -38,11 +38,12 @@ static u32 poll_send(struct pcilend_link *link, u16 type, const void *payload)
 				  link->boot);
 	memcpy(body, payload, pcilend_wire_length(type, false));
 
-	/* The peer sees no number while the slot changes. */
 	iowrite32(0, &peer->polled);
+	/* No number while the slot changes. */
 	wmb();
 	iowrite32(READ_ONCE(ch->tx_head), &peer->polled_head);
 	memcpy_toio(peer->polled_slot, slot, PCILEND_SLOT_BYTES);
+	/* The request before its number. */
 	wmb();
 	iowrite32(number, &peer->polled);
 	atomic64_inc(&ch->tx_messages);
