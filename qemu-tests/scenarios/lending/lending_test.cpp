@@ -311,9 +311,12 @@ TEST_F(TwoHosts, ADisconnectThatIsRefusedChangesNothing) {
   ASSERT_OK(borrower().run("pcilend borrow --frontend vfio " + job().id()));
   const auto function = job().function_on(borrower());
   ASSERT_OK(function);
-  auto asking = borrower().start(fmt::format(
-      "until [ -e /tmp/enough ]; do for c in 2 6; do setpci -s {} COMMAND=$c; done; done",
-      function->at("virtual_bdf").get<std::string>()));
+  // Many times by each program that is started: the time in which it could be refused is short.
+  std::string commands;
+  for (int i = 0; i < 100; ++i) commands += " COMMAND=2 COMMAND=6";
+  auto asking =
+      borrower().start(fmt::format("until [ -e /tmp/enough ]; do setpci -s {}{}; done",
+                                   function->at("virtual_bdf").get<std::string>(), commands));
   ASSERT_OK(asking);
   const auto refused = lender().run(fmt::format(
       "(for i in 1 2 3 4; do pcilend available {0}; pcilend unavailable {0}; done; touch "
