@@ -38,6 +38,7 @@ class RogueNode : public testing::Test {
     options.rogue = true;
     ASSERT_OK(options.add_device("host1:nvme,serial=honest,drive-size=16M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=attacked,drive-size=16M"));
+    ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=both,msi=on,msix=on,root-port=on"));
     ASSERT_OK(start_lab(options, lab_));
     job_.emplace(lender(), borrower(), *lender().address(0), "guest");
     ASSERT_OK(job_->lend());
@@ -210,6 +211,22 @@ TEST_F(RogueNode, ReplaysAndNamesOfOthersAreCountedAndLogged) {
 
 TEST_F(RogueNode, ALeaseGivesItsOwnRangesAndRegistersOnly) {
   expect_a_lease_to_give_its_own_only();
+}
+
+// It has MSI-X, so nobody needs its MSI.
+TEST_F(RogueNode, AFunctionsMsiIsNotWrittenBesideItsMsix) {
+  const auto address = lender().address("both");
+  ASSERT_OK(address);
+  const auto function = offer(lender(), *address);
+  ASSERT_OK(function);
+  const auto id = std::stoul(function->at("id").get<std::string>(), nullptr, 16);
+  ASSERT_NE(act("borrow", 1, 1s, static_cast<uint32_t>(id))["numbers"]["lease"], 0);
+  const json report = act("config-writes", 1);
+  expect_refused(report, "config-writes");
+  EXPECT_EQ(report.dump().find("accepted-"), std::string::npos) << report;
+  EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
+  ASSERT_OK(lender().until("pcilend unavailable " + *address));
+  EXPECT_OK(lender().run("pcilend remove " + *address));
 }
 
 TEST_F(RogueNode, FloodsSlowNobodyDown) {
