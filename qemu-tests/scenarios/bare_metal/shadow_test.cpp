@@ -96,8 +96,8 @@ class Shadow : public BareDrive {
   }
 
   // The debug kernel has no kprobes.
-  [[nodiscard]] bool can_trace_resets() const {
-    return lender().run("uname -r | grep -qv debug").has_value();
+  static bool can_trace(const lab::Host& host) {
+    return host.run("uname -r | grep -qv debug").has_value();
   }
   // Has the lender note resets, and when the function's BARs are hidden from the borrower.
   void trace_resets() const {
@@ -116,6 +116,24 @@ class Shadow : public BareDrive {
         "echo >kprobe_events");
     ASSERT_OK(trace);
     EXPECT_TRUE(std::regex_match(*trace, std::regex("(hidden reset reached )+"))) << *trace;
+  }
+
+  // What is unmapped is flushed at once, by each of 100 reads, and not by the DMA API's timer alone.
+  void expect_each_unmap_to_flush() const {
+    const auto counts = borrower().run(
+        fmt::format("cd /sys/kernel/tracing && echo >trace && "
+                    "echo 'p:flush intel_flush_iotlb_all' >kprobe_events && "
+                    "echo 'p:timer fq_flush_timeout' >>kprobe_events && "
+                    "echo 1 >events/kprobes/enable && "
+                    "dd if={} of=/dev/null bs=4k count=100 iflag=direct 2>/dev/null; "
+                    "echo $(grep -c ' flush:' trace) $(grep -c ' timer:' trace); "
+                    "echo 0 >events/kprobes/enable; echo >kprobe_events",
+                    disk_));
+    ASSERT_OK(counts);
+    int flushes = 0;
+    int timers = 0;
+    ASSERT_EQ(std::sscanf(counts->c_str(), "%d %d", &flushes, &timers), 2) << *counts;
+    EXPECT_GE(flushes - timers, 100) << *counts;
   }
 
   // Of what write_data() has written.
@@ -216,7 +234,7 @@ TEST_F(Shadow, ItBehavesLikeADevice) {
   EXPECT_OK(compare_data());
 
   const uint64_t before = resets();
-  const bool traced = can_trace_resets();
+  const bool traced = can_trace(lender());
   if (traced) ASSERT_NO_FATAL_FAILURE(trace_resets());
   ASSERT_OK(borrower().run(fmt::format("echo 1 >{}/reset", device)));
   EXPECT_OK(compare_data());
@@ -290,6 +308,7 @@ TEST_F(Shadow, ItsAdapterMayFlushLazily) {
   ASSERT_OK(borrow());
   EXPECT_OK(use_disk());
   EXPECT_OK(verify_on_both_processors(256));
+  if (can_trace(borrower())) expect_each_unmap_to_flush();
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
   expect_back();
 }
