@@ -118,7 +118,23 @@ class Shadow : public BareDrive {
     EXPECT_TRUE(std::regex_match(*trace, std::regex("(hidden reset reached )+"))) << *trace;
   }
 
-  // What is unmapped is flushed at once, by each of 100 reads, and not by the DMA API's timer alone.
+  // A task of the borrower's is in that function of the kernel.
+  [[nodiscard]] Result<> await_stack(const char* function) const {
+    PCILEND_TRY(
+        borrower().until(fmt::format("cat /proc/[0-9]*/stack 2>/dev/null | grep -q {}", function)));
+    return {};
+  }
+  // The PCI core's lock is held for its removal until pcilend_hold.ko is unloaded.
+  [[nodiscard]] Result<lab::Running> start_removing(const char* address) const {
+    PCILEND_TRY(borrower().run(fmt::format("modprobe pcilend_hold device={}", address)));
+    auto removing =
+        borrower().start(fmt::format("echo 1 >/sys/bus/pci/devices/{}/remove", address));
+    PCILEND_TRY(await_stack("pci_stop_bus_device"));
+    return removing;
+  }
+
+  // What is unmapped is flushed at once, by each of 100 reads, and not by the DMA API's timer
+  // alone.
   void expect_each_unmap_to_flush() const {
     const auto counts = borrower().run(
         fmt::format("cd /sys/kernel/tracing && echo >trace && "
@@ -356,6 +372,48 @@ TEST_F(Shadow, TheRestOfTheWindowStaysTheAdaptersDrivers) {
   EXPECT_EQ(refused, std::ranges::count(*before, '\n')) << *before;
   ASSERT_OK(borrower().run("pcilend return " + job().id()));
   EXPECT_EQ(borrower().run(regions).value_or(""), *before);
+}
+
+/*
+ *   host2 (borrower): the adapter's removal holds the PCI core's lock, for which a borrow waits,
+ * and then goes on
+ */
+TEST_F(Shadow, ItsAdapterIsRemovedWhileABorrowWaitsForThat) {
+  auto removing = start_removing(kAdapter);
+  ASSERT_OK(removing);
+  auto borrowing = borrower().start("pcilend borrow " + job().id());
+  ASSERT_OK(borrowing);
+  ASSERT_OK(await_stack("pcilend_hotplug_run"));
+  ASSERT_OK(borrower().run("rmmod pcilend_hold"));
+  const auto ended = borrowing->wait();
+  ASSERT_OK(ended);
+  EXPECT_NE(ended->code, 0);
+  ASSERT_OK(removing->wait());
+  ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
+  ASSERT_OK(job().await_state(borrower(), "available"));
+  expect_works();
+}
+
+/*
+ *   host2 (borrower): somebody holds the PCI core's lock: the function's bus stays until he is done
+ */
+TEST_F(Shadow, ItsBusStaysWhileOthersAreWalked) {
+  constexpr const char* kOther = "0000:00:1f.0";  // the LPC bridge, which nobody needs
+  ASSERT_OK(borrow());
+  const auto function = job().function_on(borrower());
+  ASSERT_OK(function);
+  auto removing = start_removing(kOther);
+  ASSERT_OK(removing);
+  auto returning = borrower().start("pcilend return " + job().id());
+  ASSERT_OK(returning);
+  EXPECT_OK(await_stack("pcilend_hotplug_run"));
+  EXPECT_OK(borrower().run(
+      fmt::format("ls /sys/bus/pci/devices/{}", function->at("virtual_bdf").get<std::string>())));
+  ASSERT_OK(borrower().run("rmmod pcilend_hold"));
+  ASSERT_OK(returning->wait());
+  ASSERT_OK(removing->wait());
+  ASSERT_OK(borrower().run("echo 1 >/sys/bus/pci/rescan"));
+  expect_back();
 }
 
 /*
