@@ -78,6 +78,11 @@ TEST_F(VfioClient, WhatItsLenderUsesThroughVfioIsNotTaken) {
               std::string::npos)
         << refused->err;
   }
+  // The kernel says so, too, where the program finds nothing.
+  const auto refused = lender().exec(fmt::format(
+      "unshare --mount sh -c 'mount -t tmpfs none /dev/vfio && pcilend available {}'", address_));
+  ASSERT_OK(refused);
+  EXPECT_NE(refused->err.find("vfio-pci has it in use"), std::string::npos) << refused->err;
   // What asks the client to let go is the driver that is taken from it.
   ASSERT_OK(lender().run(fmt::format("echo {1} >{0}/driver/unbind", device, address_)));
   const auto ended = client->wait();
