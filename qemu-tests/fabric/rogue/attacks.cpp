@@ -420,6 +420,30 @@ Result<Report> bad_ranges(Node& node, milliseconds, uint32_t) {
   return finish(node, report);
 }
 
+// Pages in, and over the ends of, what AMD's IOMMU does not translate.
+Result<Report> hyper_transport(Node& node, milliseconds, uint32_t) {
+  constexpr uint64_t kStart = 0xfd00000000;
+  constexpr uint64_t kEnd = 0x10000000000;
+  PCILEND_TRY(need_up(node));
+  const auto function = held(node);
+  if (!function) return tl::unexpected(function.error());
+  Report report;
+  const auto map_of = [&](uint64_t address, uint64_t size) {
+    return pcilend_msg_map{function->id, function->lease, address, 0, size, 0, 0};
+  };
+  for (const uint64_t address : {kStart - kPage, kStart, kEnd - 2 * kPage, kEnd - kPage}) {
+    const auto map = map_of(address, 2 * kPage);
+    expect_refusal(node, report, PCILEND_MSG_MAP, &map, fmt::format("map {:#x}", address));
+  }
+  for (const uint64_t address : {kStart - kPage, kEnd}) {
+    const auto map = map_of(address, kPage);
+    const auto mapped = node.ask(PCILEND_MSG_MAP, &map);
+    report.numbers["mapped"] += mapped && mapped->status == PCILEND_STATUS_OK ? 1 : 0;
+    node.ask(PCILEND_MSG_UNMAP, &map);
+  }
+  return finish(node, report);
+}
+
 // As many ranges as a lease may have, and more; then gives all back.
 Result<Report> exhaust_maps(Node& node, milliseconds, uint32_t) {
   PCILEND_TRY(need_up(node));
@@ -769,6 +793,7 @@ constexpr Attack kAttacks[] = {
     {"reborn", "ids that become other functions all the time", reborn},
     {"bad-ranges", "overlapping, huge, unaligned, wrapping ranges; states that there are not",
      bad_ranges},
+    {"hyper-transport", "ranges that AMD's IOMMU does not translate", hyper_transport},
     {"exhaust-maps", "more ranges than a lease may have", exhaust_maps},
     {"small-pages", "VALUE GiB that fit no large page", small_pages},
     {"flood-requests", "requests, as fast as they are taken", flood_requests},

@@ -31,8 +31,7 @@ constexpr auto kBusy = 10s;
 class RogueNode : public testing::Test {
  protected:
   static void SetUpTestSuite() { start("rogue-scenarios", lab::Adapter::Amd); }
-  static void start(const std::string& name, lab::Adapter adapter) {
-    lab::Options options;
+  static void start(const std::string& name, lab::Adapter adapter, lab::Options options = {}) {
     options.name = name;
     options.adapters = {adapter};
     options.rogue = true;
@@ -371,6 +370,26 @@ TEST_F(RogueNodeOnSwitchtec, IsRefusedCountedAndSlowsNobodyDown) {
   expect_a_lease_to_give_its_own_only();
   for (const char* attack : {"storm", "wild-heart", "scribble-scratchpads", "reboots", "bounce"})
     flood(attack, 1);
+}
+
+// The same with host1 behind AMD-Vi.
+class RogueNodeAtAmdLender : public RogueNode {
+ protected:
+  static void SetUpTestSuite() {
+    lab::Options options;
+    options.other_iommu[1] = lab::Iommu::Amd;
+    if (options.kernel == "backports")  // as AmdLender
+      options.kernel_arguments[1] = {"pcilend.unsafe_interrupts=1"};
+    start("rogue-amd", lab::Adapter::Amd, options);
+  }
+};
+
+TEST_F(RogueNodeAtAmdLender, WhatItsIommuDoesNotTranslateIsNotMapped) {
+  EXPECT_NE(act("borrow", 1)["numbers"]["lease"], 0);
+  const json report = act("hyper-transport", 1);
+  expect_refused(report, "hyper-transport");
+  EXPECT_EQ(report["numbers"]["mapped"], 2);
+  EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
 }
 
 }  // namespace
