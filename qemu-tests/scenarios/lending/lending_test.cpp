@@ -423,10 +423,22 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   ASSERT_OK(host(3).until("pcilend borrow --frontend vfio " + id()));
   ASSERT_OK(host(3).run("pcilend return " + id()));
 
+  const std::string nobody = "setpriv --reuid 65534 --clear-groups ";
+  std::vector<lab::Running> monitors;
+  const auto await_word = [&](size_t monitor, const std::string& word) {
+    return lab::eventually("it is told of: " + word, lab::kPatience, [&] {
+      return monitors[monitor].output_so_far().find(word) != std::string::npos;
+    });
+  };
+  for (const int index : {1, 2}) {
+    auto monitor = host(index).start("exec " + nobody + "pcilend monitor --json --timeout 120");
+    ASSERT_OK(monitor);
+    monitors.push_back(std::move(*monitor));
+    ASSERT_OK(await_word(monitors.size() - 1, "available"));  // it listens
+  }
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --for " + domain + " --ttl 3600"));
   expect_refused(host(2), "pcilend borrow --frontend vfio " + id(), "reserved");
   // Its name lets in who knows it, as boot ids do: they are told to administrators only.
-  const std::string nobody = "setpriv --reuid 65534 --clear-groups ";
   ASSERT_OK(host(1).run("pcilend list --json | grep -q " + domain));
   EXPECT_OK(host(1).run("! " + nobody + "pcilend list --json | grep " + domain));
   ASSERT_OK(host(1).run("pcilend link --json | grep -q '\"peer_boot_id\": \"'"));
@@ -435,6 +447,11 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   ASSERT_OK(host(2).run("pcilend list --json | grep -q " + domain));
   EXPECT_OK(host(2).run("! " + nobody + "pcilend list --json | grep " + domain));
   EXPECT_OK(host(2).run(nobody + "pcilend list --json | grep '\"frontend\": \"vfio\"'"));
+  for (const size_t i : {0, 1}) {
+    EXPECT_OK(await_word(i, "borrowed"));
+    EXPECT_EQ(monitors[i].output_so_far().find(domain), std::string::npos);
+    monitors[i].interrupt();
+  }
   ASSERT_OK(host(2).run("pcilend return " + id() + " --owner " + domain));
   ASSERT_OK(host(1).run("pcilend reserve " + id() + " --cancel"));
 
