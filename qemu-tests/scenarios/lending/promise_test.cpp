@@ -95,6 +95,8 @@ TEST_F(TwoHosts, AResetIsWaitedForHoweverLongItTakes) {
       fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", drive->address), {{}, 2min});
   EXPECT_OK(reset);
   EXPECT_TRUE(still->is_over()) << "it was taken for done";
+  // Nor did it wait in the writes that follow a reset.
+  EXPECT_EQ(borrower().log().find("did not take a config write"), std::string::npos);
   ASSERT_OK(still->end());
   const auto after = job().function_on(lender());
   ASSERT_OK(after);
