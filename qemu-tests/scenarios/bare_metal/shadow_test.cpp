@@ -196,6 +196,12 @@ TEST_F(Shadow, ADriveIsBorrowedUsedAndReturned) {
   ASSERT_OK(of_lender);
   ASSERT_OK(of_borrower);
   EXPECT_EQ(*of_borrower, *of_lender);
+  // So does the PCI core, of whom the driver asks that address.
+  const auto bar =
+      lender().run(fmt::format("head -n 1 /sys/bus/pci/devices/{}/resource", *lender().address(0)));
+  ASSERT_OK(bar);
+  const std::string window = fmt::format("(bus address [{:#010x}-", std::stoull(*bar, nullptr, 16));
+  EXPECT_NE(borrower().log().find(window), std::string::npos) << window;
   // Two queues of work have to go on when memory is short, as memory may be waiting for the drive:
   // that of virtual functions, and that of what the lender answers.
   EXPECT_OK(borrower().run("[ $(cat /proc/[0-9]*/comm | grep -c '^kworker/R-pcile') = 2 ]"));
