@@ -492,8 +492,8 @@ void Node::serve(const pcilend_msg_header& header, const void* payload) {
                                                     : config_byte(out.offset + i, told);
   }
   answer(header.type, header.request, body.data());
-  // What has grown is told when it is lent, and before the borrower has read more of it.
-  if (header.type == PCILEND_MSG_BORROW && manner_ == Manner::Grows) tell(id);
+  // What has grown is told when the borrower has compared BARs, and has not read all of it yet.
+  if (header.type == PCILEND_MSG_CONFIG_READ && manner_ == Manner::Grows) tell(id);
 }
 
 void Node::answer(uint16_t type, uint32_t number, const void* payload) {
