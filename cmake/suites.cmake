@@ -61,6 +61,7 @@ pcilend_entry(fuzzers LIMIT 900 ALONE LABELS all fuzz COMMAND tools/test/fuzz 20
 pcilend_entry(stage-test LIMIT 120 LABELS test all COMMAND tools/test/tests/stage_test)
 pcilend_entry(kernel-folders LIMIT 30 LABELS test all
   COMMAND sh -c "tools/test/kernel-folders && tools/test/tests/kernel_folders_test")
+pcilend_entry(kernel-needs LIMIT 30 LABELS test all COMMAND tools/test/tests/kernel_needs_test)
 pcilend_entry(scripts-test LIMIT 60 LABELS test all COMMAND tools/test/tests/scripts_test)
 pcilend_entry(testing-table LIMIT 30 LABELS test all COMMAND tools/test/testing-table NEEDS programs)
 
