@@ -462,6 +462,29 @@ Result<Report> exhaust_maps(Node& node, milliseconds, uint32_t) {
   return finish(node, report);
 }
 
+// As many ranges as there may be, of each function that is available; then gives all back.
+Result<Report> exhaust_tables(Node& node, milliseconds, uint32_t) {
+  PCILEND_TRY(need_up(node));
+  constexpr uint32_t kMaps = 256;
+  constexpr uint64_t kApart = 2UL << 20;
+  Report report;
+  std::vector<std::pair<uint32_t, uint32_t>> leases;
+  for (auto id = find(node, PCILEND_FUNCTION_AVAILABLE); id;
+       id = find(node, PCILEND_FUNCTION_AVAILABLE)) {
+    const uint32_t lease = node.borrow(*id);
+    if (lease == 0) return fail(ErrorClass::State, "function {:x} can't be borrowed", *id);
+    leases.emplace_back(*id, lease);
+    for (uint32_t i = 1; i <= kMaps; i++) {
+      const pcilend_msg_map map{*id, lease, i * kApart, 0, kPage, 0, 0};
+      const auto answer = node.ask(PCILEND_MSG_MAP, &map);
+      report.numbers["mapped"] += answer && answer->status == PCILEND_STATUS_OK ? 1 : 0;
+    }
+  }
+  report.numbers["leases"] = leases.size();
+  for (const auto& [id, lease] : leases) node.give_back(id, lease);
+  return finish(node, report);
+}
+
 // Large ranges that fit no large page: the lender's page tables grow by 2 MiB a GiB.
 Result<Report> small_pages(Node& node, milliseconds, uint32_t value) {
   PCILEND_TRY(need_up(node));
@@ -795,6 +818,7 @@ constexpr Attack kAttacks[] = {
      bad_ranges},
     {"hyper-transport", "ranges that AMD's IOMMU does not translate", hyper_transport},
     {"exhaust-maps", "more ranges than a lease may have", exhaust_maps},
+    {"exhaust-tables", "the same of each function", exhaust_tables},
     {"small-pages", "VALUE GiB that fit no large page", small_pages},
     {"flood-requests", "requests, as fast as they are taken", flood_requests},
     {"flood-deaf", "requests whose answers it does not take", flood_deaf},

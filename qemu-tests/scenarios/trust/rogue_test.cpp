@@ -31,13 +31,16 @@ constexpr auto kBusy = 10s;
 class RogueNode : public testing::Test {
  protected:
   static void SetUpTestSuite() { start("rogue-scenarios", lab::Adapter::Amd); }
-  static void start(const std::string& name, lab::Adapter adapter, lab::Options options = {}) {
+  static void start(const std::string& name, lab::Adapter adapter, lab::Options options = {},
+                    int more_drives = 0) {
     options.name = name;
     options.adapters = {adapter};
     options.rogue = true;
     ASSERT_OK(options.add_device("host1:nvme,serial=honest,drive-size=16M"));
     ASSERT_OK(options.add_device("host1:nvme,serial=attacked,drive-size=16M"));
     ASSERT_OK(options.add_device("host1:nec-usb-xhci,id=both,msi=on,msix=on,root-port=on"));
+    for (int i = 0; i < more_drives; ++i)
+      ASSERT_OK(options.add_device(fmt::format("host1:nvme,serial=more{},drive-size=1M", i)));
     ASSERT_OK(start_lab(options, lab_));
     job_.emplace(lender(), borrower(), *lender().address(0), "guest");
     ASSERT_OK(job_->lend());
@@ -380,8 +383,10 @@ class RogueNodeAtAmdLender : public RogueNode {
     options.other_iommu[1] = lab::Iommu::Amd;
     if (options.kernel == "backports")  // as AmdLender
       options.kernel_arguments[1] = {"pcilend.unsafe_interrupts=1"};
-    start("rogue-amd", lab::Adapter::Amd, options);
+    start("rogue-amd", lab::Adapter::Amd, options, kMore);
   }
+  static constexpr int kFirstMore = 3;
+  static constexpr int kMore = 10;
 };
 
 TEST_F(RogueNodeAtAmdLender, WhatItsIommuDoesNotTranslateIsNotMapped) {
@@ -390,6 +395,15 @@ TEST_F(RogueNodeAtAmdLender, WhatItsIommuDoesNotTranslateIsNotMapped) {
   expect_refused(report, "hyper-transport");
   EXPECT_EQ(report["numbers"]["mapped"], 2);
   EXPECT_EQ(act("return", 1)["numbers"]["status"], 0);
+}
+
+// Page tables are memory of the lender's that no cgroup of its answers for: a node has 64 MiB of
+// them in all, at six pages a range.
+TEST_F(RogueNodeAtAmdLender, HasNoMorePageTablesForMoreLeases) {
+  for (int i = 0; i < kMore; ++i) ASSERT_OK(offer(lender(), *lender().address(kFirstMore + i)));
+  const json report = act("exhaust-tables", 1);
+  EXPECT_EQ(report["numbers"]["leases"], kMore + 1);
+  EXPECT_EQ(report["numbers"]["mapped"], (64 << 8) / 6);
 }
 
 }  // namespace
