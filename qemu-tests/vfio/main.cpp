@@ -12,6 +12,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "pcilend/result.h"
 #include "vfio/bad_input.h"
@@ -329,6 +330,19 @@ Result<> keep(const Device& device) {
   for (;;) ::pause();
 }
 
+// The same of pages that are far from one another, each of which takes page tables.
+Result<> keep_sparse(const Device& device) {
+  constexpr uint64_t kPages = 128;
+  constexpr uint64_t kApart = 64UL << 20;
+  std::vector<DmaMemory> pages;
+  for (uint64_t i = 1; i < kPages; ++i) {
+    auto page = device.map_dma(kHigh + i * kApart, kPage);
+    if (!page) return tl::unexpected(page.error());
+    pages.push_back(std::move(*page));
+  }
+  return keep(device);
+}
+
 // Lets go when it is asked.
 Result<> let_go(const Device& device) {
   const auto request = EventFd::make();
@@ -372,6 +386,7 @@ Result<> run(const std::string& name, std::string_view command) {
   if (command == "touch") return touch(*device);
   if (command == "let-go") return let_go(*device);
   if (command == "keep") return keep(*device);
+  if (command == "keep-sparse") return keep_sparse(*device);
   if (command == "map-reserved") return map_reserved(*device);
   if (command == "bad-input") {
     const auto answers = try_bad_input(*device);
