@@ -94,15 +94,15 @@ TEST_F(VfioClient, WhatItsLenderUsesThroughVfioIsNotTaken) {
                                device, address_)));
 }
 
-// What the adapter's page tables take for a user's memory counts as that user's. Few stay there from
-// one that has mapped less.
+// What the adapter's page tables take for a user's memory counts as that user's. Few stay there
+// from one that has mapped less.
 TEST_F(VfioClient, PageTablesAreTheirUsers) {
   ASSERT_NO_FATAL_FAILURE(lend("nvme"));
   ASSERT_OK(borrower().run(
       "grep -q cgroup2 /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup; cd /sys/fs/cgroup && "
       "echo +memory >cgroup.subtree_control && mkdir user"));
-  auto user =
-      borrower().start("echo $$ >/sys/fs/cgroup/user/cgroup.procs && exec " + client("keep-sparse"));
+  auto user = borrower().start("echo $$ >/sys/fs/cgroup/user/cgroup.procs && exec " +
+                               client("keep-sparse"));
   ASSERT_OK(user);
   ASSERT_OK(await_words(*user, "\"ready\":true"));
   EXPECT_OK(borrower().run("grep 'sec_pagetables [1-9]' /sys/fs/cgroup/user/memory.stat"));
