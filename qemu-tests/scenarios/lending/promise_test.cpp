@@ -79,29 +79,28 @@ TEST_F(TwoHosts, IoGoesOnWhileTheLenderStandsStill) {
 
 /*
  *   host1 (lender)                 host2 (borrower)
- *   stands still for 8 s           a reset waits for that, and the drive's driver for the reset
+ *   stands still for 12 s          a reset waits for that, without a driver whose writes would
  */
 TEST_F(TwoHosts, AResetIsWaitedForHoweverLongItTakes) {
   ASSERT_OK(job().lend());
   ASSERT_OK(job().see_available());
   const auto drive = job().borrow();
   ASSERT_OK(drive);
+  const std::string device = "/sys/bus/pci/devices/" + drive->address;
+  ASSERT_OK(borrower().run(fmt::format("echo {} >{}/driver/unbind", drive->address, device)));
   const auto before = job().function_on(lender());
   ASSERT_OK(before);
 
-  auto still = StandStill::start(lender(), 8s);
+  auto still = StandStill::start(lender(), 12s);
   ASSERT_OK(still);
-  const auto reset = borrower().run(
-      fmt::format("echo 1 >/sys/bus/pci/devices/{}/reset", drive->address), {{}, 2min});
-  EXPECT_OK(reset);
+  EXPECT_OK(borrower().run(fmt::format("echo 1 >{}/reset", device), {{}, 2min}));
   EXPECT_TRUE(still->is_over()) << "it was taken for done";
-  // Nor did it wait in the writes that follow a reset.
-  EXPECT_EQ(borrower().log().find("did not take a config write"), std::string::npos);
   ASSERT_OK(still->end());
   const auto after = job().function_on(lender());
   ASSERT_OK(after);
   EXPECT_EQ(after->at("resets"), before->at("resets").get<uint64_t>() + 1);
-  EXPECT_OK(borrower().run(
+  ASSERT_OK(borrower().run(fmt::format("echo {} >/sys/bus/pci/drivers/nvme/bind", drive->address)));
+  EXPECT_OK(borrower().until(
       fmt::format("dd if={} of=/dev/null bs=16k count=4 iflag=direct 2>/dev/null", drive->disk)));
   EXPECT_OK(borrower().run("pcilend return " + job().id()));
 }
