@@ -96,5 +96,27 @@ TEST_F(PciExpress, AnErrorThatIsNotFatalCostsNothing) {
   EXPECT_EQ(after->at("resets"), before->at("resets"));
 }
 
+/*
+ *   host2: writes to a vendor's register (virtio's, of type 5), of whose answers its drivers would
+ * see none ═══ host1: the function does not get it
+ */
+TEST_F(PciExpress, VendorsRegistersAreNotWrittenByDriversOfTheHost) {
+  const auto capability = lender().run(
+      fmt::format("lspci -vv -s {} | sed -n 's/.*\\[\\(..\\)\\] Vendor Specific Information: "
+                  "VirtIO: <unknown>.*/\\1/p'",
+                  *lender().address(0)));
+  ASSERT_OK(capability);
+  const auto at = std::stoul(*capability, nullptr, 16) + 8;
+  const auto held = [&](const lab::Host& host, const std::string& place) {
+    const auto value = host.run(fmt::format("setpci -s {} {:x}.l", place, at));
+    EXPECT_OK(value);
+    return value.value_or("");
+  };
+  const std::string before = held(lender(), *lender().address(0));
+  ASSERT_OK(borrower().run(fmt::format("setpci -s {} {:x}.l=1234", place_, at)));
+  EXPECT_EQ(held(lender(), *lender().address(0)), before);
+  EXPECT_EQ(held(borrower(), place_), before);
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios
