@@ -94,6 +94,29 @@ TEST_F(VfioClient, WhatItsLenderUsesThroughVfioIsNotTaken) {
                                device, address_)));
 }
 
+/*
+ *   host1 (lender)
+ *   a driver does not let go of one controller ── another one is lent and taken back meanwhile
+ */
+TEST_F(VfioClient, WhoWaitsForADriverHoldsUpNobody) {
+  const auto slow = lender().address("msix");
+  const auto other = lender().address("msi");
+  ASSERT_OK(slow);
+  ASSERT_OK(other);
+  address_ = *slow;
+  ASSERT_OK(lender().run(fmt::format("pcilend add {} {}", *slow, *other)));
+  ASSERT_OK(lender().run("modprobe pcilend_hold device=" + *slow));
+  auto waiting = lender().start("pcilend available " + *slow);
+  ASSERT_OK(waiting);
+  EXPECT_OK(lender().until("cat /proc/[0-9]*/stack | grep -q pcilend_lender_available"));
+  EXPECT_OK(lender().run(fmt::format(
+      "pcilend available {0} && pcilend unavailable {0} && pcilend remove {0}", *other)));
+  ASSERT_OK(lender().run("rmmod pcilend_hold"));
+  const auto ended = waiting->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+}
+
 // What the adapter's page tables take for a user's memory counts as that user's. Few stay there
 // from one that has mapped less.
 TEST_F(VfioClient, PageTablesAreTheirUsers) {
