@@ -82,6 +82,14 @@ static int window_shut_gaps(struct window_region *region)
 	return err;
 }
 
+/* The same when nothing can be done about it. */
+static void window_shut_gaps_again(struct window_region *region)
+{
+	if (window_shut_gaps(region))
+		pr_err("pcilend: no memory: adapter's BAR %pR is no longer requested for %s where nothing is borrowed\n",
+		       region->bar, region->name);
+}
+
 static struct resource *window_find_bar(struct pci_dev *ntb, const struct resource *window)
 {
 	struct resource *bar;
@@ -176,8 +184,7 @@ static int window_claim_in(struct window_region *region, struct resource *window
 		release_resource(window);
 	}
 	kfree(piece);
-	if (window_shut_gaps(region))
-		pr_err("pcilend: out of memory: %pR is not requested any more\n", region->bar);
+	window_shut_gaps_again(region);
 	return err;
 }
 
@@ -185,17 +192,21 @@ static void window_remove_pieces(struct window_region *region, const struct reso
 				 unsigned int count)
 {
 	struct window_piece *piece, *next;
+	bool open = false;
 
 	lockdep_assert_held(&windows_lock);
-	window_open_gaps(region);
 	list_for_each_entry_safe(piece, next, &region->pieces, node) {
 		if (piece->window < window || piece->window >= window + count)
 			continue;
+		if (!open)
+			window_open_gaps(region);
+		open = true;
 		list_del(&piece->node);
 		kfree(piece);
 	}
-	if (window_shut_gaps(region))
-		pr_err("pcilend: out of memory: %pR is not requested any more\n", region->bar);
+	if (!open)
+		return;
+	window_shut_gaps_again(region);
 	window_return_region(region);
 }
 
