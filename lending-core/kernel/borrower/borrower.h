@@ -231,9 +231,10 @@ int pcilend_map(struct pcilend_remote *remote, u64 device_address, u64 iova, u64
 int pcilend_unmap(struct pcilend_remote *remote, u64 device_address, u64 size);
 
 /* holder.c: for a virtual function (struct pcilend_virtual_ops) */
-/* In any context, while there is a virtual function: struct pcilend_virtual_ops. */
+/* These two in any context, but only while there is a virtual function. */
 int remote_poll_bus_master(struct pcilend_remote *remote, bool on);
 int remote_poll_config_write(struct pcilend_remote *remote, u32 offset, u32 value, size_t length);
+
 int remote_intx_ask(struct pcilend_remote *remote, enum pcilend_intx_state state);
 void remote_intx_listen(struct pcilend_remote *remote, struct pcilend_virtual_intx *intx);
 int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on, u64 *address,

@@ -377,7 +377,7 @@ static void receive_take_all(struct pcilend_link *link, u32 head, u32 polled, u3
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
 
 	lockdep_assert_held(&ch->rx_lock);
-	/* Nothing that an honest peer shows. */
+	/* Behind a head that is just being written; or of a peer that is not honest. */
 	if (polled_head - ch->rx_tail > head - ch->rx_tail)
 		polled_head = head;
 	for (; ch->rx_budget; ch->rx_budget--) {
@@ -413,8 +413,13 @@ static void receive_rx_work(struct work_struct *work)
 	 */
 	if (!pcilend_area_is_current(link))
 		goto out;
-	polled = pcilend_channel_look_polled(link, slot, &polled_head);
 	head = pcilend_area_read(&link->area->head);
+	/* A polled request that is not there yet comes after all that this head announces. */
+	dma_rmb();
+	polled = pcilend_channel_look_polled(link, slot, &polled_head);
+	/* One that is there comes before the rest of what the head announces by now. */
+	if (polled)
+		head = pcilend_area_read(&link->area->head);
 	dma_rmb();
 	if (!pcilend_area_is_current(link) || (head == ch->rx_tail && !polled))
 		goto out;

@@ -283,7 +283,8 @@ struct pcilend_link {
  * @lost: the link does not carry any more, as from now until @up. Any context, also interrupts; the
  *	link's loss_lock is held
  * @request: of a trusted peer; those of one session about one function come one by one, in their
- *	order. To be answered, now or later, by pcilend_channel_answer()
+ *	order. To be answered by pcilend_channel_reply(); or later by pcilend_channel_answer(),
+ *	which does not answer polled ones
  * @peer_dead: that boot of the peer is over, or is not trusted any more: on return nothing is lent
  *	to it
  * @gone: the adapter is going: no session, none will be, and all is returned

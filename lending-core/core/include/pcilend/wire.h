@@ -84,7 +84,7 @@ struct pcilend_wire_area {
 	__le32 polled_head;
 	__le64 polled_answer;	/* to the owner's own: pcilend_polled_answer() */
 	__u8 polled_slot[PCILEND_SLOT_BYTES];
-	__u8 reserved3[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 32 - PCILEND_SLOT_BYTES];
+	__u8 reserved2[1024 - 64 - 24 - 4 * PCILEND_TRAIL_SLOTS - 32 - PCILEND_SLOT_BYTES];
 	__u8 slots[PCILEND_RING_SLOTS][PCILEND_SLOT_BYTES];
 } __packed;
 
