@@ -53,12 +53,7 @@ Result<std::vector<std::string>> program_words(const Options& options) {
   PCILEND_TRY(check_number("--depth", options.depth, 1, kDepthMax));
   PCILEND_TRY(check_number("--patience", options.patience, 0, kSecondsMax));
   PCILEND_TRY(check_number("--timeout", options.timeout, 1, kSecondsMax));
-  // Nobody knows what the drive's other clients do.
-  if (!options.alone && !options.read_only && !options.shared_fs)
-    return fail(
-        ErrorClass::Usage,
-        "others may write to the drive, too, and file systems of one host don't survive "
-        "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
+  PCILEND_TRY(nvme::check_writers(options.alone, options.read_only, options.shared_fs));
   if (!options.adapter.empty() && options.alone)
     return fail(ErrorClass::Usage,
                 "--adapter with --alone: a drive that is had alone goes over one path, the best");

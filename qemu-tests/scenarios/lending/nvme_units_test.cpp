@@ -56,6 +56,11 @@ class NvmeUnits : public testing::Test {
   }
   static void make_disk() {
     const std::string disk = fmt::format("/dev/disk/by-id/pcilend-{}-ns1", id_);
+    // An administrator has forgotten to say who else may write.
+    ASSERT_OK(host().run(fmt::format("mkdir -p /etc/pcilend && echo 'OPTIONS=--wait 200' "
+                                     ">/etc/pcilend/nvme-disk-{}.conf && ! systemctl start {} && "
+                                     "journalctl -u {} | grep -q 'others may write to the drive'",
+                                     id_, disk_, disk_)));
     ASSERT_OK(
         host().run(fmt::format("mkdir -p /etc/pcilend {} && "
                                "echo 'OPTIONS=--shared-fs --wait 200 --patience 300' "

@@ -39,6 +39,7 @@ Result<> run(DiskOptions& options, const std::string& function, bool remove, boo
   options.function = *id;
   const Environment environment;
   if (remove) return remove_disk(environment, *id);
+  PCILEND_TRY(check_writers(options.alone, options.read_only, options.shared_fs));
   if (daemon) PCILEND_TRY(leave_caller());
   return run_disk(environment, options);
 }

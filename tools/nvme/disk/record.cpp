@@ -55,6 +55,13 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
 
 }  // namespace
 
+Result<> check_writers(bool alone, bool read_only, bool shared_fs) {
+  if (alone || read_only || shared_fs) return {};
+  return fail(ErrorClass::Usage,
+              "others may write to the drive, too, and file systems of one host don't survive "
+              "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
+}
+
 std::string record_path(FunctionId function) {
   return path_of(function, "json");
 }

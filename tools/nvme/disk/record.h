@@ -42,6 +42,10 @@ struct DiskRecord {
   [[nodiscard]] std::string disk() const { return "ublkb" + std::to_string(number.value_or(0)); }
 };
 
+// Usage: a disk that can be written, of a drive that others may write to, too, with a file system
+// of one host.
+Result<> check_writers(bool alone, bool read_only, bool shared_fs);
+
 inline constexpr const char* kDiskDirectory = "/run/pcilend/nvme";
 
 std::string record_path(FunctionId function);

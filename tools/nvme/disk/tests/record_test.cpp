@@ -54,6 +54,15 @@ DiskRecord ready() {
   return record;
 }
 
+TEST(Writers, OfADiskAreItsOwnHostOnlyOrKnowOfOneAnother) {
+  EXPECT_TRUE(check_writers(true, false, false));
+  EXPECT_TRUE(check_writers(false, true, false));
+  EXPECT_TRUE(check_writers(false, false, true));
+  const auto refused = check_writers(false, false, false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorClass::Usage);
+}
+
 TEST_F(Records, AreReadAsTheyWereWritten) {
   ASSERT_TRUE(write_record(environment(), ready()));
   const auto records = read_records(environment());
