@@ -31,10 +31,10 @@ module_param_named(node, pcilend_node, ushort, 0444);
 MODULE_PARM_DESC(node, "id of this host in the fabric, 1 to 65535, different on every host");
 
 module_param_named(lease_ms, pcilend_lease_ms, uint, 0444);
-MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (2000 to 3600000, default 10000)");
+MODULE_PARM_DESC(lease_ms, "a peer silent for that long loses its leases (5000 to 3600000, default 10000)");
 
 module_param_named(max_lease_ms, pcilend_max_lease_ms, uint, 0444);
-MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for more (2000 to 3600000, default 60000, or lease_ms if that is more)");
+MODULE_PARM_DESC(max_lease_ms, "how long a borrower may be silent that asks for more (5000 to 3600000, default 60000, or lease_ms if that is more)");
 
 module_param_named(unsafe_interrupts, pcilend_unsafe_interrupts, bool, 0444);
 MODULE_PARM_DESC(unsafe_interrupts, "use hosts without interrupt remapping: a peer can raise any interrupt here; with it, tenants of one adapter each other's");

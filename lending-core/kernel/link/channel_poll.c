@@ -11,6 +11,7 @@
 
 #include <linux/delay.h>
 #include <linux/io.h>
+#include <linux/random.h>
 
 #include "link/channel.h"
 #include "base/trace.h"
@@ -18,6 +19,8 @@
 /* What a peer that answers late may cost: all of one request, and a fifth of a processor's time. */
 #define POLL_NS (PCILEND_POLL_MS * NSEC_PER_MSEC)
 #define POLL_NS_PER_BEAT (PCILEND_HEARTBEAT_MS * NSEC_PER_MSEC / 5)
+/* An answer that has not come by then does not: it may be lost with the link. */
+#define LATE_BEATS (PCILEND_REQUEST_MS / PCILEND_HEARTBEAT_MS)
 
 static u64 poll_answer(struct pcilend_link *link)
 {
@@ -101,7 +104,7 @@ int pcilend_channel_poll(struct pcilend_link *link, u16 type, const void *payloa
 	if (!ch->poll_left)
 		return -EBUSY;
 	err = poll_wait(link, poll_send(link, type, payload));
-	ch->poll_late = err == -ETIMEDOUT;
+	ch->poll_late = err == -ETIMEDOUT ? LATE_BEATS : 0;
 	return err;
 }
 
@@ -112,16 +115,21 @@ void pcilend_channel_set_polling(struct pcilend_link *link, bool up)
 
 	guard(raw_spinlock_irqsave)(&ch->poll_lock);
 	ch->poll_peer = up ? ch->peer : NULL;
-	ch->poll_late = false;
+	ch->poll_late = 0;
 }
 
-/* Another beat: there is time again. */
+/* Another beat: there is time again. The beat does not wait for who polls. */
 void pcilend_channel_poll_beat(struct pcilend_link *link)
 {
 	struct pcilend_channel *ch = &link->channel;
+	unsigned long flags;
 
-	guard(raw_spinlock_irqsave)(&ch->poll_lock);
+	if (!raw_spin_trylock_irqsave(&ch->poll_lock, flags))
+		return;
 	ch->poll_left = min(ch->poll_left + POLL_NS_PER_BEAT, POLL_NS);
+	if (ch->poll_late)
+		ch->poll_late--;
+	raw_spin_unlock_irqrestore(&ch->poll_lock, flags);
 }
 
 /*
@@ -143,7 +151,7 @@ u32 pcilend_channel_look_polled(struct pcilend_link *link, u8 slot[PCILEND_SLOT_
 	return pcilend_area_read(&link->area->polled) == number ? number : 0;
 }
 
-/* Process context. */
+/* Process context. The answer to a request that another one has followed nobody waits for. */
 int pcilend_channel_answer_polled(struct pcilend_link *link, u16 type, u32 number, u16 status)
 {
 	struct pcilend_channel *ch = &link->channel;
@@ -151,6 +159,8 @@ int pcilend_channel_answer_polled(struct pcilend_link *link, u16 type, u32 numbe
 	guard(mutex)(&ch->tx_lock);
 	if (!ch->tx_open)
 		return -ENETDOWN;
+	if (number != READ_ONCE(ch->polled))
+		return -ESTALE;
 	writeq(pcilend_polled_answer(number, status), &ch->peer->polled_answer);
 	atomic64_inc(&ch->tx_messages);
 	trace_pcilend_message_tx(link->peer_node, type, PCILEND_MSG_FLAG_ANSWER, status, number,
@@ -162,4 +172,6 @@ void pcilend_channel_poll_init(struct pcilend_link *link)
 {
 	raw_spin_lock_init(&link->channel.poll_lock);
 	link->channel.poll_left = POLL_NS;
+	/* An answer to a request of a former boot is none to one of this. */
+	link->channel.poll_number = get_random_u32();
 }

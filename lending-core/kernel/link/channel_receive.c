@@ -357,7 +357,7 @@ static void receive_take_polled(struct pcilend_link *link, const u8 *slot, u32 n
 	const char *why = NULL;
 
 	lockdep_assert_held(&link->channel.rx_lock);
-	link->channel.polled = number;
+	WRITE_ONCE(link->channel.polled, number);
 	if (pcilend_wire_check_polled(slot, link->peer_boot, number, &why)) {
 		pcilend_channel_bad(link, number, why);
 		pcilend_channel_answer_polled(link, type, number, PCILEND_STATUS_MALFORMED);
@@ -377,8 +377,11 @@ static void receive_take_all(struct pcilend_link *link, u32 head, u32 polled, u3
 	u8 slot[PCILEND_SLOT_BYTES] __aligned(8);
 
 	lockdep_assert_held(&ch->rx_lock);
+	/* It was written before what has been taken already, and is overdue. */
+	if ((s32)(polled_head - ch->rx_tail) < 0)
+		polled_head = ch->rx_tail;
 	/* Behind a head that is just being written; or of a peer that is not honest. */
-	if (polled_head - ch->rx_tail > head - ch->rx_tail)
+	else if (polled_head - ch->rx_tail > head - ch->rx_tail)
 		polled_head = head;
 	for (; ch->rx_budget; ch->rx_budget--) {
 		if (polled && ch->rx_tail == polled_head) {

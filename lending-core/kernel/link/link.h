@@ -154,7 +154,7 @@ struct pcilend_channel {
 	raw_spinlock_t poll_lock;	/* our polled request (channel_poll.c); any context */
 	struct pcilend_wire_area __iomem *poll_peer;	/* poll_lock: NULL: the link is not up */
 	u32 poll_number;		/* poll_lock: of the last one */
-	bool poll_late;			/* poll_lock: it was not answered in time */
+	unsigned int poll_late;		/* poll_lock: beats for which its answer is late still */
 	u64 poll_left;			/* poll_lock: ns that may be waited */
 
 	spinlock_t lock;		/* waiters and queues */

@@ -90,7 +90,7 @@ struct pcilend_wire_area {
 
 #define PCILEND_HEARTBEAT_MS 500
 #define PCILEND_LEASE_MS_DEFAULT 10000	/* no heartbeat for this long ends every lease */
-#define PCILEND_LEASE_MS_MIN 2000
+#define PCILEND_LEASE_MS_MIN 5000	/* beats come late while somebody polls: PCILEND_POLL_MS */
 #define PCILEND_LEASE_MS_MAX 3600000
 #define PCILEND_GRACE_MS_MAX 86400000u	/* 24 hours for a borrower to return a function */
 #define PCILEND_RESERVE_MS_MIN 1000u
