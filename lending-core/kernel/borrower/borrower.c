@@ -29,7 +29,7 @@ void pcilend_borrower_resync_node(u32 node)
 	}
 }
 
-/* What was told over @link of interrupts, and of what a function reaches, may be lost. */
+/* What was told over @link of functions, their interrupts, and what they reach, may be lost. */
 void pcilend_borrower_doubt(struct pcilend_link *link)
 {
 	struct remote *r;
@@ -39,6 +39,8 @@ void pcilend_borrower_doubt(struct pcilend_link *link)
 
 		mutex_lock(&r->lock);
 		over = r->link == link;
+		if (over && r->virtual)
+			pcilend_virtual_doubt(r->virtual);
 		if (over && r->intx)
 			pcilend_virtual_intx_doubt(r->intx);
 		if (over && r->relay)

@@ -162,7 +162,15 @@ static int remote_lease_interrupt(void *holder, u32 vector, struct eventfd_ctx *
 	/* A function whose bus mastering is off raises none; so it may before it has one. */
 	if (!err && event)
 		err = remote_lease_let_master(rl, extack);
-	return err ?: pcilend_vectors_set(&rl->vectors, rl->pdev, vector, event, extack);
+	if (!err)
+		err = pcilend_vectors_set(&rl->vectors, rl->pdev, vector, event, extack);
+	/*
+	 * The function has its messages' addresses before its process starts I/O. If its lender has
+	 * not taken them the log says so, and the process is told of the lost link.
+	 */
+	if (!err)
+		pcilend_virtual_settle(rl->pdev);
+	return err;
 }
 
 static void remote_lease_end(void *holder)

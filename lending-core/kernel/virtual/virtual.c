@@ -189,7 +189,8 @@ static int virtual_write_locked(struct pcilend_virtual *virtual, int where, int 
 	if (!effects)
 		return PCIBIOS_SUCCESSFUL;
 	virtual->pending |= effects;
-	*at_once = !virtual->working && !(effects & ~TOLD_AT_ONCE);
+	/* Who has it by VFIO could spend the time that all writers of the link share. */
+	*at_once = !virtual->working && !virtual->frontend->guests && !(effects & ~TOLD_AT_ONCE);
 	if (!*at_once)
 		virtual_start_work(virtual);
 	return PCIBIOS_SUCCESSFUL;
@@ -332,7 +333,7 @@ static void virtual_is_reset(struct pcilend_virtual *virtual)
 	virtual->resetting = false;
 }
 
-/* @was_reset: the lender has. */
+/* @was_reset: the lender has. Return: -EALREADY: another run has done what this one was for. */
 static int virtual_carry_out(struct pcilend_virtual *virtual, bool *was_reset)
 {
 	struct forward forward[FORWARDS];
@@ -343,6 +344,9 @@ static int virtual_carry_out(struct pcilend_virtual *virtual, bool *was_reset)
 	/* Nobody begins to poll the lender from now on; who has is through. */
 	scoped_guard(raw_spinlock_irqsave, &virtual->telling)
 	scoped_guard(raw_spinlock, &virtual->lock) {
+		/* What is pending is a writer's, then. */
+		if (!virtual->working)
+			return -EALREADY;
 		pending = virtual->pending;
 		forwards = virtual->forwards;
 		memcpy(forward, virtual->forward, forwards * sizeof(*forward));
@@ -351,8 +355,9 @@ static int virtual_carry_out(struct pcilend_virtual *virtual, bool *was_reset)
 		virtual->forwards = 0;
 	}
 
+	/* A request that was late may have come after that reset. */
 	if (pending & EFFECT_RESTART)
-		virtual->mastering = MASTERING_OFF;
+		virtual->mastering = MASTERING_UNKNOWN;
 	if (pending & PCILEND_EFFECT_RESET) {
 		err = virtual_reset(virtual);
 		*was_reset = !err;
@@ -375,6 +380,8 @@ static void virtual_work(struct work_struct *work)
 	int err = virtual_carry_out(virtual, &was_reset);
 
 	memalloc_noio_restore(flags);
+	if (err == -EALREADY)
+		return;
 	if (err && err != -ESTALE)
 		dev_warn_ratelimited(&virtual->remote->dev,
 				     "the lender did not take a config write: %d\n", err);
@@ -862,6 +869,16 @@ int pcilend_virtual_restart(struct pci_dev *pdev)
 	return pcilend_virtual_settle(pdev);
 }
 EXPORT_SYMBOL_GPL(pcilend_virtual_restart);
+
+void pcilend_virtual_doubt(struct pcilend_virtual *virtual)
+{
+	guard(raw_spinlock_irqsave)(&virtual->lock);
+	if (virtual->gone)
+		return;
+	/* What the lender has for certain is not told again. */
+	virtual->pending |= PCILEND_EFFECT_COMMAND;
+	virtual_start_work(virtual);
+}
 
 int pcilend_virtual_settle(struct pci_dev *pdev)
 {

@@ -108,6 +108,12 @@ struct pci_dev *pcilend_virtual_pci(struct pcilend_virtual *virtual);
 /* Name of the driver that is bound to it; empty: none. Not after pcilend_virtual_destroy(). */
 void pcilend_virtual_driver(struct pcilend_virtual *virtual, char *name, size_t bytes);
 
+/*
+ * A request whose answer is missing may have been lost with a link that is up again: the lender is
+ * told anew. Any context. Not after pcilend_virtual_destroy().
+ */
+void pcilend_virtual_doubt(struct pcilend_virtual *virtual);
+
 /* Once for all: watches the PCI bus for virtual functions. */
 int pcilend_virtual_init(void);
 void pcilend_virtual_exit(void);
