@@ -18,7 +18,7 @@ static void bus_snapshot(struct device *dev, struct pcilend_report *report)
 	pcilend_remote_report(to_pcilend_remote(dev), report);
 }
 
-#define REMOTE_ATTR(_name, _format, ...)						\
+#define REMOTE_ATTR(_mode, _name, _format, ...)					\
 static ssize_t _name##_show(struct device *dev, struct device_attribute *attr, char *buf) \
 {											\
 	struct pcilend_report report;							\
@@ -27,26 +27,26 @@ static ssize_t _name##_show(struct device *dev, struct device_attribute *attr, c
 	bus_snapshot(dev, &report);								\
 	return sysfs_emit(buf, _format "\n", __VA_ARGS__);				\
 }											\
-static DEVICE_ATTR_RO(_name)
+static DEVICE_ATTR_##_mode(_name)
 
-REMOTE_ATTR(id, "%x", le32_to_cpu(info->id));
-REMOTE_ATTR(uuid, "%pUb", info->uuid);
-REMOTE_ATTR(vendor, "0x%04x", le16_to_cpu(info->vendor));
-REMOTE_ATTR(device, "0x%04x", le16_to_cpu(info->device));
-REMOTE_ATTR(subsystem_vendor, "0x%04x", le16_to_cpu(info->subsystem_vendor));
-REMOTE_ATTR(subsystem_device, "0x%04x", le16_to_cpu(info->subsystem_device));
-REMOTE_ATTR(class, "0x%06x", le32_to_cpu(info->class_revision) >> 8);
-REMOTE_ATTR(revision, "0x%02x", le32_to_cpu(info->class_revision) & 0xff);
-REMOTE_ATTR(state, "%s", pcilend_function_state_name(info->state));
-REMOTE_ATTR(lender, "%u", pcilend_id_node(le32_to_cpu(info->id)));
-REMOTE_ATTR(bdf, "%04x:%02x:%02x.%x", le16_to_cpu(info->segment), info->bus,
+REMOTE_ATTR(RO, id, "%x", le32_to_cpu(info->id));
+REMOTE_ATTR(RO, uuid, "%pUb", info->uuid);
+REMOTE_ATTR(RO, vendor, "0x%04x", le16_to_cpu(info->vendor));
+REMOTE_ATTR(RO, device, "0x%04x", le16_to_cpu(info->device));
+REMOTE_ATTR(RO, subsystem_vendor, "0x%04x", le16_to_cpu(info->subsystem_vendor));
+REMOTE_ATTR(RO, subsystem_device, "0x%04x", le16_to_cpu(info->subsystem_device));
+REMOTE_ATTR(RO, class, "0x%06x", le32_to_cpu(info->class_revision) >> 8);
+REMOTE_ATTR(RO, revision, "0x%02x", le32_to_cpu(info->class_revision) & 0xff);
+REMOTE_ATTR(RO, state, "%s", pcilend_function_state_name(info->state));
+REMOTE_ATTR(RO, lender, "%u", pcilend_id_node(le32_to_cpu(info->id)));
+REMOTE_ATTR(RO, bdf, "%04x:%02x:%02x.%x", le16_to_cpu(info->segment), info->bus,
 	    PCI_SLOT(info->devfn), PCI_FUNC(info->devfn));
 /* Node id of who borrows it, 0 if nobody does. */
-REMOTE_ATTR(borrowed_by, "%u", le32_to_cpu(info->borrower));
-/* Empty unless this host borrows it. */
-REMOTE_ATTR(owner, "%s", report.owner);
-REMOTE_ATTR(frontend, "%s", report.frontend);
-REMOTE_ATTR(virtual, "%s", report.virtual);
+REMOTE_ATTR(RO, borrowed_by, "%u", le32_to_cpu(info->borrower));
+/* Empty unless this host borrows it. Whoever knows the owner can act in its name. */
+REMOTE_ATTR(ADMIN_RO, owner, "%s", report.owner);
+REMOTE_ATTR(RO, frontend, "%s", report.frontend);
+REMOTE_ATTR(RO, virtual, "%s", report.virtual);
 
 /* Of the adapter over which it was offered first. */
 static ssize_t numa_node_show(struct device *dev, struct device_attribute *attr, char *buf)

@@ -446,6 +446,9 @@ TEST_F(ThreeHosts, OnlyWhoItIsReservedForBorrows) {
   ASSERT_OK(host(2).run("pcilend borrow --frontend vfio " + id() + " --owner " + domain));
   ASSERT_OK(host(2).run("pcilend list --json | grep -q " + domain));
   EXPECT_OK(host(2).run("! " + nobody + "pcilend list --json | grep " + domain));
+  const std::string attribute = fmt::format("cat /sys/bus/pcilend/devices/{}/owner", id());
+  ASSERT_OK(host(2).run(fmt::format("{} | grep -q {}", attribute, domain)));
+  EXPECT_OK(host(2).run(fmt::format("! {}{}", nobody, attribute)));
   EXPECT_OK(host(2).run(nobody + "pcilend list --json | grep '\"frontend\": \"vfio\"'"));
   for (const size_t i : {0, 1}) {
     EXPECT_OK(await_word(i, "borrowed"));
