@@ -516,7 +516,7 @@ static const struct genl_split_ops ops[] = {
 	}, {
 		.cmd = PCILEND_CMD_SEGMENT_OFFERED_GET,
 		.dumpit = pcilend_segment_offered_dumpit,
-		.flags = GENL_ADMIN_PERM | GENL_CMD_CAP_DUMP,
+		.flags = GENL_CMD_CAP_DUMP,
 	},
 	WITH_LEASE(BAR_GET, pcilend_bar_get_doit, bar_get_policy),
 	WITH_LEASE(SEGMENT_MAP, pcilend_segment_map_doit, segment_map_policy),

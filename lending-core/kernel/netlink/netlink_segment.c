@@ -284,6 +284,10 @@ int pcilend_segment_offered_dumpit(struct sk_buff *skb, struct netlink_callback 
 	struct pcilend_offered_report report = { .link = cb->args[0], .id = cb->args[1] };
 	void *header;
 
+	if (!netlink_capable(cb->skb, CAP_SYS_ADMIN)) {
+		NL_SET_ERR_MSG(cb->extack, "what peers offer is shown to administrators: run this as root, or with sudo");
+		return -EPERM;
+	}
 	while (pcilend_segment_offered_next(&report)) {
 		header = genlmsg_iput(skb, genl_info_dump(cb));
 		if (!header)
