@@ -83,6 +83,7 @@
 #include <linux/ktime.h>
 #include <linux/netlink.h>
 #include <linux/pcilend.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "pcilend/layout.h"
@@ -133,6 +134,20 @@ static inline u64 pcilend_now(void)
 {
 	return ktime_to_ms(ktime_get());
 }
+
+/*
+ * wait_event() for a condition that takes mutexes. Who makes it true wakes @head afterwards.
+ */
+#define pcilend_wait_until(head, condition)						\
+do {											\
+	DEFINE_WAIT_FUNC(pcilend_wait, woken_wake_function);				\
+	wait_queue_head_t *pcilend_head = &(head);					\
+											\
+	add_wait_queue(pcilend_head, &pcilend_wait);					\
+	while (!(condition))								\
+		wait_woken(&pcilend_wait, TASK_UNINTERRUPTIBLE, MAX_SCHEDULE_TIMEOUT);	\
+	remove_wait_queue(pcilend_head, &pcilend_wait);					\
+} while (0)
 
 /* A change that listings show; makes dumps that it interrupts say so. */
 void pcilend_changed(void);

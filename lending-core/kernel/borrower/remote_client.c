@@ -414,7 +414,7 @@ static bool client_has_none(struct pcilend_link *link)
 void pcilend_client_link_leaving(struct pcilend_link *link)
 {
 	pcilend_client_link_silent(link);
-	wait_event(link->idle, client_has_none(link));
+	pcilend_wait_until(link->idle, client_has_none(link));
 }
 
 static int client_place_ranges(struct remote_client *client, const struct pcilend_msg_joined *in)

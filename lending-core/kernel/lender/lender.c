@@ -411,6 +411,7 @@ void pcilend_function_settle(struct pcilend_function *fn)
 		if (todo & PCILEND_DO_FENCE) {
 			if (cancel_delayed_work(&fn->expiry))
 				pcilend_function_put(fn);
+			pcilend_dma_cancel_recover(fn);
 			pcilend_device_fence(fn, &result);
 			trace_pcilend_lease_end(fn->id, result.lease, pcilend_node, result.node,
 						result.lost ? "lost" : "returned");
@@ -560,6 +561,14 @@ static void lender_gone_work(struct work_struct *work)
 	pcilend_function_put(fn);
 }
 
+/* The work item holds a reference. */
+void pcilend_function_queue_gone(struct pcilend_function *fn)
+{
+	kref_get(&fn->ref);
+	if (!queue_work(pcilend_wq, &fn->gone))
+		pcilend_function_put(fn);
+}
+
 static int lender_pci_notify(struct notifier_block *block, unsigned long action, void *data)
 {
 	struct pcilend_function *fn;
@@ -567,9 +576,10 @@ static int lender_pci_notify(struct notifier_block *block, unsigned long action,
 	if (action != BUS_NOTIFY_REMOVED_DEVICE)
 		return NOTIFY_DONE;
 	fn = pcilend_function_of(to_pci_dev(data));
-	/* The work item inherits the reference. */
-	if (fn && !queue_work(pcilend_wq, &fn->gone))
-		pcilend_function_put(fn);
+	if (!fn)
+		return NOTIFY_DONE;
+	pcilend_function_queue_gone(fn);
+	pcilend_function_put(fn);
 	return NOTIFY_DONE;
 }
 
@@ -592,7 +602,7 @@ struct pcilend_function *pcilend_function_alloc(struct pci_dev *pdev)
 	mutex_init(&fn->lock);
 	INIT_LIST_HEAD(&fn->node);
 	INIT_LIST_HEAD(&fn->lent);
-	INIT_WORK(&fn->recover, pcilend_dma_recover_work);
+	INIT_DELAYED_WORK(&fn->recover, pcilend_dma_recover_work);
 	INIT_WORK(&fn->settle, lender_settle_work);
 	INIT_WORK(&fn->hand_back, pcilend_lender_hand_back_work);
 	INIT_WORK(&fn->gone, lender_gone_work);

@@ -177,7 +177,7 @@ struct pcilend_function {
 	struct pcilend_intx intx;
 	struct pcilend_relay relay;
 
-	struct work_struct recover;	/* holds a reference, as all of these */
+	struct delayed_work recover;	/* holds a reference, as all of these */
 	struct work_struct settle;
 	struct work_struct hand_back;	/* to its own driver; only the module's end waits for it */
 	struct work_struct gone;
@@ -221,6 +221,7 @@ void pcilend_function_settle(struct pcilend_function *fn);
 void pcilend_function_settle_now(struct pcilend_function *fn);
 void pcilend_function_queue_settle(struct pcilend_function *fn);
 void pcilend_function_queue_hand_back(struct pcilend_function *fn);
+void pcilend_function_queue_gone(struct pcilend_function *fn);
 void pcilend_function_queue_expiry(struct pcilend_function *fn, u64 ms);
 bool pcilend_function_take_release(struct pcilend_function *fn);
 void pcilend_function_tell_recall(struct pcilend_function *fn, struct pcilend_link *link);
@@ -282,7 +283,8 @@ int pcilend_group_hold(struct pcilend_function *fn);
 void pcilend_group_unhold(struct pcilend_function *fn);
 void pcilend_group_note(struct pcilend_function *fn);
 int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_holder *wish);
-bool pcilend_group_is_claimed(struct pcilend_function *fn);
+int pcilend_group_claim(struct pcilend_function *fn);
+void pcilend_group_unclaim(struct pcilend_function *fn);
 bool pcilend_group_keeps(struct pcilend_function *fn);
 int pcilend_group_attach(struct pcilend_function *fn);
 void pcilend_group_detach(struct pcilend_function *fn);
@@ -480,6 +482,8 @@ void pcilend_dma_was_reset(struct pcilend_function *fn);
 void pcilend_dma_lost(struct pcilend_link *link);
 void pcilend_dma_stop(struct pcilend_function *fn);
 void pcilend_dma_queue_recover(struct pcilend_function *fn);
+void pcilend_dma_queue_late_recover(struct pcilend_function *fn);
+void pcilend_dma_cancel_recover(struct pcilend_function *fn);
 void pcilend_dma_resume(struct pcilend_link *link);
 int pcilend_dma_reach(struct pcilend_over *over, struct pcilend_function *fn,
 		      struct pcilend_link *link);

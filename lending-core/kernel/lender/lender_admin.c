@@ -167,6 +167,18 @@ static int lender_admin_add(struct pcilend_function *fn, const struct pcilend_ad
 	return err;
 }
 
+/* If it was unplugged before it was in the table, nobody was told. */
+static void lender_admin_check_there(struct pcilend_function *fn)
+{
+	struct pci_dev *pdev = fn->pdev;
+	struct pci_dev *there = pci_get_domain_bus_and_slot(pci_domain_nr(pdev->bus),
+							    pdev->bus->number, pdev->devfn);
+
+	if (there != pdev)
+		pcilend_function_queue_gone(fn);
+	pci_dev_put(there);
+}
+
 /*
  * pcilend_lender_add - offer a function: connected nodes see it from now on
  * @report: set to what it has become
@@ -200,6 +212,7 @@ int pcilend_lender_add(const char *bdf, const struct pcilend_add *with,
 		pcilend_function_put(fn);
 		goto out;
 	}
+	lender_admin_check_there(fn);
 	mutex_lock(&fn->lock);
 	pcilend_function_report(fn, report);
 	mutex_unlock(&fn->lock);
@@ -350,6 +363,21 @@ static int lender_admin_remove_function(struct pcilend_function *fn, const char 
 	return 0;
 }
 
+/*
+ * Takes fn->admin, unless the function is not in the table any more (-ENODEV), or the caller is
+ * killed (-EINTR): who has it may wait for another driver, which may last for ever.
+ */
+static int lender_admin_begin(struct pcilend_function *fn)
+{
+	int err = mutex_lock_killable(&fn->admin);
+
+	if (!err && list_empty(&fn->node)) {
+		mutex_unlock(&fn->admin);
+		err = -ENODEV;
+	}
+	return err;
+}
+
 int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
 {
 	struct pcilend_function *fn = lender_admin_find_bdf(bdf, extack);
@@ -358,40 +386,29 @@ int pcilend_lender_remove(const char *bdf, struct netlink_ext_ack *extack)
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : lender_admin_remove_function(fn, &why);
-	mutex_unlock(&fn->admin);
+	err = lender_admin_begin(fn);
+	if (!err) {
+		err = lender_admin_remove_function(fn, &why);
+		mutex_unlock(&fn->admin);
+	}
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
-}
-
-/*
- * A driver that manages DMA of its group by itself, as that of VFIO, lets go of a function when its
- * user does, and that may be never.
- */
-static int lender_admin_check_unused(struct pcilend_function *fn, struct netlink_ext_ack *extack)
-{
-	struct device *dev = &fn->pdev->dev;
-	char name[32] = "";
-
-	device_lock(dev);
-	if (dev->driver && to_pci_driver(dev->driver)->driver_managed_dma)
-		strscpy(name, dev->driver->name, sizeof(name));
-	device_unlock(dev);
-	if (!*name || !pcilend_group_is_claimed(fn))
-		return 0;
-	return pcilend_refuse_fmt(extack, -EBUSY, "%s has it in use: end the guest or program that uses it",
-				  name);
 }
 
 /* Our driver shall have the function, with or without an IOMMU. */
 static int lender_admin_take(struct pcilend_function *fn, bool direct,
 			     struct netlink_ext_ack *extack)
 {
+	bool was_direct;
 	int err;
 
 	lockdep_assert_held(&fn->admin);
 	/* It may still be ours, because others of its set are lent; then it is not alone. */
+	mutex_lock(&fn->lock);
+	was_direct = pcilend_function_is_direct(fn);
+	mutex_unlock(&fn->lock);
+	if (READ_ONCE(fn->held) && was_direct)
+		return pcilend_refuse(extack, -EBUSY, "it is going back to its own driver: try again");
 	if (READ_ONCE(fn->held) && direct)
 		return pcilend_refuse(extack, -EBUSY, "others of its IOMMU group are lent: wait for their return");
 	if (READ_ONCE(fn->held))
@@ -428,7 +445,6 @@ static int lender_admin_make_available(struct pcilend_function *fn,
 	if (err)
 		return pcilend_refuse(extack, err, why);
 	err = pcilend_device_check(fn->pdev, lend->direct, extack) ?:
-	      lender_admin_check_unused(fn, extack) ?:
 	      lender_admin_take(fn, lend->direct, extack);
 	if (err)
 		return err;
@@ -464,10 +480,11 @@ int pcilend_lender_available(const char *bdf, const struct pcilend_lend *lend,
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV
-				    : lender_admin_make_available(fn, lend, extack, report);
-	mutex_unlock(&fn->admin);
+	err = lender_admin_begin(fn);
+	if (!err) {
+		err = lender_admin_make_available(fn, lend, extack, report);
+		mutex_unlock(&fn->admin);
+	}
 	pcilend_function_put(fn);
 	return err;
 }
@@ -555,9 +572,11 @@ int pcilend_lender_unavailable(const char *bdf, bool force, struct netlink_ext_a
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : lender_admin_make_unavailable(fn, force, &why);
-	mutex_unlock(&fn->admin);
+	err = lender_admin_begin(fn);
+	if (!err) {
+		err = lender_admin_make_unavailable(fn, force, &why);
+		mutex_unlock(&fn->admin);
+	}
 	mutex_lock(&fn->lock);
 	borrower = fn->lease.node;
 	mutex_unlock(&fn->lock);
@@ -588,9 +607,11 @@ int pcilend_lender_recall(const char *bdf, u32 grace_ms, struct netlink_ext_ack 
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&fn->admin);
-	err = list_empty(&fn->node) ? -ENODEV : lender_admin_apply_now(fn, &event, &why);
-	mutex_unlock(&fn->admin);
+	err = lender_admin_begin(fn);
+	if (!err) {
+		err = lender_admin_apply_now(fn, &event, &why);
+		mutex_unlock(&fn->admin);
+	}
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
 }
@@ -610,12 +631,14 @@ int pcilend_lender_release_quarantine(const char *bdf, struct netlink_ext_ack *e
 
 	if (IS_ERR(fn))
 		return PTR_ERR(fn);
-	mutex_lock(&fn->admin);
-	err = lender_admin_apply_now(fn, &event, &why);
-	mutex_lock(&fn->lock);
-	pcilend_function_report(fn, report);
-	mutex_unlock(&fn->lock);
-	mutex_unlock(&fn->admin);
+	err = lender_admin_begin(fn);
+	if (!err) {
+		err = lender_admin_apply_now(fn, &event, &why);
+		mutex_lock(&fn->lock);
+		pcilend_function_report(fn, report);
+		mutex_unlock(&fn->lock);
+		mutex_unlock(&fn->admin);
+	}
 	pcilend_function_put(fn);
 	return pcilend_refuse(extack, err, why);
 }

@@ -460,9 +460,17 @@ static pci_ers_result_t lender_device_driver_error_detected(struct pci_dev *pdev
 	if (state == pci_channel_io_normal)
 		return PCI_ERS_RESULT_CAN_RECOVER;
 	lender_device_driver_stop(fn);
-	if (state == pci_channel_io_frozen)
-		return PCI_ERS_RESULT_NEED_RESET;
 	mutex_lock(&fn->lock);
+	if (state == pci_channel_io_frozen) {
+		/*
+		 * If any function below that port has no driver, or one that does not handle
+		 * errors, the PCI core resets all of them and tells nobody.
+		 */
+		if (pcilend_function_is_lent(fn))
+			pcilend_dma_queue_late_recover(fn);
+		mutex_unlock(&fn->lock);
+		return PCI_ERS_RESULT_NEED_RESET;
+	}
 	pci_warn(pdev, "failed for good: its lease is over, if it is lent\n");
 	pcilend_function_apply(fn, &event, NULL);
 	pcilend_function_queue_settle(fn);
@@ -573,6 +581,31 @@ void pcilend_device_forget(struct pcilend_function *fn)
 }
 
 /*
+ * From whatever driver has it; that of VFIO would wait for the function's user, and that may be for
+ * ever. Return: 0; -EBUSY if it has one.
+ */
+static int lender_device_unbind_former(struct pcilend_function *fn, struct netlink_ext_ack *extack)
+{
+	struct device *dev = &fn->pdev->dev;
+	char name[32] = "";
+	int claimed = 0;
+
+	device_lock(dev);
+	if (dev->driver && to_pci_driver(dev->driver)->driver_managed_dma)
+		strscpy(name, dev->driver->name, sizeof(name));
+	device_unlock(dev);
+	if (*name)
+		claimed = pcilend_group_claim(fn);
+	if (claimed < 0)
+		return pcilend_refuse_fmt(extack, -EBUSY, "%s has it in use: end the guest or program that uses it",
+					  name);
+	device_release_driver(dev);
+	if (claimed)
+		pcilend_group_unclaim(fn);
+	return 0;
+}
+
+/*
  * pcilend_device_take - unbind the function from its driver, and bind it to ours
  *
  * fn->admin is held, the function's lock is not. On failure its own driver has it again.
@@ -591,9 +624,13 @@ int pcilend_device_take(struct pcilend_function *fn, struct netlink_ext_ack *ext
 		return err;
 	}
 
+	err = lender_device_unbind_former(fn, extack);
+	if (err) {
+		lender_device_restore_override(fn);
+		return err;
+	}
 	WRITE_ONCE(fn->binding, true);
 	fn->bind_error = NULL;
-	device_release_driver(&pdev->dev);
 	err = device_attach(&pdev->dev);
 	WRITE_ONCE(fn->binding, false);
 	if (err == 1 && READ_ONCE(fn->held))

@@ -17,6 +17,9 @@
 #include "lender/lender.h"
 #include "base/trace.h"
 
+/* The PCI core waits for a reset for 60 s (drivers/pci/pci.h, PCIE_RESET_READY_POLL_MS). */
+#define FOREIGN_RESET_MS 70000
+
 static DEFINE_SPINLOCK(dma_lock);	/* taken in interrupts */
 
 static void lender_dma_switch(struct pcilend_function *fn, bool on)
@@ -145,7 +148,23 @@ void pcilend_dma_queue_recover(struct pcilend_function *fn)
 {
 	kref_get(&fn->ref);
 	/* The table, or its being lent, holds another reference. */
-	if (!queue_work(pcilend_wq, &fn->recover))
+	if (mod_delayed_work(pcilend_wq, &fn->recover, 0))
+		pcilend_function_put(fn);
+}
+
+/* The same when whoever resets it had time for that, and has not said that it is over. */
+void pcilend_dma_queue_late_recover(struct pcilend_function *fn)
+{
+	kref_get(&fn->ref);
+	if (!queue_delayed_work(pcilend_wq, &fn->recover, msecs_to_jiffies(FOREIGN_RESET_MS)))
+		pcilend_function_put(fn);
+}
+
+/* It is not lent any more. */
+void pcilend_dma_cancel_recover(struct pcilend_function *fn)
+{
+	lockdep_assert_held(&fn->lock);
+	if (cancel_delayed_work(&fn->recover))
 		pcilend_function_put(fn);
 }
 
@@ -249,7 +268,7 @@ static void lender_dma_recover(struct pcilend_function *fn)
 void pcilend_dma_recover_work(struct work_struct *work)
 {
 	struct pcilend_function *fn = container_of(work, struct pcilend_function,
-						   recover);
+						   recover.work);
 
 	pcilend_device_lock(fn);
 	if (!pcilend_function_is_lent(fn) || fn->lease.state != PCILEND_FUNCTION_BORROWED)

@@ -336,20 +336,29 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 }
 
 /*
- * Does somebody else own the DMA of its group, through a driver that manages that by itself? As
- * long as VFIO has a user for a function of the group it does.
+ * Keeps a driver that manages the DMA of its group by itself, as that of VFIO, from giving the
+ * function a user from now on. Such a user would have it until he lets go of it.
+ *
+ * Return: 1: until pcilend_group_unclaim(); 0: there is nothing to claim, as the group is ours, or
+ * there is none; or an error: the driver has given some function of the group a user.
  */
-bool pcilend_group_is_claimed(struct pcilend_function *fn)
+int pcilend_group_claim(struct pcilend_function *fn)
 {
 	struct pcilend_group *group = fn->group;
-	bool owned;
+	int err;
 
 	if (!group)
-		return false;
-	mutex_lock(&group->lock);
-	owned = group->owned;
-	mutex_unlock(&group->lock);
-	return !owned && iommu_group_dma_owner_claimed(group->iommu);
+		return 0;
+	guard(mutex)(&group->lock);
+	if (group->owned)
+		return 0;
+	err = iommu_device_claim_dma_owner(&fn->pdev->dev, group);
+	return err ?: 1;
+}
+
+void pcilend_group_unclaim(struct pcilend_function *fn)
+{
+	iommu_device_release_dma_owner(&fn->pdev->dev);
 }
 
 /* Does its set keep the function from its own driver? While others are lent, the group is ours. */

@@ -196,12 +196,19 @@ int pcilend_intx_set(struct pcilend_function *fn, enum pcilend_intx_state state)
 	return 0;
 }
 
-/* The function is about to be reset: from now on nobody looks at it. */
+/*
+ * The function is about to be reset: from now on nobody looks at it. Nor does it assert its line,
+ * which others may share: its borrower does not reach what would make it stop.
+ */
 void pcilend_intx_pause(struct pcilend_function *fn)
 {
+	struct pcilend_intx *intx = &fn->intx;
+
 	lockdep_assert_held(&fn->lock);
-	guard(spinlock_irqsave)(&fn->intx.lock);
-	fn->intx.open = false;
+	guard(spinlock_irqsave)(&intx->lock);
+	intx->open = false;
+	if (intx->irq && pci_device_is_present(fn->pdev))
+		lender_intx_mask_locked(fn);
 }
 
 /* It was reset within its lease, and is masked: what the borrower wanted before, it still does. */

@@ -60,11 +60,12 @@ static int share_peer_map_slice(struct lender_client *client,
 	       pcilend_device_map(client->fn, core->slice, phys, size);
 }
 
-static void share_peer_hide_exports(struct lender_client *client)
+/* The first @count. */
+static void share_peer_hide_exports(struct lender_client *client, u32 count)
 {
 	u32 i;
 
-	for (i = 0; i < PCILEND_SHARE_RANGES; i++)
+	for (i = 0; i < count; i++)
 		if (client->export[i].size)
 			pcilend_aperture_hide(client->link, client->export[i].iova,
 					      client->export[i].size);
@@ -75,7 +76,7 @@ static void share_peer_undo(struct lender_client *client, const struct pcilend_s
 {
 	u32 i;
 
-	share_peer_hide_exports(client);
+	share_peer_hide_exports(client, PCILEND_SHARE_RANGES);
 	for (i = 0; i < PCILEND_SHARE_RANGES; i++)
 		if (client->export[i].size)
 			pcilend_aperture_export_put(client->link, client->export[i].iova,
@@ -117,10 +118,10 @@ void pcilend_share_peer_hide(struct lender_client *client)
 	if (!client->link || client->hidden || client->closed)
 		return;
 	client->hidden = true;
-	share_peer_hide_exports(client);
+	share_peer_hide_exports(client, PCILEND_SHARE_RANGES);
 }
 
-/* What the IOMMU does not map again stays hidden, as long as the client lives. */
+/* If the IOMMU does not map all of it again it stays hidden, as long as the client lives. */
 void pcilend_share_peer_show(struct lender_client *client)
 {
 	struct pcilend_function *fn = client->fn;
@@ -130,16 +131,19 @@ void pcilend_share_peer_show(struct lender_client *client)
 
 	if (!client->link || !client->hidden || client->closed || !core)
 		return;
-	client->hidden = false;
 	for (i = 0; i < share->policy.ranges; i++) {
 		struct pcilend_share_range range = pcilend_share_own(share, core, i);
 
-		if (pcilend_aperture_show(client->link, client->export[i].iova,
-					  share_peer_range_phys(fn, &range),
-					  client->export[i].size, PCILEND_PROT_BAR))
-			pci_warn(fn->pdev, "node %u does not get its pages back after a reset\n",
-				 client->peer);
+		if (!pcilend_aperture_show(client->link, client->export[i].iova,
+					   share_peer_range_phys(fn, &range),
+					   client->export[i].size, PCILEND_PROT_BAR))
+			continue;
+		pci_warn(fn->pdev, "node %u does not get its pages back after a reset\n",
+			 client->peer);
+		share_peer_hide_exports(client, i);
+		return;
 	}
+	client->hidden = false;
 }
 
 /* It can ring nothing from now on. */
@@ -148,7 +152,7 @@ void pcilend_share_peer_close(struct lender_client *client)
 	if (!client->link || client->closed)
 		return;
 	if (!client->hidden)
-		share_peer_hide_exports(client);
+		share_peer_hide_exports(client, PCILEND_SHARE_RANGES);
 	client->closed = true;
 }
 
@@ -568,5 +572,5 @@ bool pcilend_share_has_client(struct pcilend_function *fn, u32 node)
 void pcilend_share_peer_dead(struct pcilend_link *link, u64 boot)
 {
 	share_peer_happened(link, PCILEND_SHARE_PEER_DEAD, boot);
-	wait_event(share_peer_idle, share_peer_has_none(link, boot));
+	pcilend_wait_until(share_peer_idle, share_peer_has_none(link, boot));
 }

@@ -9,6 +9,7 @@ namespace {
 /*
  *   host1 (lender, node 4)                        host2 (borrower, node 8)
  *   virtio-blk ── port with AER ── pcilend ══════ virtio-pci of the host
+ *   pair, other: functions of one device behind such a port
  *
  * QEMU's drive, e1000e and igb report no errors: they have no bits for it in Device Control.
  */
@@ -23,6 +24,12 @@ class PciExpress : public TwoHosts {
     ASSERT_OK(options.add_device(
         "host1:virtio-blk-pci,id=disk,aer=on,iommu_platform=on,disable-legacy=on,drive-size=16M,"
         "root-port=on,x-max-bounce-buffer-size=16M"));
+    ASSERT_OK(options.add_device(
+        "host1:virtio-blk-pci,id=pair,aer=on,iommu_platform=on,disable-legacy=on,drive-size=16M,"
+        "root-port=on,multifunction=on,x-max-bounce-buffer-size=16M"));
+    ASSERT_OK(options.add_device(
+        "host1:virtio-rng-pci,id=other,iommu_platform=on,disable-legacy=on,bus=pair-port,"
+        "addr=0.1"));
     ASSERT_OK(start_lab(options, lab_));
   }
 
@@ -79,6 +86,45 @@ TEST_F(PciExpress, AFatalErrorCostsAResetAndNoLease) {
   EXPECT_EQ(after->at("lease"), before->at("lease"));
   EXPECT_GT(after->at("resets"), before->at("resets"));
   EXPECT_OK(lender().until("dmesg | grep 'device recovery successful'"));
+}
+
+/*
+ *   host1: the same, of a device with another function, which no driver has: the PCI core resets
+ *   both, gives up, and tells nobody ═══ host2: is told, and goes on
+ */
+TEST_F(PciExpress, AResetThatNobodyIsToldOfIsNoticed) {
+  const auto pair = lender().address("pair");
+  ASSERT_OK(pair);
+  const auto other = lender().address("other");
+  ASSERT_OK(other);
+  ASSERT_OK(offer(lender(), *other));
+  const auto lent = offer(lender(), *pair);
+  ASSERT_OK(lent);
+  const std::string id = lent->at("id");
+  ASSERT_OK(await_state(borrower(), id, "available"));
+  const auto borrowed = borrower().json("pcilend borrow --wait --json " + id);
+  ASSERT_OK(borrowed);
+  const std::string place = borrowed->at("functions").at(0).at("virtual_bdf");
+  const auto before = function_on(lender(), id);
+  ASSERT_OK(before);
+  ASSERT_OK(lender().run(fmt::format("echo {} >/sys/bus/pci/drivers/pcilend/unbind", *other)));
+
+  ASSERT_OK(lender().inject_pcie_error("pair", PCI_ERR_UNC_MALF_TLP));
+  ASSERT_OK(lender().until("dmesg | grep 'device recovery failed'"));
+  ASSERT_OK(lender().until(fmt::format("dmesg | grep '{}: was reset, because'", *pair)));
+  ASSERT_OK(borrower().until(fmt::format("dmesg | grep '{}.*was reset by its lender'", id)));
+  ASSERT_OK(
+      borrower().run(fmt::format("cd /sys/bus/pci/drivers/virtio-pci && echo {0} >unbind && "
+                                 "echo {0} >bind && ls /sys/bus/pci/devices/{0}/virtio*/block | "
+                                 "sed s,^,/dev/, | xargs head -c 64K >/dev/null",
+                                 place)));
+  const auto after = function_on(lender(), id);
+  ASSERT_OK(after);
+  EXPECT_EQ(after->at("state"), "borrowed");
+  EXPECT_EQ(after->at("lease"), before->at("lease"));
+  EXPECT_OK(borrower().run("pcilend return " + id));
+  EXPECT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", *pair)));
+  EXPECT_OK(lender().run(fmt::format("pcilend remove {0}", *other)));
 }
 
 /*

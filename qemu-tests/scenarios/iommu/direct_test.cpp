@@ -69,6 +69,22 @@ class Direct : public TwoHosts {
     EXPECT_EQ(*same, *sum);
   }
 
+  // Taken back from its borrower, and made available without --direct while it is being reset.
+  void expect_isolated_after(const std::string& address) {
+    ASSERT_OK(lender().run("pcilend available --direct " + address));
+    ASSERT_OK(borrower().run("pcilend borrow --wait " + job().id()));
+    expect_in_log("nvme nvme[0-9]+: ");  // the borrower's driver loses it
+    auto taking = lender().start("pcilend unavailable --grace 1 " + address);
+    ASSERT_OK(taking);
+    ASSERT_OK(lender().until("pcilend available " + address));
+    ASSERT_OK(taking->wait());
+    const auto function = job().function_on(lender());
+    ASSERT_OK(function);
+    EXPECT_EQ(function->at("state"), "available");
+    EXPECT_EQ(function->at("direct"), false) << "it reaches all memory, though nobody wants that";
+    ASSERT_OK(lender().run("pcilend unavailable " + address));
+  }
+
   // Who may borrow it is told that it is direct, and that this is nothing for VMs.
   static void expect_direct(const MainJob& job) {
     for (const auto* host : {&job.lender(), &job.borrower()}) {
@@ -241,6 +257,7 @@ TEST_F(Direct, LentFromAnIdentityGroup) {
     EXPECT_OK(job().see_available());
     expect_direct(job());
     expect_carries(job(), address);
+    expect_isolated_after(address);
   }
   EXPECT_OK(job().clean_up());
   EXPECT_OK(job().lender_disk());
