@@ -97,8 +97,12 @@ TEST_F(PciExpress, AResetThatNobodyIsToldOfIsNoticed) {
   ASSERT_OK(pair);
   const auto other = lender().address("other");
   ASSERT_OK(other);
-  ASSERT_OK(offer(lender(), *other));
-  const auto lent = offer(lender(), *pair);
+  // They are a set, as nothing isolates them from one another.
+  ASSERT_OK(
+      lender().run(fmt::format("pcilend add {0} && pcilend add {1} && "
+                               "pcilend available {0} && pcilend available {1}",
+                               *pair, *other)));
+  const auto lent = function_at(lender(), lender(), *pair);
   ASSERT_OK(lent);
   const std::string id = lent->at("id");
   ASSERT_OK(await_state(borrower(), id, "available"));
@@ -112,7 +116,7 @@ TEST_F(PciExpress, AResetThatNobodyIsToldOfIsNoticed) {
   ASSERT_OK(lender().inject_pcie_error("pair", PCI_ERR_UNC_MALF_TLP));
   ASSERT_OK(lender().until("dmesg | grep 'device recovery failed'"));
   ASSERT_OK(lender().until(fmt::format("dmesg | grep '{}: was reset, because'", *pair)));
-  ASSERT_OK(borrower().until(fmt::format("dmesg | grep '{}.*was reset by its lender'", id)));
+  ASSERT_OK(borrower().until(fmt::format("dmesg | grep '{}.*was reset by its lender'", place)));
   ASSERT_OK(
       borrower().run(fmt::format("cd /sys/bus/pci/drivers/virtio-pci && echo {0} >unbind && "
                                  "echo {0} >bind && ls /sys/bus/pci/devices/{0}/virtio*/block | "
