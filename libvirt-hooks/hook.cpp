@@ -125,8 +125,8 @@ Result<> check_free(const HookContext& context, const Function& f, const Wanted&
                   name, f.lender, f.bdf);
     case PCILEND_FUNCTION_QUARANTINED:
       return fail(ErrorClass::State,
-                  "{} is quarantined{}{}: on node {} see to it ('pcilend show {}'), then run "
-                  "'pcilend release-quarantine {}'",
+                  "{0} is quarantined{1}{2}: on node {3} run 'pcilend show {4}'; if it waits to be "
+                  "erased, 'pcilend sanitize {5}', else 'pcilend release-quarantine {5}'",
                   name, f.reason.empty() ? "" : ", ", f.reason, f.lender, to_string(f.id), f.bdf);
     default:
       return fail(ErrorClass::State, "{} is still {}: try again, or look at node {}", name,

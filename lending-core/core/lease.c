@@ -13,7 +13,6 @@ static const char still_borrowed[] =
 	"it is borrowed: stop what uses it on its borrower, or run 'pcilend return' there";
 static const char being_recalled[] =
 	"it is being taken back from its borrower: try again when that is over";
-
 static const char not_erased[] =
 	"what its last borrower left on it is not erased: run 'pcilend sanitize' on its lender";
 
@@ -44,7 +43,7 @@ static int lease_refuse_admin(const struct pcilend_lease *lease,
 	case PCILEND_FUNCTION_RESETTING:
 		return lease_refuse(result, -EBUSY, being_reset);
 	case PCILEND_FUNCTION_QUARANTINED:
-		return lease_refuse(result, -EUCLEAN, quarantined);
+		return lease_refuse(result, -EUCLEAN, lease->dirty ? not_erased : quarantined);
 	default:
 		return lease_refuse(result, -EINVAL,
 				    "not possible in this state: see 'pcilend show'");

@@ -259,8 +259,9 @@ TEST_F(HookTest, RefusalsNameTheFunctionAndTheCure) {
          f.reason = "no answer after FLR";
        },
        "40001 (Red Hat, Inc. QEMU NVM Express Controller) is quarantined, no answer after FLR: on "
-       "node 4 see to it ('pcilend show 40001'), then run 'pcilend release-quarantine "
-       "0000:00:05.0'"},
+       "node 4 run 'pcilend show 40001'; if it waits to be erased, 'pcilend sanitize "
+       "0000:00:05.0', "
+       "else 'pcilend release-quarantine 0000:00:05.0'"},
       {[](Function& f) { f.state = PCILEND_FUNCTION_RESETTING; },
        "40001 (Red Hat, Inc. QEMU NVM Express Controller) is still resetting: try again, or look "
        "at node 4"},

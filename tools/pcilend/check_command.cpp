@@ -162,8 +162,9 @@ Result<> check_with_module(Session& session, const Options& options,
   for (const auto& f : *functions) {
     if (f.lender == node->id) append(check_set(f), findings);
     if (f.lender == node->id && f.state == PCILEND_FUNCTION_QUARANTINED)
-      findings->push_back({Level::Wrong, f.bdf, "quarantined: " + f.reason,
-                           fmt::format("pcilend release-quarantine {}", f.bdf)});
+      findings->push_back(
+          {Level::Wrong, f.bdf, "quarantined: " + f.reason,
+           fmt::format("pcilend {} {}", f.dirty ? "sanitize" : "release-quarantine", f.bdf)});
   }
   append(check_frontends(session.environment, offered), findings);
   return {};

@@ -366,6 +366,7 @@ TEST(Lease, WhatIsToBeErasedIsQuarantinedUntilThen) {
   EXPECT_EQ(f.lease.state, PCILEND_FUNCTION_QUARANTINED);
   EXPECT_NE(std::string(f.lease.quarantine).find("pcilend sanitize"), std::string::npos);
   EXPECT_EQ(f.Apply(PCILEND_LEASE_BORROW), -EUCLEAN);
+  EXPECT_NE(std::string(f.result.why).find("pcilend sanitize"), std::string::npos);
   EXPECT_EQ(f.Apply(PCILEND_LEASE_MAKE_UNAVAILABLE), 0);
   // Not erased, and whatever is said of later leases: in quarantine again.
   EXPECT_EQ(f.Apply(PCILEND_LEASE_MAKE_AVAILABLE), 0);

@@ -108,10 +108,12 @@ TEST_F(LibvirtRefusals, AFunctionThatCannotBeHad) {
   ASSERT_OK(lender().run("echo >" + methods));
   ASSERT_OK(borrower().run(fmt::format("echo 1 >/sys/bus/mdev/devices/{}/remove", kAny)));
   expect_state("quarantined");
-  expect_refusal(ErrorClass::State,
-                 fmt::format("{} is quarantined: on node 4 see to it ('pcilend show 40001'), then "
-                             "run 'pcilend release-quarantine {}'",
-                             kDrive, address_));
+  expect_refusal(
+      ErrorClass::State,
+      fmt::format("{0} is quarantined: on node 4 run 'pcilend show 40001'; if it waits to "
+                  "be erased, 'pcilend sanitize {1}', else 'pcilend release-quarantine "
+                  "{1}'",
+                  kDrive, address_));
   ASSERT_OK(lender().run("echo default >" + methods));
   ASSERT_OK(lender().run("pcilend release-quarantine " + address_));
   expect_state("available");

@@ -193,6 +193,9 @@ TEST_F(CheckTest, QuarantineNamesItsCure) {
   kernel_.functions[0].state = PCILEND_FUNCTION_QUARANTINED;
   kernel_.functions[0].reason = "it does not answer";
   EXPECT_THAT(wrong(), HasSubstr("it does not answer: pcilend release-quarantine 0000:00:05.0"));
+  kernel_.functions[0].reason = "not erased";
+  kernel_.functions[0].dirty = true;
+  EXPECT_THAT(wrong(), HasSubstr("not erased: pcilend sanitize 0000:00:05.0"));
 }
 
 TEST_F(CheckTest, ASetIsLentAsAWhole) {
