@@ -156,7 +156,7 @@ std::vector<Function> candidates(const HookContext& context, const std::vector<F
       if (f.id == *wanted.function) found.push_back(f);
     return found;
   }
-  // One that is there already is of one function, or of something else. Below an adapter, only who
+  // One that is there already is of one function, or of something else. Below a kind, only who
   // has borrowed it tells.
   const bool there = mdev_exists(context.environment, wanted.mdev);
   const auto parent = function_of_mdev(context.environment, wanted.mdev);

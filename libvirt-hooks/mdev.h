@@ -15,7 +15,7 @@ bool mdev_is_defined(const Environment& environment, const Uuid& uuid);
 // VMMs find the IOMMU group of its function.
 bool mdev_is_ready(const Environment& environment, const Uuid& uuid);
 
-// The function that it was made of; an error if it was made of an adapter.
+// The function that it was made of; an error if it was made of a kind.
 Result<FunctionId> function_of_mdev(const Environment& environment, const Uuid& uuid);
 
 // Makes a mediated device of a remote function, which borrows that unless it is borrowed for VFIO.

@@ -130,7 +130,7 @@ TEST_F(HookTest, AnMdevThatIsThereFixesTheChoice) {
   EXPECT_EQ(kernel_.log.back(), fmt::format("return 40002 {}", kDomain));
 }
 
-// Below an adapter: what it has borrowed tells which one it is.
+// Below a kind: what it has borrowed tells which one it is.
 TEST_F(HookTest, WhatAnMdevHasBorrowedFixesTheChoice) {
   add_mdev(kAny);
   hold(kernel_.functions[1], fmt::format("mdev:{}", kAny));
