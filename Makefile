@@ -5,7 +5,7 @@ KERNEL ?= 6.12
 NODES ?= 2
 FUZZ_SECONDS ?= 20
 ROUNDS ?= 20
-# of test-debug: a filter of GoogleTest; all but Packages.*, suite by suite, if there is none
+# of test-debug: a filter of GoogleTest; suite by suite all that docs/testing.md says, if there is none
 SCENARIOS ?=
 # hexadecimal; of the first round
 SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
@@ -15,7 +15,7 @@ SEED ?= $(shell od -An -N6 -tx1 /dev/urandom | tr -d " ")
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: KERNEL=6.12|6.12-debug|backports, FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX, SCENARIOS=FILTER (test-debug); PCILEND_CACHE is the cache (/var/cache/pcilend)."
+	@echo "Variables: KERNEL=6.12|6.12-debug|backports, NODES=N (lab), FUZZ_SECONDS=N, ROUNDS=N, SEED=HEX, SCENARIOS=FILTER (test-debug); PCILEND_CACHE is the cache (/var/cache/pcilend)."
 
 deps: ## the Debian packages that building needs (as root)
 	@tools/setup/install-packages
