@@ -46,8 +46,8 @@ class PCILEND_API OwnedSegment {
   // Node `node` may connect it from now on, until withdraw() or its next boot; all programs there
   // and functions that it has borrowed can read it then, and write it without `read_only`.
   // `adapter`: PCI address of the NTB, else any that leads there. Unreachable if no link does;
-  // State if it is offered there with another right, or that node would be offered more than the
-  // module's segment_mib. Succeeds if it is so already.
+  // State if it is offered there with another right, has as many offers as there can be, or that
+  // node would be offered more than the module's segment_mib. Succeeds if it is so already.
   [[nodiscard]] Result<> offer(uint32_t node, bool read_only = false,
                                const std::string& adapter = {});
   // The same over each adapter that leads there now, as a node may connect it over any of them
