@@ -20,7 +20,7 @@ enum pcilend_function_state {
 	PCILEND_FUNCTION_BORROWED = 3,	/* leased to one borrower */
 	PCILEND_FUNCTION_FENCING = 4,	/* lease ended: DMA being stopped and unmapped */
 	PCILEND_FUNCTION_RESETTING = 5,	/* being reset and checked */
-	PCILEND_FUNCTION_QUARANTINED = 6, /* did not come back from its reset; see quarantine */
+	PCILEND_FUNCTION_QUARANTINED = 6, /* its reset failed, or it is not erased: REASON */
 };
 
 enum pcilend_link_state {
@@ -47,7 +47,7 @@ enum pcilend_region_kind {
 	PCILEND_REGION_DMA = 0,		/* DMA API of the adapter: control area, DMA buffers */
 	PCILEND_REGION_INTERRUPTS = 1,	/* the interrupt controller */
 	PCILEND_REGION_EXPORTS = 2,	/* BARs lent to the peer */
-	PCILEND_REGION_SLOTS = 3,	/* memory of VMs */
+	PCILEND_REGION_SLOTS = 3,	/* memory of VMs; segments that are offered to the peer */
 };
 
 enum pcilend_segment_state {
