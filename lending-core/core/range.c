@@ -117,17 +117,6 @@ int pcilend_range_free(struct pcilend_range *range, u64 start, u64 size)
 	return 0;
 }
 
-bool pcilend_range_covers(const struct pcilend_range *range, u64 start, u64 size)
-{
-	u32 behind = range_first_behind(range, start);
-	const struct pcilend_range_entry *entry;
-
-	if (!behind)
-		return false;
-	entry = &range->entry[behind - 1];
-	return start - entry->start < entry->size && size <= entry->size - (start - entry->start);
-}
-
 u64 pcilend_range_largest(const struct pcilend_range *range)
 {
 	u64 largest = 0;

@@ -519,20 +519,3 @@ int pcilend_share_check(const struct pcilend_share *share, u32 node, u64 boot, u
 		*why = fault;
 	return error;
 }
-
-const char *pcilend_share_state_name(enum pcilend_share_state state)
-{
-	static const char *const names[] = { "off", "exclusive", "shared", "unsharing",
-					     "returning", "fencing" };
-
-	return (u32)state < ARRAY_SIZE(names) ? names[state] : "unknown";
-}
-
-const char *pcilend_client_state_name(enum pcilend_client_state state)
-{
-	static const char *const names[] = { "none", "requested", "admitted", "active",
-					     "quarantining", "quarantined", "ending", "clearing",
-					     "cleared" };
-
-	return (u32)state < ARRAY_SIZE(names) ? names[state] : "unknown";
-}

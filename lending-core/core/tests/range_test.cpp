@@ -123,17 +123,6 @@ TEST(Range, TopOfSixtyFourBits) {
   EXPECT_EQ(space.Alloc(7 * kPage), start + kPage);
 }
 
-TEST(Range, Covers) {
-  Space space(0, 32 * kPage);
-  ASSERT_EQ(space.Alloc(4 * kPage), 0u);
-  ASSERT_EQ(space.Alloc(4 * kPage), 4 * kPage);
-  EXPECT_TRUE(pcilend_range_covers(&space.range, kPage, 3 * kPage));
-  EXPECT_TRUE(pcilend_range_covers(&space.range, 5 * kPage + 8, 16));
-  EXPECT_FALSE(pcilend_range_covers(&space.range, 3 * kPage, 2 * kPage)) << "two ranges";
-  EXPECT_FALSE(pcilend_range_covers(&space.range, 8 * kPage, kPage));
-  EXPECT_FALSE(pcilend_range_covers(&space.range, 7 * kPage, ~0ULL));
-}
-
 // The allocator against a map of pages, with every kind of call, also wrong ones.
 class RangeProperty : public ::testing::TestWithParam<u64> {};
 

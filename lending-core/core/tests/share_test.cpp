@@ -655,11 +655,4 @@ TEST(SharePolicy, FunctionsThatCannotBeShared) {
   EXPECT_EQ(world.Join(2, 100), -ENODEV);
 }
 
-TEST(ShareNames, OfStates) {
-  EXPECT_STREQ(pcilend_share_state_name(PCILEND_SHARE_FENCING), "fencing");
-  EXPECT_STREQ(pcilend_client_state_name(PCILEND_CLIENT_CLEARED), "cleared");
-  EXPECT_STREQ(pcilend_share_state_name(static_cast<pcilend_share_state>(99)), "unknown");
-  EXPECT_STREQ(pcilend_client_state_name(static_cast<pcilend_client_state>(99)), "unknown");
-}
-
 }  // namespace

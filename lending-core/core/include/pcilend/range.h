@@ -64,9 +64,6 @@ int pcilend_range_find(const struct pcilend_range *range, u64 size, u64 align, u
  */
 int pcilend_range_free(struct pcilend_range *range, u64 start, u64 size);
 
-/* True if [start, start + size) lies inside one range that is in use. */
-bool pcilend_range_covers(const struct pcilend_range *range, u64 start, u64 size);
-
 /* Bytes of the largest allocation that would succeed now at alignment PCILEND_PAGE. */
 u64 pcilend_range_largest(const struct pcilend_range *range);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Address resolution: at which address does a CPU or a function reach a target, over which links,
- * and what has to be mapped on the way?
+ * and what has to be mapped on the way? A model, for tests and benchmarks: pcilend.ko maps what it
+ * needs without asking it.
  *
  *	function -- private domain --> window of an adapter == link ==> IOMMU domain of the
  *	peer's adapter --> window of another adapter == link ==> ... --> memory, or a BAR

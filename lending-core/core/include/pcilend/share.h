@@ -302,9 +302,6 @@ u32 pcilend_share_piece(const struct pcilend_share *share,
 int pcilend_share_check(const struct pcilend_share *share, u32 node, u64 boot, u32 lease,
 			const char **why);
 
-const char *pcilend_share_state_name(enum pcilend_share_state state);	/* "shared" */
-const char *pcilend_client_state_name(enum pcilend_client_state state);	/* "active" */
-
 __END_DECLS
 
 #endif /* PCILEND_SHARE_H */
