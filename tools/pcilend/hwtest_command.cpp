@@ -336,13 +336,15 @@ class Measurer {
     const bool noticed = !sequence.complete();
     say(noticed ? Level::Ok : Level::Wrong, "link loss",
         noticed ? "was told to those who had stored something"
-                : "stores over a dead link were taken for done");
+                : "stores over a dead link were taken for done",
+        noticed ? "" : "send this report, with the kernel logs of both hosts");
     session_.warn("the link is lost: put it back now");
     const auto cut = session_.now();
     while (!find_link(session_, report_.node, report_.link.adapter)) {
       if (session_.now() - cut >= within) {
         say(Level::Wrong, "link loss",
-            fmt::format("the link has not come back in {} s", within.count()));
+            fmt::format("the link has not come back in {} s", within.count()),
+            "see 'pcilend link' and the kernel logs of both hosts");
         return {};
       }
       session_.sleep(100ms);
@@ -419,10 +421,17 @@ class Measurer {
     const std::string subject = "DMA of " + to_string(function.id);
     const auto path = session_.environment.path("/dev/" + name);
     const UniqueFd disk(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+    if (!disk) {
+      say(Level::Wrong, subject,
+          fmt::format("{} can't be opened: {}", path.native(), std::strerror(errno)),
+          "run this as root, and look whether something has it exclusively");
+      return;
+    }
     void* const memory =
         ::mmap(nullptr, kDiskBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!disk || memory == MAP_FAILED) {
-      say(Level::Wrong, subject, fmt::format("{} can't be opened", path.native()));
+    if (memory == MAP_FAILED) {
+      say(Level::Wrong, subject, fmt::format("no memory to read into: {}", std::strerror(errno)),
+          "free some, and run this again");
       return;
     }
     const auto start = Clock::now();
