@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Holds the metrics against the rules of Prometheus' text format 0.0.4.
+// Holds the metrics against the rules of Prometheus' text format 0.0.4, and docs/metrics.md.
 #include "metrics.h"
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -11,12 +13,16 @@
 namespace pcilend::test {
 namespace {
 
+// With a sample of every family.
 MetricsAnswer sample() {
   MetricsAnswer metrics;
   metrics.node.id = 8;
   Link link;
   link.adapter = "a \"quoted\\\" one\n";
-  link.regions = {{PCILEND_REGION_DMA, 0, 4096, 0, {}}, {PCILEND_REGION_SLOTS, 0, 8192, 0, 42}};
+  link.regions = {{PCILEND_REGION_DMA, 0, 4096, 0, {}},
+                  {PCILEND_REGION_INTERRUPTS, 0, 4096, 0, {}},
+                  {PCILEND_REGION_EXPORTS, 0, 8192, 1, 0},
+                  {PCILEND_REGION_SLOTS, 0, 8192, 0, 42}};
   Link other;
   other.index = 1;
   other.peer = 4;
@@ -27,6 +33,8 @@ MetricsAnswer sample() {
   lent.borrower = 4;
   lent.id.value = 0x80001;
   lent.lease_left_ms = 9500;
+  lent.recall_ms = 5000;
+  lent.faults = 1;
   lent.resets = 3;
   lent.near_used = 65536;
   lent.shared = true;
@@ -95,6 +103,68 @@ TEST(Metrics, FollowTheFormat) {
     }
   }
   EXPECT_GT(families.size(), 20u);
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// All that `pattern` finds first in the brackets of its matches, in order.
+std::vector<std::string> found_in(const std::string& text, const std::string& pattern) {
+  std::vector<std::string> words;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
+    words.push_back((*at)[1]);
+  return words;
+}
+
+struct Family {
+  std::string type;
+  std::vector<std::string> labels;
+  bool operator==(const Family&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Family& family) {
+  out << family.type;
+  for (const auto& label : family.labels) out << " " << label;
+  return out;
+}
+
+std::map<std::string, Family> families_of(const std::string& text) {
+  std::map<std::string, Family> families;
+  std::string name;
+  for (const auto& line : lines_of(text)) {
+    std::smatch m;
+    if (std::regex_match(line, m, std::regex("# TYPE ([a-z_]+) ([a-z]+)"))) {
+      name = m[1];
+      families[name].type = m[2];
+    } else if (!line.starts_with("#")) {
+      families[name].labels = found_in(line, "[{,]([a-z_]+)=\"");
+    }
+  }
+  return families;
+}
+
+TEST(Metrics, AreThoseOfTheDocument) {
+  const std::string document = file_text(PCILEND_SOURCE_DIR "/docs/metrics.md");
+  std::map<std::string, Family> documented;
+  const std::regex row(R"(\| `([a-z_]+)` \| (gauge|counter) \|([a-z_`, ]*)\| .+ \|)");
+  for (const auto& line : lines_of(document)) {
+    if (!line.starts_with("| `pcilend_")) continue;
+    std::smatch m;
+    ASSERT_TRUE(std::regex_match(line, m, row)) << line;
+    EXPECT_TRUE(documented.insert({m[1], {m[2], found_in(m[3], "`([a-z_]+)`")}}).second) << line;
+  }
+  const std::string text = metrics_text(sample());
+  EXPECT_EQ(families_of(text), documented);
+  // The sample has every family that can be written.
+  const auto written = found_in(file_text(PCILEND_SOURCE_DIR "/tools/pcilend/metrics.cpp"),
+                                R"re(\bout\.family\("([a-z_]+)")re");
+  EXPECT_EQ(documented.size(), written.size() + counter_list().size());
+  for (const auto& value : found_in(text, R"re((?:state|kind|role|direction)="([^"]*)")re"))
+    EXPECT_NE(document.find("`" + value + "`"), std::string::npos) << value;
 }
 
 TEST(Metrics, CountSegments) {
