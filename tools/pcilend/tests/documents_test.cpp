@@ -144,10 +144,34 @@ TEST_F(ManPage, DocumentsEveryExitStatus) {
             (Words{"0", "1", "2", "3", "4", "5", "6", "7", "8"}));
 }
 
+// The names from `first` on are in the text, each in a heading of its own or with others.
+void expect_headings(const std::string& text, std::string_view (*name)(uint32_t), uint32_t first) {
+  Words headings;
+  for (const auto& heading : matches(text, "\n\\.B ([a-z, -]+)"))
+    headings.merge(matches(heading, "([a-z-]+)"));
+  for (uint32_t value = first; name(value) != "unknown"; ++value)
+    EXPECT_TRUE(headings.contains(std::string(name(value)))) << name(value);
+}
+
 TEST_F(ManPage, NamesEveryState) {
   const std::string text = section("STATES");
-  for (uint32_t state = PCILEND_FUNCTION_ADDED; state <= PCILEND_FUNCTION_QUARANTINED; ++state)
-    EXPECT_NE(text.find(function_state_name(state)), std::string::npos);
+  const auto part = [&](const std::string& title) {
+    const size_t start = text.find(".SS " + title + "\n");
+    EXPECT_NE(start, std::string::npos) << title;
+    return text.substr(start, text.find("\n.SS ", start) - start);
+  };
+  expect_headings(part("Functions"), function_state_name, PCILEND_FUNCTION_ADDED);
+  expect_headings(part("Links"), link_state_name, PCILEND_LINK_DOWN);
+  expect_headings(part("Clients of shared functions"), client_state_name, PCILEND_CLIENT_REQUESTED);
+  expect_headings(part("Regions of an aperture"), region_kind_name, PCILEND_REGION_DMA);
+}
+
+TEST_F(ManPage, NamesEveryEvent) {
+  const std::string text = section("JSON");
+  const size_t start = text.find("Events:\n.RS\n");
+  ASSERT_NE(start, std::string::npos);
+  expect_headings(text.substr(start, text.find("\n.RE\n", start) - start), event_name,
+                  PCILEND_EVENT_LINK);
 }
 
 // Runs the completion in bash on the words, the last one being completed.
