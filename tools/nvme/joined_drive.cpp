@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "near_pages.h"
+#include "pcilend/nvme/client_lease.h"
 #include "pcilend/nvme/mail.h"
-#include "pcilend/nvme/tenancy.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -26,8 +26,8 @@ constexpr milliseconds kNews = 2s;  // for what is asked again anyway
 
 class JoinedDrive final : public Drive, private Device, private Queues {
  public:
-  JoinedDrive(std::unique_ptr<Tenancy> tenancy, milliseconds patience)
-      : tenancy_(std::move(tenancy)), patience_(patience), epoch_(tenancy_->epoch()) {}
+  JoinedDrive(std::unique_ptr<ClientLease> lease, milliseconds patience)
+      : lease_(std::move(lease)), patience_(patience), epoch_(lease_->epoch()) {}
 
   Result<> begin(uint32_t former, uint64_t key) {
     const auto welcome = hello({former, key});
@@ -70,42 +70,40 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     return std::move(answer->which);
   }
   [[nodiscard]] std::optional<uint16_t> vector() const override {
-    return tenancy_->vectors() ? std::optional<uint16_t>(0) : std::nullopt;
+    return lease_->vectors() ? std::optional<uint16_t>(0) : std::nullopt;
   }
   // Its memory beside the drive is lost with the link, and its queues are deleted.
-  [[nodiscard]] bool lost() const override {
-    return tenancy_->over() || tenancy_->epoch() != epoch_;
-  }
-  [[nodiscard]] uint32_t lease() const override { return tenancy_->lease(); }
+  [[nodiscard]] bool lost() const override { return lease_->over() || lease_->epoch() != epoch_; }
+  [[nodiscard]] uint32_t lease() const override { return lease_->lease(); }
   Result<> clear(uint32_t lease, uint64_t key) override {
     auto done = confirmed(mail::Clear{lease, key}, patience_);
     if (!done && done.error().kind == ErrorClass::NotFound) return {};
     return done;
   }
-  void leave() override { tenancy_->leave(); }
+  void leave() override { lease_->leave(); }
 
  private:
   // As a device.
-  [[nodiscard]] std::string name() const override { return tenancy_->name(); }
+  [[nodiscard]] std::string name() const override { return lease_->name(); }
   // Registers are the manager's.
   [[nodiscard]] uint32_t load(size_t) const override { return ~0U; }
   void store(size_t offset, uint32_t value) override {
-    if (!lost()) tenancy_->ring(offset, value);
+    if (!lost()) lease_->ring(offset, value);
   }
   [[nodiscard]] size_t register_bytes() const override { return kRegisterBytes; }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
     if (near_)
       if (auto memory = near_->allocate(bytes, access)) return memory;
-    return tenancy_->allocate(bytes, access);
+    return lease_->allocate(bytes, access);
   }
   Result<std::span<std::byte>> bar(uint32_t, uint64_t, size_t) override {
     return fail(ErrorClass::Permission, "BARs of {} are its manager's to give", name());
   }
-  Result<std::unique_ptr<Reach>> map(int dma_buf) override { return tenancy_->map(dma_buf); }
-  Result<UniqueFd> interrupt(uint32_t vector) override { return tenancy_->interrupt(vector); }
-  Result<> end_interrupt(uint32_t vector) override { return tenancy_->end_interrupt(vector); }
-  [[nodiscard]] uint64_t epoch() const override { return tenancy_->epoch(); }
-  [[nodiscard]] int fd() const override { return tenancy_->fd(); }
+  Result<std::unique_ptr<Reach>> map(int dma_buf) override { return lease_->map(dma_buf); }
+  Result<UniqueFd> interrupt(uint32_t vector) override { return lease_->interrupt(vector); }
+  Result<> end_interrupt(uint32_t vector) override { return lease_->end_interrupt(vector); }
+  [[nodiscard]] uint64_t epoch() const override { return lease_->epoch(); }
+  [[nodiscard]] int fd() const override { return lease_->fd(); }
 
   // As what makes queues.
   [[nodiscard]] QueueLimits limits() const override { return {entries_, info_.transfer}; }
@@ -124,14 +122,14 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   // What can't be confirmed ends all: then the lender waits for the manager, or stops the drive.
   void remove(uint16_t id) override {
     const auto until = steady_clock::now() + patience_;
-    while (!tenancy_->over()) {
+    while (!lease_->over()) {
       const auto done = confirmed(mail::DeletePair{id}, patience_);
       // Not this one's any more: it was deleted when the link was lost.
       if (done || done.error().kind == ErrorClass::NotFound) return;
       if (steady_clock::now() > until) break;
       std::this_thread::sleep_for(kStep);
     }
-    tenancy_->leave();
+    lease_->leave();
   }
 
   Result<mail::Welcome> hello(const mail::Hello& hello) {
@@ -147,9 +145,9 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   }
 
   Result<> connect(const mail::Welcome& welcome) {
-    const auto bytes = welcome.near_segment ? tenancy_->connect(FunctionId{welcome.near_segment})
-                                            : tenancy_->bar(welcome.near_bar, welcome.near_offset,
-                                                            welcome.near_bytes);
+    const auto bytes = welcome.near_segment
+                           ? lease_->connect(FunctionId{welcome.near_segment})
+                           : lease_->bar(welcome.near_bar, welcome.near_offset, welcome.near_bytes);
     if (!bytes) return tl::unexpected(Error(bytes.error()).in("memory beside the drive"));
     if (welcome.near_bytes != bytes->size() || welcome.near_address % kPage != 0 ||
         bytes->size() % kPage != 0)
@@ -181,7 +179,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   }
   Result<> make_page() {
     if (page_) return {};
-    auto page = tenancy_->allocate(kPage, {.device_reads = false, .host_writes = false});
+    auto page = lease_->allocate(kPage, {.device_reads = false, .host_writes = false});
     if (!page) return tl::unexpected(std::move(page).error());
     page_ = std::move(*page);
     return {};
@@ -204,7 +202,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   Result<Wanted> ask(const mail::Question& question, milliseconds patience) {
     const std::lock_guard lock(asking_);
     const uint32_t number = ++number_;
-    const auto answer = tenancy_->ask(mail::encode(number, question), patience);
+    const auto answer = lease_->ask(mail::encode(number, question), patience);
     if (!answer) return tl::unexpected(answer.error());
     const auto letter = mail::decode_answer(*answer);
     if (!letter) return tl::unexpected(Error(letter.error()).in("the manager of " + name()));
@@ -219,7 +217,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
 
   static constexpr size_t kLookedAt = 544;  // bytes of Identify's page
 
-  std::unique_ptr<Tenancy> tenancy_;
+  std::unique_ptr<ClientLease> lease_;
   milliseconds patience_;
   uint64_t epoch_;  // when it was joined
   uint32_t entries_ = 0;
@@ -233,9 +231,9 @@ class JoinedDrive final : public Drive, private Device, private Queues {
 
 }  // namespace
 
-Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<Tenancy> tenancy, uint32_t former,
+Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<ClientLease> lease, uint32_t former,
                                        milliseconds patience, uint64_t key) {
-  auto drive = std::make_unique<JoinedDrive>(std::move(tenancy), patience);
+  auto drive = std::make_unique<JoinedDrive>(std::move(lease), patience);
   PCILEND_TRY(drive->begin(former, key));
   return drive;
 }

@@ -28,7 +28,7 @@ class Input {
 };
 
 // Answers with the input, with the number that was asked if its own is 0.
-class Liar final : public Tenancy {
+class Liar final : public ClientLease {
  public:
   explicit Liar(Input input) : input_(input) {}
   [[nodiscard]] std::string name() const override { return "40001"; }
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                  [](const std::string&) {});
     if (!manager) __builtin_trap();
     share.pump = [&] { (void)(*manager)->serve(); };
-    test::FakeTenancy client(share, 8);
+    test::FakeClientLease client(share, 8);
     const auto slice = client.allocate(64 * kPage, {});
     for (Input input({data, size}); !input.empty();) (void)client.ask(input.mail(), none);
     client.leave();

@@ -76,16 +76,16 @@ Result<> run(const Arguments& arguments) {
   const auto function = find(**client, arguments.function);
   if (!function) return tl::unexpected(function.error());
   const FunctionId id = function->id;
-  const auto premises = open_premises(ThisHost(**client), id, manager_slice(arguments.options),
-                                      FenceRecord(Environment(), to_string(function->uuid)));
-  if (!premises) return tl::unexpected(premises.error());
-  const auto manager = Manager::open(*premises->device, *premises->office, arguments.options, tell);
+  const auto shared = open_shared_drive(ThisHost(**client), id, manager_slice(arguments.options),
+                                        FenceRecord(Environment(), to_string(function->uuid)));
+  if (!shared) return tl::unexpected(shared.error());
+  const auto manager = Manager::open(*shared->device, *shared->lease, arguments.options, tell);
   if (!manager) return tl::unexpected(manager.error());
   const ControllerInfo& drive = (*manager)->controller().info();
   tell(fmt::format("{} ({} {}) is shared: up to {} clients with {} pairs of queues each",
                    to_string(id), drive.model, drive.serial, (*manager)->admits(),
                    arguments.options.each.pairs));
-  const int lease = premises->device->fd();
+  const int lease = shared->device->fd();
   PCILEND_TRY(work(**manager, lease, stop->get()));
   return end(**manager, lease);
 }

@@ -26,12 +26,12 @@ uint64_t manager_slice(const ManagerOptions& options) {
   return std::bit_ceil(kOwnBytes + unit + clients * each);
 }
 
-Result<std::unique_ptr<Manager>> Manager::open(Device& device, Office& office,
+Result<std::unique_ptr<Manager>> Manager::open(Device& device, ManagerLease& lease,
                                                const ManagerOptions& options, Tell tell) {
   auto controller = Controller::start(device, options.patience);
   if (!controller) return tl::unexpected(std::move(controller).error());
   std::unique_ptr<Manager> manager(
-      new Manager(office, std::move(*controller), options, std::move(tell)));
+      new Manager(lease, std::move(*controller), options, std::move(tell)));
   PCILEND_TRY(manager->begin());
   return manager;
 }
@@ -45,17 +45,17 @@ Result<> Manager::begin() {
                 options_.clients, options_.each.pairs, controller_->queues(), kClientsMax);
   admits_ = options_.clients ? options_.clients : std::min(room, kClients);
   if (options_.own_bytes != 0) PCILEND_TRY(open_memory());
-  const auto node = office_.node();
+  const auto node = lease_.node();
   if (!node) return tl::unexpected(node.error());
   node_ = *node;
-  auto fenced = office_.fenced();
+  auto fenced = lease_.fenced();
   if (!fenced) return tl::unexpected(std::move(fenced).error());
   fenced_ = std::move(*fenced);
   const auto page = controller_->controller_page();
   if (!page) return tl::unexpected(page.error());
   std::ranges::copy(*page, page_.begin());
   hide_what_is_shared(page_);
-  return office_.share(policy(admits_));
+  return lease_.share(policy(admits_));
 }
 
 Result<> Manager::open_memory() {
@@ -94,7 +94,7 @@ Result<> Manager::serve() {
     const auto event = controller_->next_event();
     if (!event) return tl::unexpected(event.error());
     if (*event) heed(**event);
-    const auto mail = office_.next_mail();
+    const auto mail = lease_.next_mail();
     if (!mail) return tl::unexpected(mail.error());
     // Behind it: who asks may have joined just now.
     PCILEND_TRY(hear_of_clients());
@@ -104,13 +104,13 @@ Result<> Manager::serve() {
     const auto said = question ? reply(asked.client, question->what)
                                : mail::Answer(mail::Refusal{question.error()});
     // Who is gone waits for no answer.
-    (void)office_.send_mail({asked.client, mail::encode(mail::number_of(asked.bytes), said)});
+    (void)lease_.send_mail({asked.client, mail::encode(mail::number_of(asked.bytes), said)});
   }
 }
 
 Result<> Manager::hear_of_clients() {
   for (;;) {
-    const auto notice = office_.next_client();
+    const auto notice = lease_.next_client();
     if (!notice) return tl::unexpected(notice.error());
     if (!*notice) return {};
     PCILEND_TRY(heed(**notice));
@@ -123,7 +123,7 @@ void Manager::heed(const DriveEvent& event) {
 }
 
 Result<> Manager::close() {
-  return office_.share(policy(0));
+  return lease_.share(policy(0));
 }
 
 Result<> Manager::heed(const ClientNotice& notice) {
@@ -148,7 +148,7 @@ Result<> Manager::end(const ClientNotice& notice) {
     book_.leave(notice.lease);
   else
     book_.quarantine(notice.lease);
-  PCILEND_TRY(office_.cleared(notice));
+  PCILEND_TRY(lease_.cleared(notice));
   // Nobody of its host stores there any more, and nothing of the drive reads it.
   if (gone) {
     near_.erase(notice.lease);
@@ -190,7 +190,7 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
   if (nodes_[client] == node_ || options_.near_bytes == 0) return welcome;
   auto& near = near_[client];
   if (!near) {
-    auto made = office_.make_near(nodes_[client], options_.near_bytes);
+    auto made = lease_.make_near(nodes_[client], options_.near_bytes);
     if (!made) {
       near_.erase(client);
       return tl::unexpected(std::move(made).error().in("memory beside the drive"));
@@ -303,7 +303,7 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Fence& fence) 
     nodes.insert(fence.node);
   }
   if (nodes != fenced_) {
-    PCILEND_TRY(office_.keep_fenced(nodes));
+    PCILEND_TRY(lease_.keep_fenced(nodes));
     fenced_ = std::move(nodes);
     tell_(fmt::format("node {} is fenced{}, as node {} asks", fence.node,
                       fence.what == mail::Fencing::On ? " no more" : "", asking->second));

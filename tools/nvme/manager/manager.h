@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "manager/change_log.h"
-#include "manager/office.h"
+#include "manager/shared_drive.h"
 #include "pcilend/nvme/book.h"
 #include "pcilend/nvme/controller.h"
 
@@ -41,9 +41,9 @@ class Manager {
  public:
   using Tell = std::function<void(const std::string&)>;
 
-  // The drive is started, and shared. Device and office must outlive this. `tell`: what happens,
+  // The drive is started, and shared. Device and lease must outlive this. `tell`: what happens,
   // for the journal.
-  static Result<std::unique_ptr<Manager>> open(Device& device, Office& office,
+  static Result<std::unique_ptr<Manager>> open(Device& device, ManagerLease& lease,
                                                const ManagerOptions& options, Tell tell);
 
   // All that there is to do now: ends of clients first, as whoever asks may count on them. An error
@@ -56,9 +56,9 @@ class Manager {
   [[nodiscard]] uint32_t admits() const { return admits_; }
 
  private:
-  Manager(Office& office, std::unique_ptr<Controller> controller, const ManagerOptions& options,
-          Tell tell)
-      : office_(office),
+  Manager(ManagerLease& lease, std::unique_ptr<Controller> controller,
+          const ManagerOptions& options, Tell tell)
+      : lease_(lease),
         controller_(std::move(controller)),
         options_(options),
         tell_(std::move(tell)),
@@ -85,7 +85,7 @@ class Manager {
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::Clear& clear);
   [[nodiscard]] Result<mail::Answer> answer(uint32_t client, const mail::AskChanges& ask) const;
 
-  Office& office_;
+  ManagerLease& lease_;
   std::map<uint32_t, std::unique_ptr<NearMemory>> near_;  // by client; outlives the queues there
   std::unique_ptr<Controller> controller_;
   ManagerOptions options_;

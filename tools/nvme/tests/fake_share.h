@@ -11,13 +11,13 @@
 
 #include "fake_controller.h"
 #include "manager/manager.h"
-#include "pcilend/nvme/tenancy.h"
+#include "pcilend/nvme/client_lease.h"
 
 namespace pcilend::nvme::test {
 
 constexpr uint32_t kLenderNode = 4;
 
-class FakeShare final : public Office {
+class FakeShare final : public ManagerLease {
  public:
   struct Guest {
     ClientNotice notice;
@@ -145,13 +145,13 @@ inline Result<std::unique_ptr<NearMemory>> FakeShare::make_near(uint32_t, size_t
 }
 
 // Of a client; that a process is killed is over() with nothing told to the manager by it.
-class FakeTenancy : public Tenancy {
+class FakeClientLease : public ClientLease {
  public:
-  FakeTenancy(FakeShare& share, uint32_t node)
+  FakeClientLease(FakeShare& share, uint32_t node)
       : share_(share), lease_(share.add(node).notice.lease) {}
-  FakeTenancy(const FakeTenancy&) = delete;
-  FakeTenancy& operator=(const FakeTenancy&) = delete;
-  ~FakeTenancy() override { FakeTenancy::leave(); }
+  FakeClientLease(const FakeClientLease&) = delete;
+  FakeClientLease& operator=(const FakeClientLease&) = delete;
+  ~FakeClientLease() override { FakeClientLease::leave(); }
 
   [[nodiscard]] std::string name() const override { return "40001"; }
   [[nodiscard]] uint32_t lease() const override { return lease_; }

@@ -11,9 +11,9 @@ namespace pcilend::nvme {
 namespace {
 
 using namespace std::chrono_literals;
+using test::FakeClientLease;
 using test::FakeController;
 using test::FakeShare;
-using test::FakeTenancy;
 using test::kLenderNode;
 
 constexpr auto kShort = 20ms;
@@ -53,7 +53,7 @@ class Shares : public testing::Test {
   }
   [[nodiscard]] Result<std::unique_ptr<Drive>> join(uint32_t node = kLenderNode,
                                                     uint32_t former = 0) {
-    return join_by(std::make_unique<FakeTenancy>(share_, node), former, kShort);
+    return join_by(std::make_unique<FakeClientLease>(share_, node), former, kShort);
   }
   void open(Client& client, uint32_t node = kLenderNode, const QueuePairOptions& options = {}) {
     auto drive = join(node);
@@ -346,7 +346,7 @@ TEST_F(Shares, NonsenseIsRefusedAndDisturbsNobody) {
   ASSERT_NO_FATAL_FAILURE(manage());
   Client a;
   ASSERT_NO_FATAL_FAILURE(open(a));
-  FakeTenancy odd(share_, kOther);
+  FakeClientLease odd(share_, kOther);
   const auto answer_to = [&](const std::vector<std::byte>& bytes) {
     const auto said = odd.ask(bytes, kShort);
     EXPECT_TRUE(said);
@@ -452,9 +452,9 @@ TEST_F(Shares, ADriveThatTellsNothingIsAskedOnce) {
 // As the program that asks has it: a client without queues.
 class Fencer {
  public:
-  Fencer(FakeShare& share, uint32_t node) : tenancy_(share, node) {}
+  Fencer(FakeShare& share, uint32_t node) : lease_(share, node) {}
   Result<bool> ask(mail::Fencing what, uint32_t node) {
-    const auto answer = tenancy_.ask(mail::encode(1, mail::Fence{what, node}), kShort);
+    const auto answer = lease_.ask(mail::encode(1, mail::Fence{what, node}), kShort);
     if (!answer) return tl::unexpected(answer.error());
     const auto letter = mail::decode_answer(*answer);
     if (!letter) return tl::unexpected(letter.error());
@@ -464,7 +464,7 @@ class Fencer {
   }
 
  private:
-  FakeTenancy tenancy_;
+  FakeClientLease lease_;
 };
 
 TEST_F(Shares, ANodeThatIsFencedReachesTheDriveNoMore) {

@@ -11,9 +11,9 @@ namespace pcilend::nvme {
 namespace {
 
 using namespace std::chrono_literals;
+using test::FakeClientLease;
 using test::FakeController;
 using test::FakeShare;
-using test::FakeTenancy;
 
 constexpr auto kShort = 20ms;
 constexpr uint32_t kNode = 8;
@@ -45,22 +45,22 @@ class PinnedMemory final : public Memory {
   std::shared_ptr<Memory> memory_;
 };
 
-class CableTenancy final : public FakeTenancy {
+class CableClientLease final : public FakeClientLease {
  public:
-  CableTenancy(FakeShare& share, Cable& cable, Pins& pins)
-      : FakeTenancy(share, kNode), cable_(cable), pins_(pins), cuts_(cable.cuts) {}
-  CableTenancy(const CableTenancy&) = delete;
-  CableTenancy& operator=(const CableTenancy&) = delete;
-  ~CableTenancy() override { CableTenancy::leave(); }
+  CableClientLease(FakeShare& share, Cable& cable, Pins& pins)
+      : FakeClientLease(share, kNode), cable_(cable), pins_(pins), cuts_(cable.cuts) {}
+  CableClientLease(const CableClientLease&) = delete;
+  CableClientLease& operator=(const CableClientLease&) = delete;
+  ~CableClientLease() override { CableClientLease::leave(); }
 
   void ring(size_t offset, uint32_t value) override {
     if (cable_.holds)
       cable_.held.emplace_back(offset, value);
     else if (cable_.up && !cable_.swallows)
-      FakeTenancy::ring(offset, value);
+      FakeClientLease::ring(offset, value);
   }
   Result<std::unique_ptr<Memory>> allocate(size_t bytes, const Access& access) override {
-    auto memory = FakeTenancy::allocate(bytes, access);
+    auto memory = FakeClientLease::allocate(bytes, access);
     if (!memory) return memory;
     pins_.emplace_back(std::move(*memory));
     return std::make_unique<PinnedMemory>(pins_.back());
@@ -68,17 +68,17 @@ class CableTenancy final : public FakeTenancy {
   Result<std::vector<std::byte>> ask(std::span<const std::byte> question,
                                      std::chrono::milliseconds patience) override {
     if (!cable_.up) return fail(ErrorClass::Unreachable, "nobody hears it");
-    return FakeTenancy::ask(question, patience);
+    return FakeClientLease::ask(question, patience);
   }
   void leave() override {
     left_ = true;
     silent_ |= !cable_.up;
-    FakeTenancy::leave();
+    FakeClientLease::leave();
   }
   [[nodiscard]] uint64_t epoch() const override {
-    return left_ ? ~uint64_t{0} : FakeTenancy::epoch() + cable_.cuts - cuts_;
+    return left_ ? ~uint64_t{0} : FakeClientLease::epoch() + cable_.cuts - cuts_;
   }
-  [[nodiscard]] bool over() const override { return left_ || FakeTenancy::over(); }
+  [[nodiscard]] bool over() const override { return left_ || FakeClientLease::over(); }
 
  private:
   Cable& cable_;
@@ -150,7 +150,7 @@ class TwoPaths : public testing::Test {
     return {name, [this, &cable, careless](uint64_t key) -> Result<std::unique_ptr<Drive>> {
               if (!cable.up) return fail(ErrorClass::Unreachable, "no link");
               auto joined =
-                  join_by(std::make_unique<CableTenancy>(share_, cable, pins_), 0, kShort, key);
+                  join_by(std::make_unique<CableClientLease>(share_, cable, pins_), 0, kShort, key);
               if (!joined || !careless) return joined;
               return std::make_unique<Careless>(std::move(*joined));
             }};
@@ -425,7 +425,7 @@ TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
 
 TEST_F(TwoPaths, OthersAreNotCleared) {
   ASSERT_NO_FATAL_FAILURE(open());
-  const auto other = join_by(std::make_unique<FakeTenancy>(share_, kNode), 0, kShort, 99);
+  const auto other = join_by(std::make_unique<FakeClientLease>(share_, kNode), 0, kShort, 99);
   ASSERT_TRUE(other);
   const auto pair = QueuePair::create((*other)->device(), (*other)->queues(), {});
   ASSERT_TRUE(pair);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "pcilend/nvme/client_lease.h"
+
 #include <poll.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "leased_device.h"
-#include "pcilend/nvme/tenancy.h"
 #include "pcilend/result.h"
 #include "pcilend/segment.h"
 
@@ -17,9 +18,9 @@ using std::chrono::steady_clock;
 
 constexpr size_t kDoorbellBytes = 0x1000;
 
-class LeasedTenancy final : public Tenancy {
+class KernelClientLease final : public ClientLease {
  public:
-  LeasedTenancy(const ThisHost& host, Lease lease, Registers doorbells)
+  KernelClientLease(const ThisHost& host, Lease lease, Registers doorbells)
       : host_(host),
         name_(to_string(lease.info().id)),
         client_(lease.client()),
@@ -106,7 +107,7 @@ class LeasedTenancy final : public Tenancy {
 
 }  // namespace
 
-Result<std::unique_ptr<Reach>> Tenancy::map(int) {
+Result<std::unique_ptr<Reach>> ClientLease::map(int) {
   return fail(ErrorClass::Unsupported, "{} reaches nothing but memory of this process", name());
 }
 
@@ -118,8 +119,9 @@ Result<std::unique_ptr<Drive>> Drive::join(const ThisHost& host, FunctionId id,
   PCILEND_TRY(check_class(*lease));
   auto doorbells = lease->bar(0, kDoorbellPage, kDoorbellBytes);
   if (!doorbells) return tl::unexpected(std::move(doorbells).error());
-  return join_by(std::make_unique<LeasedTenancy>(host, std::move(*lease), std::move(*doorbells)),
-                 options.former, options.patience, options.key);
+  return join_by(
+      std::make_unique<KernelClientLease>(host, std::move(*lease), std::move(*doorbells)),
+      options.former, options.patience, options.key);
 }
 
 }  // namespace pcilend::nvme

@@ -15,9 +15,9 @@
 
 namespace pcilend::nvme {
 
-class Tenancy {
+class ClientLease {
  public:
-  virtual ~Tenancy() = default;
+  virtual ~ClientLease() = default;
 
   [[nodiscard]] virtual std::string name() const = 0;  // of the drive
   [[nodiscard]] virtual uint32_t lease() const = 0;
@@ -48,7 +48,7 @@ class Tenancy {
 
 // `patience`: for each answer. Former and key: as JoinOptions.
 Result<std::unique_ptr<Drive>> join_by(
-    std::unique_ptr<Tenancy> tenancy, uint32_t former = 0,
+    std::unique_ptr<ClientLease> lease, uint32_t former = 0,
     std::chrono::milliseconds patience = std::chrono::seconds(30), uint64_t key = 0);
 
 }  // namespace pcilend::nvme

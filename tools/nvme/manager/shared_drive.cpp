@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include "manager/shared_drive.h"
+
 #include "leased_device.h"
-#include "manager/office.h"
 #include "pcilend/result.h"
 #include "pcilend/segment.h"
 
@@ -20,9 +21,9 @@ class LeasedNear final : public NearMemory {
   DeviceMemory memory_;
 };
 
-class LeasedOffice final : public Office {
+class KernelManagerLease final : public ManagerLease {
  public:
-  LeasedOffice(const ThisHost& host, std::shared_ptr<Lease> lease, FenceRecord record)
+  KernelManagerLease(const ThisHost& host, std::shared_ptr<Lease> lease, FenceRecord record)
       : host_(host), lease_(std::move(lease)), record_(std::move(record)) {}
 
   Result<uint32_t> node() override { return host_.node(); }
@@ -52,8 +53,8 @@ class LeasedOffice final : public Office {
 
 }  // namespace
 
-Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice,
-                               FenceRecord record) {
+Result<SharedDrive> open_shared_drive(const ThisHost& host, FunctionId id, uint64_t slice,
+                                      FenceRecord record) {
   auto leased = Lease::borrow(host, id, "pcilend-nvme-manager", slice);
   if (!leased) return tl::unexpected(std::move(leased).error());
   if (!leased->info().adapter.empty())
@@ -63,8 +64,9 @@ Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t sli
   auto lease = std::make_shared<Lease>(std::move(*leased));
   auto device = make_leased(lease);
   if (!device) return tl::unexpected(std::move(device).error());
-  return Premises{std::make_unique<LeasedOffice>(host, std::move(lease), std::move(record)),
-                  std::move(*device)};
+  return SharedDrive{
+      std::make_unique<KernelManagerLease>(host, std::move(lease), std::move(record)),
+      std::move(*device)};
 }
 
 }  // namespace pcilend::nvme

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a manager has of its function besides registers and memory: its clients. By a lease of
+// What the manager of a shared drive has of its lease besides registers and memory: its clients. By
 // pcilend.ko, or made up in a test.
 #pragma once
 
@@ -28,9 +28,9 @@ class NearMemory {
 };
 
 // As the functions of Lease of these names are (lease.h).
-class Office {
+class ManagerLease {
  public:
-  virtual ~Office() = default;
+  virtual ~ManagerLease() = default;
   [[nodiscard]] virtual Result<uint32_t> node() = 0;  // of this host
   virtual Result<> share(const SharePolicy& policy) = 0;
   virtual Result<std::optional<ClientNotice>> next_client() = 0;
@@ -44,14 +44,14 @@ class Office {
   virtual Result<std::unique_ptr<NearMemory>> make_near(uint32_t node, size_t bytes) = 0;
 };
 
-// A drive that is leased by this process, to be shared. The office's memory and the device must
-// both be gone before the lease is returned.
-struct Premises {
-  std::unique_ptr<Office> office;
+// A drive that is leased by this process, to be shared. Memory made by `lease`, and the device,
+// must both be gone before it is returned.
+struct SharedDrive {
+  std::unique_ptr<ManagerLease> lease;
   std::unique_ptr<Device> device;
 };
 // `slice`: for the manager's own memory and all that is beside the function.
-Result<Premises> open_premises(const ThisHost& host, FunctionId id, uint64_t slice,
-                               FenceRecord record);
+Result<SharedDrive> open_shared_drive(const ThisHost& host, FunctionId id, uint64_t slice,
+                                      FenceRecord record);
 
 }  // namespace pcilend::nvme
