@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Address resolution, a model for tests; see resolve.h. Whether a link can be crossed into a host depends on that link
- * and on the target alone, so distances to the target are found first, and paths follow them.
+ * Address resolution, a model for tests; see resolve.h. Whether a link can be crossed into a host
+ * depends on that link and on the target alone, so distances to the target are found first, and
+ * paths follow them.
  */
 
 #include "pcilend/resolve.h"

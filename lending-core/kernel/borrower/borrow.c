@@ -40,7 +40,7 @@ static const char *borrow_why_refused(int error)
 	case -EACCES:
 		return "it is reserved for another node or domain: see its lender's 'pcilend show'";
 	case -EUCLEAN:
-		return "it or one of its IOMMU group is quarantined: 'pcilend show' on its lender says why";
+		return "it or one of its group is quarantined: 'pcilend show' on its lender";
 	case -EXDEV:
 		return "others of its group are not available: 'pcilend available' them there";
 	case -EUSERS:
