@@ -333,55 +333,68 @@ static void virtual_is_reset(struct pcilend_virtual *virtual)
 	virtual->resetting = false;
 }
 
-/* @was_reset: the lender has. Return: -EALREADY: another run has done what this one was for. */
-static int virtual_carry_out(struct pcilend_virtual *virtual, bool *was_reset)
-{
+/* What a run of the work item carries out. */
+struct virtual_job {
+	unsigned int effects;
 	struct forward forward[FORWARDS];
-	unsigned int pending, forwards, i;
-	int err = 0, last;
+	unsigned int forwards;
 	bool bus_master;
+};
 
+/* Return: false: another run has done what this one was for; what is pending is a writer's. */
+static bool virtual_take_job(struct pcilend_virtual *virtual, struct virtual_job *job)
+{
 	/* Nobody begins to poll the lender from now on; who has is through. */
-	scoped_guard(raw_spinlock_irqsave, &virtual->telling)
-	scoped_guard(raw_spinlock, &virtual->lock) {
-		/* What is pending is a writer's, then. */
-		if (!virtual->working)
-			return -EALREADY;
-		pending = virtual->pending;
-		forwards = virtual->forwards;
-		memcpy(forward, virtual->forward, forwards * sizeof(*forward));
-		bus_master = pcilend_vconfig_bus_master(&virtual->config);
-		virtual->pending = 0;
-		virtual->forwards = 0;
-	}
+	guard(raw_spinlock_irqsave)(&virtual->telling);
+	guard(raw_spinlock)(&virtual->lock);
+	if (!virtual->working)
+		return false;
+	job->effects = virtual->pending;
+	job->forwards = virtual->forwards;
+	memcpy(job->forward, virtual->forward, job->forwards * sizeof(*job->forward));
+	job->bus_master = pcilend_vconfig_bus_master(&virtual->config);
+	virtual->pending = 0;
+	virtual->forwards = 0;
+	return true;
+}
+
+/* @was_reset: the lender has. */
+static int virtual_carry_out(struct pcilend_virtual *virtual, const struct virtual_job *job,
+			     bool *was_reset)
+{
+	int err = 0, last;
+	unsigned int i;
 
 	/* A request that was late may have come after that reset. */
-	if (pending & EFFECT_RESTART)
+	if (job->effects & EFFECT_RESTART)
 		virtual->mastering = MASTERING_UNKNOWN;
-	if (pending & PCILEND_EFFECT_RESET) {
+	if (job->effects & PCILEND_EFFECT_RESET) {
 		err = virtual_reset(virtual);
 		*was_reset = !err;
 		return err;
 	}
-	for (i = 0; i < forwards; i++) {
-		last = virtual->ops->config_write(virtual->remote, forward[i].offset,
-						  forward[i].value, 1);
+	for (i = 0; i < job->forwards; i++) {
+		last = virtual->ops->config_write(virtual->remote, job->forward[i].offset,
+						  job->forward[i].value, 1);
 		err = err ?: last;
 	}
-	last = virtual_tell(virtual, pending, bus_master, false);
+	last = virtual_tell(virtual, job->effects, job->bus_master, false);
 	return err ?: last;
 }
 
 static void virtual_work(struct work_struct *work)
 {
 	struct pcilend_virtual *virtual = container_of(work, struct pcilend_virtual, work);
-	unsigned int flags = memalloc_noio_save();
 	bool was_reset = false;
-	int err = virtual_carry_out(virtual, &was_reset);
+	struct virtual_job job;
+	unsigned int flags;
+	int err;
 
-	memalloc_noio_restore(flags);
-	if (err == -EALREADY)
+	if (!virtual_take_job(virtual, &job))
 		return;
+	flags = memalloc_noio_save();
+	err = virtual_carry_out(virtual, &job, &was_reset);
+	memalloc_noio_restore(flags);
 	if (err && err != -ESTALE)
 		dev_warn_ratelimited(&virtual->remote->dev,
 				     "the lender did not take a config write: %d\n", err);
