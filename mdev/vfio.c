@@ -104,7 +104,7 @@ static void vfio_close(struct vfio_device *vdev)
 	struct mdev_vfio *vfio = to_vfio(vdev);
 
 	vfio_pci_core_close_device(vdev);
-	/* Bus mastering is off on return. */
+	/* On return its lender has switched bus mastering off, or can't be told. */
 	pcilend_virtual_settle(vfio->core.pdev);
 	vfio_drop_ones(vfio);
 	trace_pcilend_mdev_state(vfio->id, "close", 0);

@@ -403,12 +403,13 @@ static int lender_admin_take(struct pcilend_function *fn, bool direct,
 	int err;
 
 	lockdep_assert_held(&fn->admin);
-	/* It may still be ours, because others of its set are lent; then it is not alone. */
+	/* It may still be ours: a direct one until the hand-back that waits for fn->admin, */
 	mutex_lock(&fn->lock);
 	was_direct = pcilend_function_is_direct(fn);
 	mutex_unlock(&fn->lock);
 	if (READ_ONCE(fn->held) && was_direct)
 		return pcilend_refuse(extack, -EBUSY, "it is going back to its own driver: try again");
+	/* another one because others of its set are lent; then it is not alone. */
 	if (READ_ONCE(fn->held) && direct)
 		return pcilend_refuse(extack, -EBUSY, "others of its IOMMU group are lent: wait for their return");
 	if (READ_ONCE(fn->held))

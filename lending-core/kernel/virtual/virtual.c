@@ -6,7 +6,7 @@
  * Config accesses may come with interrupts off, so they are served from a copy. What a write of bus
  * mastering or MSI means for the hardware the writer tells the lender, and polls for its answer:
  * when pci_set_master() returns, DMA works. The rest is carried out by a work item: a reset, which
- * shows when it is over; what only users of VFIO write, for whom pcilend_virtual_settle() waits;
+ * shows when it is over; whatever users of VFIO write, for whom pcilend_virtual_settle() waits;
  * and what the lender did not answer in time. Registers whose truth is in the hardware read as the
  * copy has them. (docs/decisions/0010)
  *
@@ -14,7 +14,7 @@
  *
  *	nothing pending --write--> pending --the writer, polling--> nothing pending
  *	    ^                         |
- *	    |                         | no answer, or a write that takes longer
+ *	    |                         | no answer, a write that takes longer, or a user of VFIO
  *	    +-- the work item <-- working
  *
  * The struct pci_dev may go and come: anybody may remove it by hand and scan the bus again.
