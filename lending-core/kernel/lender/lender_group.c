@@ -335,24 +335,57 @@ int pcilend_group_admit(struct pcilend_function *fn, const struct pcilend_set_ho
 	return err;
 }
 
+/* @pdev's driver comes or goes just now: false. Whoever unbinds VFIO's may wait for its user. */
+static bool lender_group_has_native_driver(struct pci_dev *pdev)
+{
+	struct device_driver *driver;
+	bool native;
+
+	if (!device_trylock(&pdev->dev))
+		return false;
+	driver = pdev->dev.driver;
+	native = driver && !to_pci_driver(driver)->driver_managed_dma;
+	device_unlock(&pdev->dev);
+	return native;
+}
+
+/* As long as a driver has one of @fn's group whose DMA the kernel manages, VFIO gives out none. */
+static bool lender_group_is_native(struct pcilend_function *fn)
+{
+	struct siblings found;
+	bool native = false;
+	u32 i;
+
+	lender_group_get_siblings(fn->group->iommu, fn->pdev, &found);
+	for (i = 0; i < min_t(u32, found.count, ARRAY_SIZE(found.pdev)); i++)
+		native |= lender_group_has_native_driver(found.pdev[i]);
+	lender_group_put_siblings(&found);
+	return native;
+}
+
 /*
  * Keeps a driver that manages the DMA of its group by itself, as that of VFIO, from giving the
  * function a user from now on. Such a user would have it until he lets go of it.
  *
  * Return: 1: until pcilend_group_unclaim(); 0: there is nothing to claim, as the group is ours, or
- * there is none; or an error: the driver has given some function of the group a user.
+ * there is none, or others of it have drivers that use the kernel's DMA API; or an error: the
+ * driver has given some function of the group a user. group->lock is not held.
  */
 int pcilend_group_claim(struct pcilend_function *fn)
 {
 	struct pcilend_group *group = fn->group;
-	int err;
+	int err = 0;
+	bool ours;
 
 	if (!group)
 		return 0;
-	guard(mutex)(&group->lock);
-	if (group->owned)
+	mutex_lock(&group->lock);
+	ours = group->owned;
+	if (!ours)
+		err = iommu_device_claim_dma_owner(&fn->pdev->dev, group);
+	mutex_unlock(&group->lock);
+	if (ours || (err && lender_group_is_native(fn)))
 		return 0;
-	err = iommu_device_claim_dma_owner(&fn->pdev->dev, group);
 	return err ?: 1;
 }
 

@@ -123,6 +123,13 @@ TEST_F(Group, TwoDrivesOfOneGroupAreLentAsASet) {
   EXPECT_NE(check->out.find("is a set: add " + address_[1] + " (nvme)"), std::string::npos)
       << check->out;
   ASSERT_OK(host(1).run("pcilend add " + address_[1]));
+  // A driver of VFIO that has no user does not keep it, although its neighbour's driver is nvme.
+  const std::string device = "/sys/bus/pci/devices/" + address_[0];
+  ASSERT_OK(host(1).run(fmt::format(
+      "modprobe vfio-pci && echo vfio-pci >{0}/driver_override && echo {1} >{0}/driver/unbind && "
+      "echo {1} >/sys/bus/pci/drivers_probe && echo >{0}/driver_override && "
+      "[ $(basename $(readlink {0}/driver)) = vfio-pci ]",
+      device, address_[0])));
   ASSERT_OK(host(1).run("pcilend available " + address_[0]));
   const auto first = function(1, 0);
   ASSERT_OK(first);
