@@ -412,7 +412,8 @@ TEST_F(GuestMemory, GrowsAndShrinksByVirtioMem) {
   // `reach` writes to the beginning of the drive.
   ASSERT_OK(mount_fio(*guest));
   auto load = guest->start(fmt::format("until [ -e /tmp/enough ]; do {} >/dev/null || exit; done",
-                                       verify_by_fio(32, 256)));
+                                       verify_by_fio(32, 256)),
+                           {{}, 10min});
   ASSERT_OK(load);
   for (const int mib : {128, 384, kMost, 256, kLeast}) {
     SCOPED_TRACE(fmt::format("{} MiB", mib));
