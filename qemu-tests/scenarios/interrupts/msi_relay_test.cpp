@@ -208,8 +208,11 @@ TEST_F(MsiRelay, RevokedUnderIo) {
   expect_stopped_accesses();
   ASSERT_NO_FATAL_FAILURE(lend_and_borrow());
   const uint64_t before = told();
+  // Without nocreat, a dd that begins after the removal would write to a new file, for ever.
   auto load = borrower().start(
-      fmt::format("while dd if=/dev/zero of={} bs=16k count=4 oflag=direct; do :; done", disk_),
+      fmt::format(
+          "while dd if=/dev/zero of={} bs=16k count=4 oflag=direct conv=nocreat; do :; done",
+          disk_),
       {{}, 5min});
   ASSERT_OK(load);
   ASSERT_OK(lab::eventually("it does I/O", lab::kPatience, [&] { return told() > before + 8; }));
