@@ -222,8 +222,13 @@ TEST_F(SharedNvme, ItGoesOnWhileTheLendersCpusStandStill) {
   ASSERT_NO_FATAL_FAILURE(manage());
   std::vector<Process> users;
   for (int host : {2, 3}) {
-    auto process = user(host, fmt::format("--block {} --seed {}", host * 2048, host));
+    // Of few commands, so that many rounds begin and end meanwhile on a slow machine, too.
+    auto process = Process::start(
+        lab_->host(host), command(id_, fmt::format("--write --commands 2 --rounds {} --block {} "
+                                                   "--seed {}",
+                                                   kMany, host * 2048, host)));
     ASSERT_OK(process);
+    ASSERT_OK(process->await("round 1:"));
     users.push_back(std::move(*process));
   }
   const auto rounds = [&](size_t i) { return std::ranges::count(users[i].said(), '\n'); };
