@@ -454,28 +454,27 @@ static bool lender_device_answers(struct pci_dev *pdev)
 static pci_ers_result_t lender_device_driver_error_detected(struct pci_dev *pdev,
 							    pci_channel_state_t state)
 {
-	struct pcilend_lease_event event = { .type = PCILEND_LEASE_EXPIRE };
 	struct pcilend_function *fn = pci_get_drvdata(pdev);
 
 	if (state == pci_channel_io_normal)
 		return PCI_ERS_RESULT_CAN_RECOVER;
 	lender_device_driver_stop(fn);
 	mutex_lock(&fn->lock);
-	if (state == pci_channel_io_frozen) {
+	if (pcilend_function_is_lent(fn)) {
 		/*
 		 * If any function below that port has no driver, or one that does not handle
-		 * errors, the PCI core resets all of them and tells nobody.
+		 * errors, the PCI core resets all of them and gives up. 6.12 tells nobody; newer
+		 * kernels say that all have failed for good, also of one that is well: a reset of
+		 * our own finds out, and ends the lease if it is not.
 		 */
-		if (pcilend_function_is_lent(fn))
+		if (state == pci_channel_io_frozen)
 			pcilend_dma_queue_late_recover(fn);
-		mutex_unlock(&fn->lock);
-		return PCI_ERS_RESULT_NEED_RESET;
+		else
+			pcilend_dma_queue_recover(fn);
 	}
-	pci_warn(pdev, "failed for good: its lease is over, if it is lent\n");
-	pcilend_function_apply(fn, &event, NULL);
-	pcilend_function_queue_settle(fn);
 	mutex_unlock(&fn->lock);
-	return PCI_ERS_RESULT_DISCONNECT;
+	return state == pci_channel_io_frozen ? PCI_ERS_RESULT_NEED_RESET :
+						PCI_ERS_RESULT_DISCONNECT;
 }
 
 /* Also after an error that cost us nothing, if another driver wants a reset. */
