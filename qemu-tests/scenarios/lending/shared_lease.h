@@ -159,13 +159,12 @@ class SharedLease : public testing::Test {
   // As the lender lists them, once there are so many.
   static Result<nlohmann::json> await_clients(const std::string& id, size_t count) {
     nlohmann::json clients;
-    const auto listed = lender().until("pcilend list --json", [&](const lab::Output&) {
+    PCILEND_TRY(lab::eventually(fmt::format("{} has {} clients", id, count), lab::kPatience, [&] {
       const auto function = function_on(lender(), id);
       if (!function) return false;
       clients = function->at("clients");
       return clients.size() == count;
-    });
-    if (!listed) return tl::unexpected(listed.error());
+    }));
     return clients;
   }
 

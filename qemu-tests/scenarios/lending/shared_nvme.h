@@ -174,12 +174,10 @@ class SharedNvme : public testing::Test {
 
   // Of clients, as the lender lists them.
   static Result<> await_clients(const std::string& id, size_t count) {
-    const auto listed = lender().until("pcilend list --json", [&](const lab::Output&) {
+    return lab::eventually(fmt::format("{} has {} clients", id, count), lab::kPatience, [&] {
       const auto function = function_on(lender(), id);
       return function && function->at("clients").size() == count;
     });
-    if (!listed) return tl::unexpected(listed.error());
-    return {};
   }
 
   // The control channel writes some in each second, both ways, whether there are commands or not.

@@ -117,7 +117,7 @@ TEST_F(SharedNvme, ThirtyClientsUseItAndNoMore) {
  */
 TEST_F(SharedNvme, ClientsThatAreKilledDisturbNobody) {
   const char* const wanted = std::getenv("PCILEND_ROUNDS");
-  const int rounds = wanted ? std::atoi(wanted) : 5;
+  const int rounds = wanted ? std::atoi(wanted) : 10;
   expect_stopped_doorbells();
   ASSERT_NO_FATAL_FAILURE(manage("--clients 2"));
   auto b = user(3, "--block 4096 --seed 3");
