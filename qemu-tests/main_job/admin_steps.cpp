@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lab/lab.h"
+
 namespace pcilend::scenarios {
 
 using lab::Host;
@@ -48,6 +50,17 @@ Result<> await_state(const Host& host, const std::string& id, const std::string&
     return fail(ErrorClass::State, "function {} is not '{}' on {}: {}", id, state, host.name(),
                 listed.error().message);
   return {};
+}
+
+Result<json> await_clients(const Host& lender, const std::string& id, size_t count) {
+  json clients;
+  PCILEND_TRY(lab::eventually(fmt::format("{} has {} clients", id, count), lab::kPatience, [&] {
+    const auto function = function_on(lender, id);
+    if (!function) return false;
+    clients = function->at("clients");
+    return clients.size() == count;
+  }));
+  return clients;
 }
 
 Result<std::string> await_disk(const Host& host, const std::string& address) {

@@ -23,6 +23,9 @@ Result<nlohmann::json> function_at(const lab::Host& host, const lab::Host& lende
 Result<> await_state(const lab::Host& host, const std::string& id, const std::string& state,
                      std::chrono::milliseconds within = lab::kPatience);
 
+// The clients of a function that is shared, as its lender lists them, once there are so many.
+Result<nlohmann::json> await_clients(const lab::Host& lender, const std::string& id, size_t count);
+
 // The disk that the host's driver has made of the function at that address, once it has: /dev/sda.
 Result<std::string> await_disk(const lab::Host& host, const std::string& address);
 

@@ -27,7 +27,7 @@ class SharedLeaseElsewhere : public SharedLease {
       EXPECT_EQ(client->said("ask")->at("answer"),
                 "who to " + client->said("joined")->at("lease").dump());
     }
-    EXPECT_OK(await_clients(id_, 0));
+    EXPECT_OK(await_clients(lender(), id_, 0));
     ASSERT_OK(keeper->kill());
 
     SharedDrive drive(*lab_);

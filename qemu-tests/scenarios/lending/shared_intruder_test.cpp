@@ -62,7 +62,7 @@ TEST_F(SharedLease, WhatAClientHadIsNobodysUntilItsEndIsConfirmed) {
     EXPECT_NE(pried.at("piece"), had.at("piece"));
     EXPECT_THAT(pried.at("answer").get<std::string>(), HasSubstr("waits for no answer"));
     if (in_time) EXPECT_EQ(reached, 0U);
-    EXPECT_OK(await_clients(id_, 0));
+    EXPECT_OK(await_clients(lender(), id_, 0));
     ASSERT_OK(lender().run("rm /run/again"));
   }
   EXPECT_TRUE(in_time);

@@ -156,18 +156,6 @@ class SharedLease : public testing::Test {
     return all;
   }
 
-  // As the lender lists them, once there are so many.
-  static Result<nlohmann::json> await_clients(const std::string& id, size_t count) {
-    nlohmann::json clients;
-    PCILEND_TRY(lab::eventually(fmt::format("{} has {} clients", id, count), lab::kPatience, [&] {
-      const auto function = function_on(lender(), id);
-      if (!function) return false;
-      clients = function->at("clients");
-      return clients.size() == count;
-    }));
-    return clients;
-  }
-
   // The manager of up to so many clients, which serves them or is mute.
   [[nodiscard]] Result<ShareUser> manager(const std::string& policy,
                                           const std::string& then = "serve") const {

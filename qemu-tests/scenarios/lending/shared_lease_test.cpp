@@ -46,7 +46,7 @@ TEST_F(SharedLease, TwoClientsHaveItAtOnce) {
     EXPECT_EQ(user->said("run")->at("wrong"), 0);
   }
   ASSERT_OK(keeper->await("gone", 2));
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
   for (const char* action : {"borrow", "share", "join", "leave", "return"})
     EXPECT_OK(lender().run(
@@ -65,25 +65,25 @@ TEST_F(SharedLease, AClientThatIsKilledDisturbsNobody) {
     auto a = running(lender(), "a");
     ASSERT_OK(a);
     const json had = *a->said("joined");
-    EXPECT_OK(await_clients(id_, 2));
+    EXPECT_OK(await_clients(lender(), id_, 2));
     ASSERT_OK(a->kill());
     ASSERT_OK(keeper->await("gone", gone));
     EXPECT_EQ(keeper->said("gone")->at("lease"), had.at("lease"));
-    EXPECT_OK(await_clients(id_, 1));
+    EXPECT_OK(await_clients(lender(), id_, 1));
     auto next = ShareUser::start(lender(), "join", id_, "map 4096 copy");
     ASSERT_OK(next);
     ASSERT_OK(next->end());
     EXPECT_EQ(next->said("joined")->at("slice"), had.at("slice"));
     EXPECT_EQ(next->said("joined")->at("piece"), had.at("piece"));
     EXPECT_EQ(next->said("copy")->at("same"), true);
-    EXPECT_OK(await_clients(id_, 1));
+    EXPECT_OK(await_clients(lender(), id_, 1));
   }
   ASSERT_OK(lender().run("touch /run/end-b"));
   ASSERT_OK(b->end());
   EXPECT_GT(b->said("run")->at("copies"), 0);
   EXPECT_EQ(b->said("run")->at("wrong"), 0);
   EXPECT_EQ(b->said("state")->at("epoch"), 0);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -102,7 +102,7 @@ TEST_F(SharedLease, AManagerThatIsSilentCostsTheFunction) {
   ASSERT_OK(a->await("waiting"));
   ASSERT_OK(a->kill());
   ASSERT_OK(keeper->await("gone"));
-  const auto clearing = await_clients(id_, 2);
+  const auto clearing = await_clients(lender(), id_, 2);
   ASSERT_OK(clearing);
   ASSERT_OK(b->end());
   EXPECT_EQ(b->said("over")->at("over"), true);
@@ -112,7 +112,7 @@ TEST_F(SharedLease, AManagerThatIsSilentCostsTheFunction) {
   ASSERT_OK(keeper->end());
   EXPECT_EQ(keeper->said("mute")->at("over"), true);
   ASSERT_OK(await_state(lender(), id_, "available"));
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
 }
 
 /*
@@ -136,7 +136,7 @@ TEST_F(SharedLease, WhenItsManagerDiesAllLoseIt) {
   ASSERT_OK(b);
   ASSERT_OK(b->end());
   EXPECT_EQ(b->said("copy")->at("same"), true);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(next->kill());
 }
 
@@ -158,7 +158,7 @@ TEST_F(SharedLease, ThreeHostsHaveItAtOnce) {
     ASSERT_OK(client->await("waiting"));
     clients.push_back(std::move(*client));
   }
-  const auto listed = await_clients(id_, 3);
+  const auto listed = await_clients(lender(), id_, 3);
   ASSERT_OK(listed);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(listed->at(i).at("node"), lab_->host(static_cast<int>(i) + 1).node());
@@ -191,7 +191,7 @@ TEST_F(SharedLease, ThreeHostsHaveItAtOnce) {
       EXPECT_THAT(denied.at("one client more").get<std::string>(),
                   HasSubstr("as many clients as it may have"));
   }
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -208,18 +208,18 @@ TEST_F(SharedLease, AClientOfAnotherHostThatIsKilledDisturbsNobody) {
     auto a = ShareUser::start(lab_->host(2), "join", id_, "map 4096 wait /run/end-a");
     ASSERT_OK(a);
     ASSERT_OK(a->await("waiting"));
-    EXPECT_OK(await_clients(id_, 2));
+    EXPECT_OK(await_clients(lender(), id_, 2));
     ASSERT_OK(a->kill());
     ASSERT_OK(keeper->await("gone", gone));
     EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
-    EXPECT_OK(await_clients(id_, 1));
+    EXPECT_OK(await_clients(lender(), id_, 1));
   }
   ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
   ASSERT_OK(b->end());
   EXPECT_GT(b->said("run")->at("copies"), 0);
   EXPECT_EQ(b->said("run")->at("wrong"), 0);
   EXPECT_EQ(b->said("state")->at("epoch"), 0);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -255,7 +255,7 @@ TEST_F(SharedLease, AFlapCostsOneClientAnEpochAndTheOthersNothing) {
   EXPECT_EQ(a->said("state")->at("over"), false);
   EXPECT_EQ(a->said("copy")->at("same"), true);
   EXPECT_EQ(a->times("copy"), 2U);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -305,7 +305,7 @@ TEST_F(SharedLease, WhatAClientUnmapsIsNotReachedWhenItsLeaseIsOver) {
                                        keeper->said("probed")->at("address").get<uint64_t>())));
   ASSERT_OK(lender().run("touch /run/end-a"));
   ASSERT_OK(a->end());
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -348,7 +348,7 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   ASSERT_OK(lab_->host(2).power_off());
   ASSERT_OK(keeper->await("gone"));
   EXPECT_EQ(keeper->said("gone")->at("node"), lab_->host(2).node());
-  EXPECT_OK(await_clients(id_, 1));
+  EXPECT_OK(await_clients(lender(), id_, 1));
   ASSERT_OK(lab_->host(2).power_on());
   ASSERT_OK(await_state(lab_->host(2), id_, "borrowed"));
   ASSERT_OK(lab_->host(3).run("touch /run/end-b"));
@@ -360,7 +360,7 @@ TEST_F(SharedLease, AHostThatDiesDisturbsNobodyAndMayComeBack) {
   ASSERT_OK(again);
   ASSERT_OK(again->end());
   EXPECT_EQ(again->said("copy")->at("same"), true);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -383,7 +383,7 @@ TEST_F(SharedLease, AJoinThatIsGrantedTooLateIsReturned) {
   EXPECT_FALSE(still->is_over());
   ASSERT_OK(still->end());
   ASSERT_OK(keeper->await("gone"));
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   // A manager that is late to look is told of the end only.
   EXPECT_LE(keeper->times("joined"), 1U);
   EXPECT_EQ(keeper->times("gone"), 1U);
@@ -391,7 +391,7 @@ TEST_F(SharedLease, AJoinThatIsGrantedTooLateIsReturned) {
   ASSERT_OK(next);
   ASSERT_OK(next->end());
   EXPECT_EQ(next->said("copy")->at("same"), true);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -420,7 +420,7 @@ TEST_F(SharedLease, AClientThatMapsAllItMayLeavesTheOthersTheirs) {
   ASSERT_OK(a->end());
   EXPECT_EQ(a->said("fill")->at("pieces"), 62) << "those of before are free again";
   EXPECT_EQ(a->said("copy")->at("same"), true);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -467,7 +467,7 @@ TEST_F(SharedLease, NobodyGetsMoreThanTheManagerAllows) {
   };
   for (const auto& [what, text] : of_clients)
     EXPECT_THAT(denied.at(what).get<std::string>(), HasSubstr(text)) << what;
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 
   // Only processes of node 8 may join.

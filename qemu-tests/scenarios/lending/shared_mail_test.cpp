@@ -46,7 +46,7 @@ TEST_F(SharedLease, MailGoesBothWays) {
     EXPECT_THAT(said.at("a stranger").get<std::string>(), HasSubstr("no client has this lease"));
     EXPECT_THAT(said.at("nobody").get<std::string>(), HasSubstr("name the client"));
   }
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 
@@ -73,7 +73,7 @@ TEST_F(SharedLease, AQuestionOutlivesItsLinkAndNotItsClient) {
   EXPECT_EQ(keeper->said("asked")->at("text"), "far") << "told anew";
   ASSERT_OK(b->kill());
   ASSERT_OK(keeper->await("gone"));
-  EXPECT_OK(await_clients(id_, 1));
+  EXPECT_OK(await_clients(lender(), id_, 1));
 
   ASSERT_OK(lender().run("touch /run/again"));
   ASSERT_OK(keeper->await("answered", 2));
@@ -88,7 +88,7 @@ TEST_F(SharedLease, AQuestionOutlivesItsLinkAndNotItsClient) {
               HasSubstr("no client has this lease"));
   EXPECT_EQ(a->said("ask")->at("answer"), "far to " + lease);
   EXPECT_EQ(a->said("copy")->at("same"), true);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
 }
 

@@ -172,14 +172,6 @@ class SharedNvme : public testing::Test {
     EXPECT_THAT(process.said(), testing::HasSubstr(kLost));
   }
 
-  // Of clients, as the lender lists them.
-  static Result<> await_clients(const std::string& id, size_t count) {
-    return lab::eventually(fmt::format("{} has {} clients", id, count), lab::kPatience, [&] {
-      const auto function = function_on(lender(), id);
-      return function && function->at("clients").size() == count;
-    });
-  }
-
   // The control channel writes some in each second, both ways, whether there are commands or not.
   static constexpr double kControlWrites = 10;
   [[nodiscard]] Cost cost_of(const std::string& options, uint64_t commands) const {

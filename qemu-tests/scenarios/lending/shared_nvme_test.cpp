@@ -23,10 +23,10 @@ TEST_F(SharedNvme, ThreeHostsUseOneDriveAtOnce) {
     ASSERT_OK(process);
     users.push_back(std::move(*process));
   }
-  EXPECT_OK(await_clients(id_, 3));
+  EXPECT_OK(await_clients(lender(), id_, 3));
   for (Process& process : users) ASSERT_OK(process.await("round 3:"));
   for (Process& process : users) ASSERT_NO_FATAL_FAILURE(expect_well(process));
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
 
   for (int host : {1, 2, 3}) {
     const int other = host % 3 + 1;
@@ -81,7 +81,7 @@ TEST_F(SharedNvme, ThirtyClientsUseItAndNoMore) {
     ASSERT_OK(process);
     hosts.push_back(std::move(*process));
   }
-  ASSERT_OK(await_clients(id_, 30));
+  ASSERT_OK(await_clients(lender(), id_, 30));
   for (int host : {1, 2, 3}) {
     const auto more = lab_->host(host).exec(command(id_, "--commands 1"));
     ASSERT_OK(more);
@@ -106,7 +106,7 @@ TEST_F(SharedNvme, ThirtyClientsUseItAndNoMore) {
     }
   }
   fmt::print("of 30 clients the slowest has compared {} blocks, the fastest {}\n", least, most);
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_NO_FATAL_FAILURE(end_manager());
 }
 
@@ -129,12 +129,12 @@ TEST_F(SharedNvme, ClientsThatAreKilledDisturbNobody) {
       ASSERT_OK(a);
       ASSERT_OK(a->end("KILL"));
       ASSERT_OK(manager_->await("has ended: 1 pairs of queues deleted", ++ends));
-      EXPECT_OK(await_clients(id_, 1));
+      EXPECT_OK(await_clients(lender(), id_, 1));
       EXPECT_FALSE(b->ended()) << b->said();
     }
     const json read = bench(2, "--verify --block 2048 --commands 16 --seed 9");
     EXPECT_EQ(read.value("compared", 0), 16) << round;
-    EXPECT_OK(await_clients(id_, 1));
+    EXPECT_OK(await_clients(lender(), id_, 1));
   }
   ASSERT_NO_FATAL_FAILURE(expect_well(*b));
   ASSERT_NO_FATAL_FAILURE(end_manager());
@@ -207,7 +207,7 @@ TEST_F(SharedNvme, ALostLinkCostsItsClientsOnly) {
   ASSERT_OK(manager_->await("has lost its link: 1 pairs of queues deleted"));
   ASSERT_OK(lab_->fabric().link_up(1, 2));
   ASSERT_NO_FATAL_FAILURE(expect_lost(*a));
-  EXPECT_OK(await_clients(id_, 2));
+  EXPECT_OK(await_clients(lender(), id_, 2));
   const json again = bench(2, "--write --block 2048 --commands 16 --seed 2");
   EXPECT_EQ(again.value("compared", 0), 16);
   ASSERT_NO_FATAL_FAILURE(expect_well(*b));

@@ -68,7 +68,7 @@ TEST_F(SharedLease, SeededRoundsLeaveNothing) {
   }
   const auto all_are_active = [&] {
     return lender().until("true", [&](const lab::Output&) {
-      const auto listed = await_clients(id_, 3);
+      const auto listed = await_clients(lender(), id_, 3);
       return listed && std::ranges::all_of(*listed, [](const json& client) {
                return client.at("state") == "active";
              });
@@ -87,7 +87,7 @@ TEST_F(SharedLease, SeededRoundsLeaveNothing) {
     if (kind == 0 || kind == 1) {
       ASSERT_OK(kind == 0 ? client.kill() : end_turns(lab_->host(host), client));
       ASSERT_OK(keeper->await("gone", gone + 1));
-      ASSERT_OK(await_clients(id_, 2));
+      ASSERT_OK(await_clients(lender(), id_, 2));
       clients.erase(host);
       disturbed[host] = 0;
       auto next = start_turns(lab_->host(host), id_);
@@ -112,7 +112,7 @@ TEST_F(SharedLease, SeededRoundsLeaveNothing) {
     for (const auto& [number, each] : clients) expect_goes_on(each, disturbed[number]);
   }
   for (auto& [host, client] : clients) EXPECT_OK(end_turns(lab_->host(host), client));
-  EXPECT_OK(await_clients(id_, 0));
+  EXPECT_OK(await_clients(lender(), id_, 0));
   ASSERT_OK(keeper->kill());
   ASSERT_OK(await_state(lender(), id_, "available"));
   for (int host : kHosts) {
