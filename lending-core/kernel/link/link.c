@@ -29,6 +29,7 @@ static void link_release(struct kref *ref)
 	struct pcilend_link *link = container_of(ref, struct pcilend_link, ref);
 
 	pci_dev_put(link->pdev);
+	pcilend_requesters_free(link);
 	kvfree(link->aperture.entries);
 	kfree(link->lender);
 	kfree(link->borrower);

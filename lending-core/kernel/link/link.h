@@ -85,6 +85,7 @@ int pcilend_aperture_peer(struct pcilend_link *link, u32 window, u64 offset, u64
 /* requesters.c */
 int pcilend_requesters_init(struct pcilend_link *link);
 void pcilend_requesters_exit(struct pcilend_link *link);
+void pcilend_requesters_free(struct pcilend_link *link);
 int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function);
 void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *function);
 void pcilend_requesters_count(struct pcilend_link *link, u32 *entries, u32 *used, u32 *lent);

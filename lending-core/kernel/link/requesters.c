@@ -30,7 +30,7 @@ struct requester {
 
 struct pcilend_requesters {
 	struct mutex lock;	/* also what is done with the registers */
-	struct ntb_ctrl_regs __iomem *control;	/* lock */
+	struct ntb_ctrl_regs __iomem *control;	/* lock; NULL: the adapter is not ours any more */
 	u32 count;
 	struct requester entry[] __counted_by(count);	/* lock */
 };
@@ -75,15 +75,22 @@ int pcilend_requesters_init(struct pcilend_link *link)
 	return 0;
 }
 
+/* From now on the adapter's registers are let alone. Who lists links may still ask. */
 void pcilend_requesters_exit(struct pcilend_link *link)
 {
 	struct pcilend_requesters *table = link->requesters;
 
-	link->requesters = NULL;
 	if (!table)
 		return;
+	guard(mutex)(&table->lock);
 	iounmap(table->control);
-	kfree(table);
+	table->control = NULL;
+}
+
+/* Nobody has the link any more. */
+void pcilend_requesters_free(struct pcilend_link *link)
+{
+	kfree(link->requesters);
 }
 
 static int requesters_operate(struct pcilend_requesters *table, u32 operation, u32 state)
@@ -209,6 +216,8 @@ int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function)
 	if (!table)
 		return 0;
 	guard(mutex)(&table->lock);
+	if (!table->control)
+		return -EXFULL;
 	err = requesters_knows_id(function) ? requesters_enter(table, pci_dev_id(function)) :
 					      -EOPNOTSUPP;
 	if (!err)
@@ -234,6 +243,8 @@ void pcilend_requesters_remove(struct pcilend_link *link, struct pci_dev *functi
 	if (!table)
 		return;
 	guard(mutex)(&table->lock);
+	if (!table->control)
+		return;
 	err = requesters_leave(table, pci_dev_id(function));
 	if (err)
 		pci_warn(function, "pcilend: it stays a requester of the adapter %s (error %d)\n",
@@ -257,6 +268,8 @@ void pcilend_requesters_count(struct pcilend_link *link, u32 *entries, u32 *used
 	if (!table)
 		return;
 	guard(mutex)(&table->lock);
+	if (!table->control)
+		return;
 	*entries = table->count;
 	for (entry = table->entry; entry < table->entry + table->count; entry++) {
 		requesters_look(table, entry);
