@@ -8,6 +8,7 @@
 #include "pcilend/wire.h"
 
 #define CONFIG_BYTES 4096u
+#define LARGE_PAGE 0x200000u	/* bytes; of an IOMMU on x86 */
 #define LAST_STATUS PCILEND_STATUS_NO_REQUESTER
 
 struct msg_kind {
@@ -359,8 +360,16 @@ static const char *wire_check_exposed(const struct pcilend_msg_exposed *msg)
 	if (!msg->on)
 		return NULL;
 	for (i = 0; i < 6; i++) {
-		if (!wire_page_aligned(le64_to_cpu(msg->bar[i].size)))
-			return "exposed BAR is not whole pages";
+		u64 size = le64_to_cpu(msg->bar[i].size);
+
+		if (!size)
+			continue;
+		if (!wire_page_aligned(size) || !wire_is_power_of_two(size))
+			return "exposed BAR is not whole pages, a power of two";
+		/* So that it takes few page tables of the receiver's. */
+		if (le64_to_cpu(msg->bar[i].offset) &
+		    ((size < LARGE_PAGE ? size : LARGE_PAGE) - 1))
+			return "exposed BAR is not aligned";
 	}
 	return wire_check_placements(msg->bar, ARRAY_SIZE(msg->bar));
 }

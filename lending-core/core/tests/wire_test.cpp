@@ -491,12 +491,19 @@ TEST(Wire, Exposed) {
   EXPECT_EQ(check([](auto& m) { m.on = 2; }), "flag neither 0 nor 1");
   EXPECT_EQ(check([](auto& m) { m.borrower = 0; }), "borrower is not a node id");
   EXPECT_EQ(check([](auto& m) { m.borrower = 65536; }), "borrower is not a node id");
-  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0x100; }), "exposed BAR is not whole pages");
+  const char* size = "exposed BAR is not whole pages, a power of two";
+  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0x100; }), size);
+  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0x3000; }), size);
+  const char* aligned = "exposed BAR is not aligned";
+  EXPECT_EQ(check([](auto& m) { m.bar[0].offset = 0x11000; }), aligned);
+  EXPECT_EQ(check([](auto& m) { m.bar[0] = {0x101000, 0x40000000, 1, 0}; }), aligned);
+  EXPECT_EQ(check([](auto& m) { m.bar[0] = {0x200000, 0x40000000, 1, 0}; }), "");
+  EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0; }), "");
   EXPECT_EQ(check([](auto& m) { m.bar[0].shift = 0x100; }), "BAR placed at an impossible shift");
   EXPECT_EQ(check([](auto& m) {
               m.bar[5] = {0x800, 0x1000, 1, 0};
             }),
-            "BAR placed at an impossible offset");
+            aligned);
   EXPECT_EQ(check([](auto& m) { m.bar[0].window = PCILEND_WIRE_WINDOWS; }),
             "BAR placed in an impossible window");
   EXPECT_EQ(check([](auto& m) {

@@ -469,7 +469,7 @@ struct pcilend_msg_expose {
  * Where BARs of the sender's function are in the windows that the receiver has onto the sender.
  * The receiver may map them for functions that it lends to @borrower, who holds the lease. When
  * it has answered that they are exposed no longer it has none of them mapped. Their sizes are whole
- * pages, their shifts 0.
+ * pages and powers of two, their offsets multiples of these, or of 2 MiB; their shifts 0.
  */
 struct pcilend_msg_exposed {
 	__le32 id;
