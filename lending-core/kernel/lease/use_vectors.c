@@ -71,7 +71,7 @@ int pcilend_vectors_set(struct pcilend_vectors *vectors, struct pci_dev *pdev, u
 		eventfd_ctx_put(former);
 		return 0;
 	}
-	err = request_irq(pci_irq_vector(pdev, vector), use_vectors_handler, IRQF_NO_THREAD,
+	err = request_irq(pci_irq_vector(pdev, vector), use_vectors_handler, 0,
 			  "pcilend-lease", &vectors->event[vector]);
 	if (err) {
 		vectors->event[vector] = NULL;

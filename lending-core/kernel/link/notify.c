@@ -123,7 +123,7 @@ int pcilend_notify_open(struct pcilend_notify *notify, struct pci_dev *adapter, 
 	err = notify->irq < 0 ? -ENOSPC : 0;
 	if (err)
 		goto err_domain;
-	err = request_irq(notify->irq, notify_handler, IRQF_NO_THREAD, notify->name, notify);
+	err = request_irq(notify->irq, notify_handler, 0, notify->name, notify);
 	if (err)
 		goto err_irq;
 	err = notify_compose(notify);
