@@ -113,6 +113,9 @@ int pcilend_local_interrupt(struct pcilend_function *fn, u32 vector, struct even
 	lockdep_assert_held(&fn->lock);
 	if (!fn->local)
 		return pcilend_refuse(extack, -EOPNOTSUPP, "its interrupts are those of the host that has borrowed it: poll instead");
+	/* Their registers don't decode then. */
+	if (event && fn->hidden)
+		return pcilend_refuse(extack, -EAGAIN, "it is being reset: try again");
 	err = pcilend_vectors_set(&fn->local->vectors, fn->pdev, vector, event, extack);
 	if (!err && event)
 		pcilend_device_bus_master(fn, true);

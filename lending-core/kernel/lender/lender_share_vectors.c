@@ -108,7 +108,8 @@ static int share_vectors_set(struct lender_client *client, const struct pcilend_
 /*
  * pcilend_share_vector - a client on another host wants an interrupt there, or no longer
  *
- * Return: 0; -ESTALE, -EAGAIN as pcilend_share_check(); -ERANGE: it has none of that number;
+ * Return: 0; -ESTALE, -EAGAIN as pcilend_share_check(), and while somebody else resets the function,
+ * whose table does not decode then; -ERANGE: it has none of that number;
  * -EOPNOTSUPP; or what the IOMMU or the kernel's interrupts say.
  */
 int pcilend_share_vector(struct pcilend_function *fn, const struct pcilend_message *msg)
@@ -123,6 +124,8 @@ int pcilend_share_vector(struct pcilend_function *fn, const struct pcilend_messa
 	if (!client || !client->link)
 		return -ESTALE;
 	err = pcilend_share_check(&fn->shared->share, msg->peer, msg->boot, lease, NULL);
+	if (!err && fn->hidden)
+		err = -EAGAIN;
 	return err ?: share_vectors_set(client, pcilend_share_find(&fn->shared->share, lease), in);
 }
 
