@@ -435,7 +435,7 @@ static int connection_why_not(int error, const char *why, const struct pcilend_s
 					  node, wish->adapter ? " over that adapter" : "");
 	case -EBUSY:
 		return pcilend_refuse(extack, error,
-				      "this host is about to sleep: try again when it is awake");
+				      "this host is about to sleep or to go down: try again when it is awake");
 	case -ETIMEDOUT:
 		return pcilend_refuse_fmt(extack, error, "its owner, node %u, does not answer: see whether that host is alive",
 					  node);
@@ -698,7 +698,9 @@ static void connection_release_work(struct work_struct *work)
 	bool again = false;
 	int err = 0;
 
-	while (err != -ENETDOWN && (c = connection_next_to_release(sl, round))) {
+	/* One who does not answer is not asked for all others, too: people may wait for this. */
+	while (err != -ENETDOWN && err != -ETIMEDOUT &&
+	       (c = connection_next_to_release(sl, round))) {
 		const struct pcilend_msg_connection msg = {
 			.id = cpu_to_le32(c->id),
 			.connection = cpu_to_le32(c->number),
