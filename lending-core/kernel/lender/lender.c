@@ -555,6 +555,7 @@ static void lender_gone_work(struct work_struct *work)
 	pcilend_function_settle(fn);
 	fn->todo = 0;
 	pcilend_device_unlock(fn);
+	pcilend_device_forget(fn);
 	if (!list_empty(&fn->node))
 		pcilend_function_table_remove(fn);
 	mutex_unlock(&fn->admin);
