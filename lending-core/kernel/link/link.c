@@ -404,6 +404,40 @@ static u64 link_lowest_hole(void)
 	return hole;
 }
 
+/* Without an IOMMU only the DMA API finds pages below the limit. */
+static void *link_area_get(struct pcilend_link *link, dma_addr_t *dma)
+{
+	struct device *dev = &link->pdev->dev;
+	size_t bytes = PAGE_ALIGN(PCILEND_AREA_BYTES);
+	void *area;
+
+	if (link->aperture.direct)
+		return dma_alloc_coherent(dev, bytes, dma, GFP_KERNEL);
+	area = alloc_pages_exact(bytes, GFP_KERNEL | __GFP_ZERO);
+	if (!area)
+		return NULL;
+	*dma = dma_map_single(dev, area, bytes, DMA_BIDIRECTIONAL);
+	if (!dma_mapping_error(dev, *dma))
+		return area;
+	free_pages_exact(area, bytes);
+	return NULL;
+}
+
+/* The peer may write to it still: its pages are nobody's before the IOMMU lets nothing through. */
+static void link_area_put(struct pcilend_link *link, void *area, dma_addr_t dma)
+{
+	struct device *dev = &link->pdev->dev;
+	size_t bytes = PAGE_ALIGN(PCILEND_AREA_BYTES);
+
+	if (link->aperture.direct) {
+		dma_free_coherent(dev, bytes, area, dma);
+		return;
+	}
+	dma_unmap_single(dev, dma, bytes, DMA_BIDIRECTIONAL);
+	pcilend_aperture_unmapped(link);
+	free_pages_exact(area, bytes);
+}
+
 static int link_area_alloc(struct pcilend_link *link, u64 limit)
 {
 	struct device *dev = &link->pdev->dev;
@@ -413,8 +447,7 @@ static int link_area_alloc(struct pcilend_link *link, u64 limit)
 	if (!dev->bus_dma_limit || dev->bus_dma_limit > limit - 1)
 		dev->bus_dma_limit = limit - 1;
 
-	link->area = dma_alloc_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), &link->area_dma,
-					GFP_KERNEL);
+	link->area = link_area_get(link, &link->area_dma);
 	if (!link->area) {
 		dev->bus_dma_limit = link->former_dma_limit;
 		return -ENOMEM;
@@ -430,9 +463,7 @@ static int link_area_alloc(struct pcilend_link *link, u64 limit)
 void pcilend_link_drop_former_area(struct pcilend_link *link)
 {
 	if (link->former_area)
-		dma_free_coherent(&link->pdev->dev, PAGE_ALIGN(PCILEND_AREA_BYTES),
-				  link->former_area, link->former_area_dma);
-	pcilend_aperture_unmapped(link);
+		link_area_put(link, link->former_area, link->former_area_dma);
 	link->former_area = NULL;
 }
 
@@ -441,7 +472,7 @@ static void link_area_free(struct pcilend_link *link)
 	struct device *dev = &link->pdev->dev;
 
 	pcilend_link_drop_former_area(link);
-	dma_free_coherent(dev, PAGE_ALIGN(PCILEND_AREA_BYTES), link->area, link->area_dma);
+	link_area_put(link, link->area, link->area_dma);
 	link->area = NULL;
 	dev->bus_dma_limit = link->former_dma_limit;
 	dma_set_max_seg_size(dev, link->former_segment_bytes);
