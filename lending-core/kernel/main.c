@@ -19,7 +19,7 @@
 #include "netlink/netlink.h"
 #include "pcilend/version.h"
 #include "segment/segment.h"
-#include "sleep.h"
+#include "power.h"
 #include "virtual/virtual.h"
 
 /*
@@ -60,20 +60,20 @@ static int __init pcilend_init(void)
 	err = pcilend_netlink_init();
 	if (err)
 		goto err_borrower;
-	err = pcilend_sleep_init();
+	err = pcilend_power_init();
 	if (err)
 		goto err_netlink;
 	err = pcilend_links_register(&pcilend_lender_link_ops, &pcilend_borrower_link_ops,
 				     &pcilend_segment_link_ops);
 	if (err)
-		goto err_sleep;
+		goto err_power;
 
 	if (!pcilend_node)
 		pr_warn("pcilend: no node id, links are refused: load the module with node=1..65535\n");
 	return 0;
 
-err_sleep:
-	pcilend_sleep_exit();
+err_power:
+	pcilend_power_exit();
 err_netlink:
 	pcilend_netlink_exit();
 err_borrower:
@@ -93,7 +93,7 @@ err_base:
 static void __exit pcilend_exit(void)
 {
 	pcilend_links_unregister();
-	pcilend_sleep_exit();
+	pcilend_power_exit();
 	pcilend_pins_exit();
 	/* Remote functions may outlast their link. */
 	flush_workqueue(pcilend_frontend_wq);

@@ -77,11 +77,23 @@ int pcilend_refuse_fmt(struct netlink_ext_ack *extack, int error, const char *fo
 }
 
 static bool base_sleep_coming;
+static bool base_goes_down;
+
+bool pcilend_goes_down(void)
+{
+	return READ_ONCE(base_goes_down);
+}
+
+void pcilend_go_down(void)
+{
+	WRITE_ONCE(base_goes_down, true);
+	smp_mb();	/* pairs with that of pcilend_sleeps() */
+}
 
 bool pcilend_sleeps(void)
 {
-	smp_mb();	/* pairs with that of pcilend_sleep_comes() */
-	return READ_ONCE(base_sleep_coming);
+	smp_mb();	/* pairs with those of pcilend_sleep_comes() and pcilend_go_down() */
+	return READ_ONCE(base_sleep_coming) || READ_ONCE(base_goes_down);
 }
 
 void pcilend_sleep_comes(bool coming)

@@ -153,10 +153,14 @@ do {											\
 void pcilend_changed(void);
 unsigned int pcilend_generation(void);
 
+/* Has a reboot or power-off begun? From then on no lent function does DMA, and nothing is lent. */
+bool pcilend_goes_down(void);
+void pcilend_go_down(void);
+
 /*
- * Is this host about to sleep? A lender asks with the function's lock held, and a borrower after it
- * has counted the lease (pcilend_link.leases). pcilend_sleep_comes() is called before leases are
- * looked for: so a new lease either finds it so, or is found.
+ * Is this host about to sleep, or to go down? A lender asks with the function's lock held, and a
+ * borrower after it has counted the lease (pcilend_link.leases). pcilend_sleep_comes() is called
+ * before leases are looked for: so a new lease either finds it so, or is found.
  */
 bool pcilend_sleeps(void);
 void pcilend_sleep_comes(bool coming);

@@ -486,7 +486,7 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 	} else if (frontend->guests && link->aperture.direct) {
 		err = borrow_refuse(why, -EOPNOTSUPP, "VMs can't borrow over an adapter without an IOMMU: boot with intel_iommu=on or amd_iommu=on, without iommu=pt");
 	} else if (!borrow_count_lease(link)) {
-		err = borrow_refuse(why, -EAGAIN, "this host is about to sleep: try again when it is awake");
+		err = borrow_refuse(why, -EAGAIN, "this host is about to sleep or to go down: try again when it is awake");
 	} else {
 		remote_set_link(r, link);
 		r->state = REMOTE_BORROWING;

@@ -564,7 +564,7 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 	if (client->link->aperture.direct)
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");
 	else if (pcilend_sleeps())
-		err = pcilend_refuse(extack, -EAGAIN, "this host is about to sleep: try again afterwards");
+		err = pcilend_refuse(extack, -EAGAIN, "this host is about to sleep or to go down: try again afterwards");
 	else
 		err = pcilend_aperture_slot_get(client->link, bytes, &client->iova,
 						&client->of_plan);

@@ -304,7 +304,7 @@ int pcilend_function_grant(struct pcilend_function *fn, struct pcilend_lease_eve
 		err = -EACCES;
 	}
 	if (!err && pcilend_sleeps()) {
-		text = "this host is about to sleep: try again afterwards";
+		text = "this host is about to sleep or to go down: try again afterwards";
 		err = -EAGAIN;
 	}
 	if (!err) {

@@ -528,7 +528,7 @@ static const struct pci_error_handlers driver_errors = {
 	.reset_done = lender_device_driver_reset_done,
 };
 
-/* Sleep is refused before, see sleep.c; what is lent would lose its state without being told. */
+/* Sleep is refused before, see power.c; what is lent would lose its state without being told. */
 static int lender_device_driver_suspend(struct device *dev)
 {
 	struct pcilend_function *fn = dev_get_drvdata(dev);
@@ -538,6 +538,16 @@ static int lender_device_driver_suspend(struct device *dev)
 	lent = pcilend_function_is_lent(fn);
 	mutex_unlock(&fn->lock);
 	return lent ? -EBUSY : 0;
+}
+
+/* Of a reboot or power-off, which ends no lease: who had it hears nothing more of this host. */
+static void lender_device_driver_shutdown(struct pci_dev *pdev)
+{
+	struct pcilend_function *fn = pci_get_drvdata(pdev);
+
+	lender_device_driver_stop(fn);
+	if (!pci_wait_for_pending_transaction(pdev))
+		pci_warn(pdev, "transactions are still pending at the shutdown\n");
 }
 
 static DEFINE_SIMPLE_DEV_PM_OPS(driver_pm_ops, lender_device_driver_suspend, NULL);
@@ -550,6 +560,7 @@ static struct pci_driver pcilend_driver = {
 	.name = "pcilend",
 	.probe = lender_device_driver_probe,
 	.remove = lender_device_driver_remove,
+	.shutdown = lender_device_driver_shutdown,
 	.err_handler = &driver_errors,
 	.driver.pm = pm_sleep_ptr(&driver_pm_ops),
 	.driver_managed_dma = true,

@@ -22,8 +22,11 @@
 
 static DEFINE_SPINLOCK(dma_lock);	/* taken in interrupts */
 
+/* Once this host goes down it stays off: there may be no IOMMU behind it any more. */
 static void lender_dma_switch(struct pcilend_function *fn, bool on)
 {
+	if (on && pcilend_goes_down())
+		return;
 	pcilend_set_command(fn, on ? 0 : PCI_COMMAND_MASTER, on ? PCI_COMMAND_MASTER : 0);
 }
 

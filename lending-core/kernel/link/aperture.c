@@ -228,16 +228,26 @@ bool pcilend_aperture_replan(struct pcilend_link *link)
 	return true;
 }
 
+/*
+ * pcilend_aperture_close - let the peer's windows reach nothing here
+ *
+ * Nobody opens them meanwhile: the handshake's work item is disabled. Process context.
+ */
+void pcilend_aperture_close(struct pcilend_link *link)
+{
+	unsigned int i;
+
+	for (i = 0; link->aperture.open && i < link->aperture.layout.windows; i++)
+		ntb_mw_clear_trans(link->ntb, NTB_DEF_PEER_IDX, i);
+}
+
 void pcilend_aperture_exit(struct pcilend_link *link)
 {
 	struct pcilend_aperture *ap = &link->aperture;
-	unsigned int i;
 
-	if (ap->open) {
+	if (ap->open)
 		WARN_ON(ap->exports.count || ap->slots.count);
-		for (i = 0; i < ap->layout.windows; i++)
-			ntb_mw_clear_trans(link->ntb, NTB_DEF_PEER_IDX, i);
-	}
+	pcilend_aperture_close(link);
 	ap->open = false;
 }
 

@@ -662,6 +662,21 @@ static void link_remove(struct ntb_client *client, struct ntb_dev *ntb)
 	pcilend_link_put(link);
 }
 
+/*
+ * This host goes down (power.c): nothing comes over the link any more. For the peer, and for who
+ * has anything over it here, it is a loss that lasts. The device lock keeps link_remove() away.
+ */
+static void link_shutdown(struct device *dev)
+{
+	struct pcilend_link *link = dev_get_drvdata(dev);
+
+	if (!link->usable)
+		return;
+	disable_delayed_work_sync(&link->work);
+	pcilend_aperture_close(link);
+	ntb_link_disable(link->ntb);
+}
+
 static struct ntb_client client = {
 	.ops = {
 		.probe = link_probe,
@@ -673,10 +688,16 @@ int pcilend_links_register(const struct pcilend_lender_ops *lender,
 			   const struct pcilend_borrower_ops *borrower,
 			   const struct pcilend_segment_ops *segments)
 {
+	int err;
+
 	pcilend_link_lender = lender;
 	pcilend_link_borrower = borrower;
 	pcilend_link_segments = segments;
-	return ntb_register_client(&client);
+	err = ntb_register_client(&client);
+	/* It empties the driver before, and the bus has no such callback. */
+	if (!err)
+		client.drv.shutdown = link_shutdown;
+	return err;
 }
 
 void pcilend_links_unregister(void)

@@ -79,6 +79,7 @@ int pcilend_link_vouch(u32 node, const struct pcilend_msg_vouch *msg);
 int pcilend_aperture_init(struct pcilend_link *link);
 int pcilend_aperture_open(struct pcilend_link *link, char *why, size_t bytes);
 bool pcilend_aperture_replan(struct pcilend_link *link);
+void pcilend_aperture_close(struct pcilend_link *link);
 void pcilend_aperture_exit(struct pcilend_link *link);
 
 /* channel.c, channel_receive.c, channel_poll.c */

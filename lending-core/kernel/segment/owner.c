@@ -298,7 +298,7 @@ static int owner_may_offer(struct segment *segment, struct segment_link *sl, u32
 
 	lockdep_assert_held(&segments_lock);
 	if (pcilend_sleeps()) {
-		NL_SET_ERR_MSG(extack, "this host is about to sleep: try again when it is awake");
+		NL_SET_ERR_MSG(extack, "this host is about to sleep or to go down: try again when it is awake");
 		return -EAGAIN;
 	}
 	if (sl->node != node)
