@@ -65,24 +65,24 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 }
 
 static struct pcilend_reach *reach_find_mapped(struct pcilend_reach_table *table, u32 from, u32 to,
-					       u32 bar, u64 address)
+					       u32 lease, u32 bar, u64 address)
 {
 	u32 i;
 
 	for (i = 0; i < table->count; i++) {
 		struct pcilend_reach *entry = &table->entry[i];
 
-		if (entry->mapped && entry->from == from && entry->to == to && entry->bar == bar &&
-		    entry->address == address)
+		if (entry->mapped && entry->from == from && entry->to == to &&
+		    entry->lease == lease && entry->bar == bar && entry->address == address)
 			return entry;
 	}
 	return NULL;
 }
 
-int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
-			     u64 size, u64 address)
+int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			     u32 bar, u64 phys, u64 size, u64 address)
 {
-	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, lease, bar, address);
 	u32 i, own = 0;
 
 	if (!entry) {
@@ -95,6 +95,7 @@ int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to
 	*entry = (struct pcilend_reach){
 		.from = from,
 		.to = to,
+		.lease = lease,
 		.bar = bar,
 		.mapped = true,
 		.phys = phys,
@@ -104,10 +105,10 @@ int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to
 	return 0;
 }
 
-bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
-			       u64 address)
+bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			       u32 bar, u64 address)
 {
-	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, lease, bar, address);
 
 	if (!entry || !entry->phys)
 		return false;
@@ -126,10 +127,10 @@ void pcilend_reach_doubt_mapped(struct pcilend_reach_table *table, u32 from, u32
 	}
 }
 
-bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
-			       u64 address)
+bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			       u32 bar, u64 address)
 {
-	struct pcilend_reach *entry = reach_find_mapped(table, from, to, bar, address);
+	struct pcilend_reach *entry = reach_find_mapped(table, from, to, lease, bar, address);
 
 	if (entry)
 		reach_take_out(table, entry - table->entry);

@@ -12,6 +12,7 @@ namespace {
 constexpr u64 kPage = PCILEND_PAGE;
 constexpr u64 kBar = 0x8000000000;  // of the target, on the borrower
 constexpr u64 kMiB = 1 << 20;
+constexpr u32 kLease = 5;  // on the target
 
 class Reach : public testing::Test {
  protected:
@@ -194,10 +195,10 @@ TEST_F(Reach, TellsWhatIsReached) {
 
 TEST_F(Reach, WhatAUserMapsIsWhereHeHasIt) {
   const auto map = [&](u32 from, u32 to, u32 bar, u64 address) {
-    return pcilend_reach_add_mapped(table_.get(), from, to, bar, kBar, kMiB, address);
+    return pcilend_reach_add_mapped(table_.get(), from, to, kLease, bar, kBar, kMiB, address);
   };
   const auto unmap = [&](u32 from, u32 to, u32 bar, u64 address) {
-    return pcilend_reach_drop_mapped(table_.get(), from, to, bar, address);
+    return pcilend_reach_drop_mapped(table_.get(), from, to, kLease, bar, address);
   };
   ASSERT_EQ(map(1, 2, 0, kMiB), 0);
   ASSERT_EQ(map(1, 2, 0, kMiB), 0);
@@ -211,8 +212,8 @@ TEST_F(Reach, WhatAUserMapsIsWhereHeHasIt) {
   };
   open(1, 2);
   EXPECT_EQ(live(), 0u) << "each is opened by itself";
-  ASSERT_TRUE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, kMiB));
-  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, 2 * kMiB));
+  ASSERT_TRUE(pcilend_reach_open_mapped(table_.get(), 1, 2, kLease, 0, kMiB));
+  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, kLease, 0, 2 * kMiB));
   EXPECT_EQ(live(), 1u);
   EXPECT_EQ(find(1, kBar, kPage), 0u) << "its drivers look up nothing";
   close(1, 2);
@@ -234,7 +235,7 @@ TEST_F(Reach, WhatAUserMapsIsWhereHeHasIt) {
   // The end of the target's lease leaves it to the user to unmap it, that of the source's does not.
   end(2);
   EXPECT_FALSE(pcilend_reach_used(table_.get(), 0, 2));
-  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, 0, 3 * kMiB));
+  EXPECT_FALSE(pcilend_reach_open_mapped(table_.get(), 1, 2, kLease, 0, 3 * kMiB));
   EXPECT_TRUE(unmap(1, 2, 0, 3 * kMiB));
   ASSERT_EQ(map(1, 2, 0, kMiB), 0);
   end(1);
@@ -244,6 +245,30 @@ TEST_F(Reach, WhatAUserMapsIsWhereHeHasIt) {
   for (u64 i = 0; i < PCILEND_REACHES; ++i) ASSERT_EQ(map(1, 2, 0, i * kMiB), 0);
   EXPECT_EQ(map(1, 3, 0, kMiB), -ENOSPC);
   EXPECT_EQ(map(2, 3, 0, kMiB), 0);
+}
+
+TEST_F(Reach, WhatWasMappedByALeaseIsOfThatLeaseOnly) {
+  const auto map = [&](u32 lease) {
+    return pcilend_reach_add_mapped(table_.get(), 1, 2, lease, 0, kBar, kMiB, kMiB);
+  };
+  const auto open = [&](u32 lease) {
+    return pcilend_reach_open_mapped(table_.get(), 1, 2, lease, 0, kMiB);
+  };
+  const auto unmap = [&](u32 lease) {
+    return pcilend_reach_drop_mapped(table_.get(), 1, 2, lease, 0, kMiB);
+  };
+  ASSERT_EQ(map(kLease), 0);
+  EXPECT_EQ(table_->entry[0].lease, kLease);
+  end(2);
+  // Somebody has it again, and maps it, while what was there before is not unmapped yet.
+  ASSERT_EQ(map(kLease + 1), 0);
+  EXPECT_EQ(table_->count, 2u);
+  EXPECT_FALSE(open(kLease)) << "its lease is over";
+  EXPECT_TRUE(open(kLease + 1));
+  EXPECT_TRUE(unmap(kLease));
+  EXPECT_FALSE(unmap(kLease));
+  EXPECT_TRUE(unmap(kLease + 1));
+  EXPECT_EQ(table_->count, 0u);
 }
 
 // Whatever happens, no two places overlap, and what has ended is not found.

@@ -609,27 +609,30 @@ static int reach_open_mapped(struct remote *from, const struct remote_bar *bar, 
 	guard(spinlock_irqsave)(&reach_lock);
 	if (READ_ONCE(from->state) != REMOTE_HELD || READ_ONCE(bar->to->state) != REMOTE_HELD)
 		return -ESTALE;
-	return pcilend_reach_open_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
-					 address) ? 0 : -ESTALE;
+	return pcilend_reach_open_mapped(&table, from->pub.id, bar->to->pub.id, bar->lease,
+					 bar->bar, address) ? 0 : -ESTALE;
 }
 
-static struct pcilend_msg_reach reach_describe_mapped(struct remote *from,
+static struct pcilend_msg_reach reach_describe_mapped(struct remote *from, u32 lease,
 						      const struct remote_bar *bar)
 {
 	return (struct pcilend_msg_reach) {
 		.id = cpu_to_le32(from->pub.id),
-		.lease = cpu_to_le32(remote_held_lease(from)),
+		.lease = cpu_to_le32(lease),
 		.target = cpu_to_le32(bar->to->pub.id),
 		.target_lease = cpu_to_le32(bar->lease),
 	};
 }
 
-/* The place is in the table already, so that nobody else ends the exposure: see reach_unexpose().
+/*
+ * The place is in the table already, so that nobody else ends the exposure: see reach_unexpose().
+ * @lease, of @from, and @bar's are those with which it came there. By now others may have the
+ * functions, which must not reach one another: so nothing is asked for with their leases.
  */
-static int reach_mapped(struct remote *from, const struct remote_bar *bar, u64 address,
+static int reach_mapped(struct remote *from, u32 lease, const struct remote_bar *bar, u64 address,
 			struct netlink_ext_ack *extack)
 {
-	struct pcilend_msg_reach msg = reach_describe_mapped(from, bar);
+	struct pcilend_msg_reach msg = reach_describe_mapped(from, lease, bar);
 	u32 node = pcilend_id_node(from->pub.id);
 	int err = 0;
 
@@ -638,20 +641,26 @@ static int reach_mapped(struct remote *from, const struct remote_bar *bar, u64 a
 		err = reach_expose(bar->to, node, msg.target_lease, true);
 	if (err)
 		return reach_refuse_exposure(extack, err, bar->to, node);
-	err = reach_map_bar(from, &msg, bar->bar, address) ?: reach_open_mapped(from, bar, address);
+	err = reach_map_bar(from, &msg, bar->bar, address);
+	if (!err) {
+		err = reach_open_mapped(from, bar, address);
+		if (err)
+			reach_remove_bar(from, &msg, bar->bar, address);
+	}
 	return err ? reach_refuse_mapping(extack, err) : 0;
 }
 
 static bool reach_drop_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
 {
 	guard(spinlock_irqsave)(&reach_lock);
-	return pcilend_reach_drop_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar, address);
+	return pcilend_reach_drop_mapped(&table, from->pub.id, bar->to->pub.id, bar->lease,
+					 bar->bar, address);
 }
 
 /* Return: was it in the table? */
 static bool reach_unreach_mapped(struct remote *from, const struct remote_bar *bar, u64 address)
 {
-	struct pcilend_msg_reach msg = reach_describe_mapped(from, bar);
+	struct pcilend_msg_reach msg = reach_describe_mapped(from, remote_held_lease(from), bar);
 	int err = 0;
 
 	lockdep_assert_held(&from->reaching);
@@ -674,16 +683,17 @@ static void reach_say_unreached(struct remote *from, const struct remote_bar *ba
 			    from->pub.id, bar->bar, bar->to->pub.id, address, err, why->_msg);
 }
 
-static int reach_add_mapped(struct remote *from, const struct remote_bar *bar, u64 address,
-			    struct netlink_ext_ack *why)
+/* @lease: of @from */
+static int reach_add_mapped(struct remote *from, u32 lease, const struct remote_bar *bar,
+			    u64 address, struct netlink_ext_ack *why)
 {
 	int err;
 
 	lockdep_assert_held(&from->reaching);
 	scoped_guard(spinlock_irqsave, &reach_lock)
-		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->bar,
-					       bar->phys, bar->size, address);
-	err = err ? reach_refuse_mapping(why, err) : reach_mapped(from, bar, address, why);
+		err = pcilend_reach_add_mapped(&table, from->pub.id, bar->to->pub.id, bar->lease,
+					       bar->bar, bar->phys, bar->size, address);
+	err = err ? reach_refuse_mapping(why, err) : reach_mapped(from, lease, bar, address, why);
 	if (err)
 		reach_unreach_mapped(from, bar, address);
 	else
@@ -703,12 +713,14 @@ static int reach_add_mapped(struct remote *from, const struct remote_bar *bar, u
 int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 address)
 {
 	struct netlink_ext_ack why = { };
+	u32 lease;
 	int err;
 
 	guard(mutex)(&from->reaching);
-	if (!remote_held_lease(from))
+	lease = remote_held_lease(from);
+	if (!lease)
 		return 0;
-	err = reach_add_mapped(from, bar, address, &why);
+	err = reach_add_mapped(from, lease, bar, address, &why);
 	if (!err || !remote_held_lease(from))
 		return 0;
 	reach_say_unreached(from, bar, address, err, &why);
@@ -719,10 +731,13 @@ int remote_reach_bar(struct remote *from, const struct remote_bar *bar, u64 addr
 int remote_reach_bar_of_lease(struct remote *from, const struct remote_bar *bar, u64 address,
 			      struct netlink_ext_ack *extack)
 {
+	u32 lease;
+
 	guard(mutex)(&from->reaching);
-	if (!remote_held_lease(from))
+	lease = remote_held_lease(from);
+	if (!lease)
 		return reach_refuse(extack, -ESTALE);
-	return reach_add_mapped(from, bar, address, extack);
+	return reach_add_mapped(from, lease, bar, address, extack);
 }
 
 /* Undoes that. Without it, or after the end of either lease, there is nothing to do. */
@@ -734,21 +749,21 @@ void remote_unreach_bar(struct remote *from, const struct remote_bar *bar, u64 a
 }
 
 /* Return: false if it is to be tried again. */
-static bool reach_doubtful(struct remote *from, struct remote *to,
+static bool reach_doubtful(struct remote *from, u32 lease, struct remote *to,
 			   const struct pcilend_reach *reach)
 {
 	const struct remote_bar bar = {
 		.to = to,
-		.lease = remote_held_lease(to),
+		.lease = reach->lease,
 		.bar = reach->bar,
 	};
 	struct netlink_ext_ack why = { };
 	int err;
 
 	/* Whoever notes the end of the lease comes to remote_reach_end(). */
-	if (!bar.lease || !remote_held_lease(from))
+	if (!lease || remote_held_lease(from) != lease || remote_held_lease(to) != bar.lease)
 		return true;
-	err = reach_mapped(from, &bar, reach->address, &why);
+	err = reach_mapped(from, lease, &bar, reach->address, &why);
 	if (err == -EHOSTUNREACH || err == -ETIMEDOUT || err == -ENETDOWN)
 		return false;
 	if (err && err != -ESTALE)
@@ -756,7 +771,8 @@ static bool reach_doubtful(struct remote *from, struct remote *to,
 	return true;
 }
 
-static bool reach_all_doubtful(struct remote *r, const struct pcilend_reach *reach, u32 count)
+static bool reach_all_doubtful(struct remote *r, u32 lease, const struct pcilend_reach *reach,
+			       u32 count)
 {
 	bool done = true;
 	u32 i;
@@ -766,7 +782,7 @@ static bool reach_all_doubtful(struct remote *r, const struct pcilend_reach *rea
 
 		if (!to)
 			continue;
-		done &= reach_doubtful(r, to_remote(to), &reach[i]);
+		done &= reach_doubtful(r, lease, to_remote(to), &reach[i]);
 		pcilend_remote_put(to);
 	}
 	return done;
@@ -778,11 +794,14 @@ void remote_reach_work(struct work_struct *work)
 	struct remote *r = container_of(work, struct remote, reach_work.work);
 	struct pcilend_reach *reach = kcalloc(PCILEND_REACHES, sizeof(*reach), GFP_KERNEL);
 	bool done = false;
+	u32 lease;
 
 	/* The user unmaps nothing meanwhile. */
 	mutex_lock(&r->reaching);
+	/* Before the table is looked into: what goes in with a lease is out when that ends. */
+	lease = remote_held_lease(r);
 	if (reach)
-		done = reach_all_doubtful(r, reach, reach_find_doubtful(r->pub.id, reach));
+		done = reach_all_doubtful(r, lease, reach, reach_find_doubtful(r->pub.id, reach));
 	mutex_unlock(&r->reaching);
 	kfree(reach);
 	remote_event(r, PCILEND_EVENT_FUNCTION);

@@ -32,6 +32,7 @@ __BEGIN_DECLS
 struct pcilend_reach {
 	u32 from;			/* id of the source */
 	u32 to;				/* id of the target */
+	u32 lease;			/* mapped: on the target; else 0 */
 	u32 bar;
 	bool live;			/* it may be looked up; mapped: used */
 	bool mapped;			/* by the user of the source's IOMMU */
@@ -61,19 +62,20 @@ int pcilend_reach_add(struct pcilend_reach_table *table, u32 from, u32 to, u32 b
 		      u64 size, u64 *address);
 
 /*
- * The user of @from's IOMMU has mapped a BAR at @address, page aligned. Return: 0, also if it is
+ * The user of @from's IOMMU has mapped a BAR of @to, as @lease gives it to him, at @address, page
+ * aligned. What he has mapped by an earlier lease on @to is another entry. Return: 0, also if it is
  * so; -ENOSPC.
  */
-int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar, u64 phys,
-			     u64 size, u64 address);
+int pcilend_reach_add_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			     u32 bar, u64 phys, u64 size, u64 address);
 /* It is reached there. Return: false if one of the leases has ended meanwhile. */
-bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
-			       u64 address);
+bool pcilend_reach_open_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			       u32 bar, u64 address);
 /* No BAR of @to that was mapped for @from is reached, or may be, until it is opened again. */
 void pcilend_reach_doubt_mapped(struct pcilend_reach_table *table, u32 from, u32 to);
 /* It is unmapped. Return: was it mapped? */
-bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 bar,
-			       u64 address);
+bool pcilend_reach_drop_mapped(struct pcilend_reach_table *table, u32 from, u32 to, u32 lease,
+			       u32 bar, u64 address);
 
 /*
  * What was added from @from to @to, and not closed since, may be looked up now; what is mapped
