@@ -23,9 +23,8 @@ static void frontend_lost(struct pcilend_remote *remote, enum pcilend_lost_reaso
 {
 	dev_warn(&remote->dev, "the lease is over (%s), its user is asked to let go\n",
 		 pcilend_lost_text(reason));
-	mdev_vfio_lost(remote->id);
+	mdev_vfio_lost(remote);
 	mdev_handle_wait(remote->id);
-	pcilend_return(remote, NULL);
 }
 
 /* The lender has reset it, because the link was lost. */
@@ -40,11 +39,11 @@ static void frontend_was_reset(struct pcilend_remote *remote)
 }
 
 /* Its lender wants it back: returned when the user, who is asked, has let go. */
-static void frontend_recalled(struct pcilend_remote *remote)
+static bool frontend_recalled(struct pcilend_remote *remote)
 {
 	dev_notice(&remote->dev, "its lender wants it back, its user is asked to let go\n");
 	mdev_handle_wait(remote->id);
-	pcilend_return(remote, NULL);
+	return true;
 }
 
 struct pcilend_frontend mdev_frontend = {

@@ -75,7 +75,7 @@ bool mdev_vfio_is_bound(u32 id);
  * The lease is over: from the return on the user's mappings have nothing of the function in them,
  * and what he reads is all-ones.
  */
-void mdev_vfio_lost(u32 id);
+void mdev_vfio_lost(struct pcilend_remote *remote);
 /* The link of its lease does not carry, or does again: while it does not, it is the same. */
 void mdev_vfio_carrier(struct pcilend_remote *remote);
 /*

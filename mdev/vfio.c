@@ -342,16 +342,21 @@ static void vfio_set_dark(struct mdev_vfio *vfio, bool *flag, bool on)
 			    VFIO_PCI_INDEX_TO_OFFSET(VFIO_PCI_ROM_REGION_INDEX), true);
 }
 
-void mdev_vfio_lost(u32 id)
+void mdev_vfio_lost(struct pcilend_remote *remote)
 {
-	struct mdev_vfio *vfio = vfio_get(id);
+	struct mdev_vfio *vfio = vfio_get(remote->id);
 
 	if (!vfio)
 		return;
+	/* It is of the next lease. */
+	if (pcilend_is_held(remote)) {
+		vfio_put_device(&vfio->core.vdev);
+		return;
+	}
 	/* As of what is pulled out: the PCI core does not wait for answers of it. */
 	WRITE_ONCE(vfio->core.pdev->error_state, pci_channel_io_perm_failure);
 	vfio_set_dark(vfio, &vfio->lost, true);
-	trace_pcilend_mdev_state(id, "lost", 0);
+	trace_pcilend_mdev_state(remote->id, "lost", 0);
 	vfio_put_device(&vfio->core.vdev);
 }
 

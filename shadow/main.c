@@ -33,13 +33,13 @@ static void shadow_lost(struct pcilend_remote *remote, enum pcilend_lost_reason 
 {
 	struct pci_dev *pdev = pcilend_remote_virtual(remote);
 
-	if (pdev) {
+	/* If a lease is held, it is that one's. */
+	if (pdev && !pcilend_is_held(remote)) {
 		pci_err(pdev, "the lease is over (%s): removed\n",
 			pcilend_lost_text(reason));
 		WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
-		pci_dev_put(pdev);
 	}
-	pcilend_return(remote, NULL);
+	pci_dev_put(pdev);
 }
 
 /* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
@@ -94,9 +94,10 @@ static void shadow_was_reset(struct pcilend_remote *remote)
 }
 
 /* Nothing here knows whether it is in use; who asked, or an administrator, returns it. */
-static void shadow_recalled(struct pcilend_remote *remote)
+static bool shadow_recalled(struct pcilend_remote *remote)
 {
 	dev_notice(&remote->dev, "its lender wants it back: run 'pcilend return %x'\n", remote->id);
+	return false;
 }
 
 static struct pcilend_frontend shadow_frontend = {

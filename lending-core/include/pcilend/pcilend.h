@@ -57,17 +57,19 @@ struct pcilend_remote {
  *	somebody has removed it and scanned its bus again; no driver is bound. May sleep; called
  *	with pci_lock_rescan_remove(). May be NULL.
  * @lost: the lease of a function this frontend uses is over and was not returned: stop using
- *	BARs (they read all-ones), release what is held, call pcilend_return(). May sleep; called
- *	from a work item without locks.
+ *	BARs (they read all-ones), release what is held. It is returned afterwards, if nobody else
+ *	has done so: what is found of the function may be of its next lease, see pcilend_is_held().
+ *	May sleep; called from a work item without locks. May be NULL.
  * @was_reset: the lender has reset the function, as pcilend_reset() does, because the link was lost
  *	while it did DMA; what came through meanwhile may be wrong, and its driver does not know.
  *	Write again what the reset wiped out (MSI, MSI-X), then call pcilend_bus_master(). May be
  *	called though nothing was wiped out. May sleep; called from a work item without locks.
  * @carrier: the link of the lease may not carry any more, or carry again: ask pcilend_is_reached().
  *	May sleep; called from a work item without locks. May be NULL.
- * @recalled: its lender wants the function back: ask who uses it to let go, and call
- *	pcilend_return() when they have. May be called again for the same lease. May sleep; called
- *	from a work item without locks. May be NULL: the lender takes it when the time is over.
+ * @recalled: its lender wants the function back: ask who uses it to let go. Return: shall it be
+ *	returned now, for which its driver is unbound? May be called again for the same lease. May
+ *	sleep; called from a work item without locks. May be NULL: the lender takes it when the
+ *	time is over.
  */
 struct pcilend_frontend {
 	const char *name;
@@ -83,7 +85,7 @@ struct pcilend_frontend {
 	void (*lost)(struct pcilend_remote *remote, enum pcilend_lost_reason reason);
 	void (*was_reset)(struct pcilend_remote *remote);
 	void (*carrier)(struct pcilend_remote *remote);
-	void (*recalled)(struct pcilend_remote *remote);
+	bool (*recalled)(struct pcilend_remote *remote);
 	/* private: */
 	struct list_head node;
 };
@@ -108,6 +110,11 @@ bool pcilend_names_function(const uuid_t *uuid);
 
 /* Can the function be borrowed now, as far as its lender has said? May sleep. */
 bool pcilend_is_available(struct pcilend_remote *remote);
+/*
+ * Is there a lease in force? If not, that of the virtual function which the caller has found
+ * before is over, whichever it was. May sleep.
+ */
+bool pcilend_is_held(struct pcilend_remote *remote);
 /* Does the link carry over which it is, or was, borrowed? May sleep. */
 bool pcilend_is_reached(struct pcilend_remote *remote);
 /* Is it of that kind? May sleep. */

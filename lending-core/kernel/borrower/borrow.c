@@ -290,22 +290,27 @@ void remote_return_work(struct work_struct *work)
 	put_device(&r->pub.dev);
 }
 
+/* Whoever has returned the lost lease by now has left nothing to do, least of all to the next. */
 void remote_lost_work(struct work_struct *work)
 {
 	struct remote *r = container_of(work, struct remote, lost_work);
 	struct pcilend_frontend *frontend = NULL;
 	enum pcilend_lost_reason reason;
+	u32 borrow;
+	bool lost;
 
 	mutex_lock(&r->lock);
+	lost = r->state == REMOTE_LOST;
+	borrow = r->borrows;
 	reason = r->lost_reason;
-	if (r->state == REMOTE_LOST && r->frontend && try_module_get(r->frontend->owner))
+	if (lost && r->frontend && try_module_get(r->frontend->owner))
 		frontend = r->frontend;
 	mutex_unlock(&r->lock);
 
 	if (frontend && frontend->lost)
 		frontend->lost(&r->pub, reason);
-	else
-		pcilend_return(&r->pub, NULL);
+	if (lost)
+		remote_return(r, borrow);
 	if (frontend)
 		module_put(frontend->owner);
 	put_device(&r->pub.dev);
@@ -409,15 +414,17 @@ void remote_recall_work(struct work_struct *work)
 {
 	struct remote *r = container_of(work, struct remote, recall_work);
 	struct pcilend_frontend *frontend = NULL;
+	u32 borrow;
 
 	mutex_lock(&r->lock);
+	borrow = r->borrows;
 	if (r->state == REMOTE_HELD && r->recalled == r->lease && r->frontend &&
 	    try_module_get(r->frontend->owner))
 		frontend = r->frontend;
 	mutex_unlock(&r->lock);
 
-	if (frontend && frontend->recalled)
-		frontend->recalled(&r->pub);
+	if (frontend && frontend->recalled && frontend->recalled(&r->pub))
+		remote_return(r, borrow);
 	if (frontend)
 		module_put(frontend->owner);
 	put_device(&r->pub.dev);
@@ -490,6 +497,7 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 	} else {
 		remote_set_link(r, link);
 		r->state = REMOTE_BORROWING;
+		r->borrows++;
 		r->lost_early = 0;
 		r->recalled = 0;
 		WRITE_ONCE(r->guest_bytes, 0);
@@ -824,8 +832,8 @@ err_unlock:
 }
 EXPORT_SYMBOL_GPL(pcilend_borrow);
 
-/* @owner: NULL: whoever has it; @lease: 0: whichever it is. */
-static int borrow_return(struct remote *r, const char *owner, u32 lease)
+/* @owner: NULL: whoever has it; @borrow: of that lease; 0: whichever it is. */
+static int borrow_return(struct remote *r, const char *owner, u32 borrow)
 {
 	enum remote_state state;
 	bool foreign;
@@ -835,7 +843,7 @@ static int borrow_return(struct remote *r, const char *owner, u32 lease)
 	mutex_lock(&r->lock);
 	state = r->state;
 	foreign = (owner && r->frontend && strcmp(owner, r->owner)) ||
-		  (lease && r->lease != lease);
+		  (borrow && r->borrows != borrow);
 	mutex_unlock(&r->lock);
 
 	if (state == REMOTE_IDLE || foreign) {
@@ -861,10 +869,10 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 }
 EXPORT_SYMBOL_GPL(pcilend_return);
 
-/* As pcilend_return(), unless that lease is over, or returned, already: then 0. */
-int remote_return(struct remote *r, u32 lease)
+/* As pcilend_return() of the lease of that borrow (remote.borrows): 0 if there is another now. */
+int remote_return(struct remote *r, u32 borrow)
 {
-	int err = borrow_return(r, NULL, lease);
+	int err = borrow_return(r, NULL, borrow);
 
 	return err == -EPERM ? 0 : err;
 }

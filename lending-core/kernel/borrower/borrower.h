@@ -106,6 +106,8 @@ struct remote {
 	bool dying;
 	bool reborn;			/* offered again while dying */
 	enum remote_state state;
+	u32 borrows;			/* tells leases apart also where the lender's numbers, */
+					/* which begin anew when that is restarted, don't */
 	u32 lease;			/* 0: none */
 	u32 granted;			/* place of the grant among the lender's messages */
 	u32 lost_early;			/* a lease that was lost before we learnt of its grant */
@@ -205,7 +207,7 @@ void remote_recall_work(struct work_struct *work);
 void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
 void remote_return_work(struct work_struct *work);
 void remote_lost_work(struct work_struct *work);
-int remote_return(struct remote *r, u32 lease);
+int remote_return(struct remote *r, u32 borrow);
 void remote_was_reset(struct remote *r, u32 lease);
 void remote_reset_work(struct work_struct *work);
 void remote_carrier_work(struct work_struct *work);

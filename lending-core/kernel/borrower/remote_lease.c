@@ -28,6 +28,7 @@ struct remote_lease {
 	struct pcilend_remote *remote;	/* with a reference */
 	struct pcilend_use *use;	/* with a reference */
 	u32 lease;			/* 0: it was over at once */
+	u32 borrow;			/* remote.borrows of it */
 
 	struct mutex lock;		/* in device_lock() and pcilend_use.lock; the rest */
 	struct pci_dev *pdev;		/* NULL: not bound, nothing is reached */
@@ -177,7 +178,7 @@ static void remote_lease_end(void *holder)
 {
 	struct remote_lease *rl = holder;
 
-	if (rl->lease && remote_return(to_remote(rl->remote), rl->lease))
+	if (rl->lease && remote_return(to_remote(rl->remote), rl->borrow))
 		dev_warn(&rl->remote->dev, "its lender has not confirmed that it stopped: it is returned when the lender answers\n");
 	pcilend_use_end(rl->use);
 	kref_put(&rl->ref, remote_lease_free);
@@ -311,11 +312,6 @@ static void remote_lease_with(struct pcilend_remote *remote,
 	pci_dev_put(pdev);
 }
 
-static void remote_lease_lost(struct pcilend_remote *remote, enum pcilend_lost_reason reason)
-{
-	pcilend_return(remote, NULL);
-}
-
 /* It does no DMA until its process asks for something: what it had it do is forgotten. */
 static void remote_lease_restart(struct remote_lease *rl)
 {
@@ -351,9 +347,11 @@ static void remote_lease_tell_recall(struct remote_lease *rl)
 	pcilend_use_recalled(rl->use);
 }
 
-static void remote_lease_recalled(struct pcilend_remote *remote)
+/* Its process returns it. */
+static bool remote_lease_recalled(struct pcilend_remote *remote)
 {
 	remote_lease_with(remote, remote_lease_tell_recall);
+	return false;
 }
 
 static struct pcilend_frontend remote_lease_frontend = {
@@ -361,11 +359,19 @@ static struct pcilend_frontend remote_lease_frontend = {
 	.driver_override = "pcilend-lease",
 	.owner = THIS_MODULE,
 	.guests = true,
-	.lost = remote_lease_lost,
 	.was_reset = remote_lease_was_reset,
 	.carrier = remote_lease_carrier,
 	.recalled = remote_lease_recalled,
 };
+
+static void remote_lease_note(struct remote_lease *rl)
+{
+	struct remote *r = to_remote(rl->remote);
+
+	guard(mutex)(&r->lock);
+	rl->lease = r->state == REMOTE_HELD ? r->lease : 0;
+	rl->borrow = r->borrows;
+}
 
 static int remote_lease_set_up(struct remote_lease *rl, u64 bytes, struct netlink_ext_ack *extack)
 {
@@ -427,7 +433,7 @@ int pcilend_remote_lease(struct pcilend_remote *remote, const char *owner, const
 		fput(*file);
 		return pcilend_refuse(extack, err == -EALREADY ? -EBUSY : err, why);
 	}
-	rl->lease = remote_held_lease(to_remote(remote));
+	remote_lease_note(rl);
 	pcilend_use_begin(rl->use, &remote_lease_ops, rl);
 	err = remote_lease_set_up(rl, bytes, extack);
 	/* Which returns it. */

@@ -230,6 +230,12 @@ bool pcilend_is_available(struct pcilend_remote *remote)
 }
 EXPORT_SYMBOL_GPL(pcilend_is_available);
 
+bool pcilend_is_held(struct pcilend_remote *remote)
+{
+	return remote_held_lease(to_remote(remote));
+}
+EXPORT_SYMBOL_GPL(pcilend_is_held);
+
 bool pcilend_is_reached(struct pcilend_remote *remote)
 {
 	struct remote *r = to_remote(remote);
