@@ -135,9 +135,11 @@ struct pcilend_remote *pcilend_next_available(const struct pcilend_kind *kind, u
  * BARs are reachable through the memory window, and a virtual function (struct pci_dev on a
  * virtual root bus) exists and is bound as @frontend->driver_override says.
  *
- * Process context, may sleep for up to PCILEND_REQUEST_MS a step. Takes the remote's lock.
+ * Process context, may sleep for up to PCILEND_REQUEST_MS a step. Takes the remote's lock, for
+ * which it waits with a limit.
  * Return: 0; -EALREADY if this owner and frontend hold it already; -ENOTCONN if it is not offered
- * over @adapter; -EBUSY, -EAGAIN, -ENODEV,
+ * over @adapter; -EBUSY also while it is being returned, and its user does not let go; -EINTR if
+ * the caller is killed; -EAGAIN, -ENODEV,
  * -ETIMEDOUT, -EUCLEAN, -ENOSPC … as pcilend_status_to_errno(). @why (NULL allowed) is set to a
  * constant sentence for people on failure.
  */
@@ -150,7 +152,8 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
  *
  * Removes the virtual function (its driver is unbound), tells the lender, and waits until it has
  * stopped and reset the device, or the lease is known to be over. Slots of this lease are free
- * afterwards. Process context, may sleep. Return: 0 also if nothing was borrowed.
+ * afterwards. Process context, may sleep, for a user of VFIO without limit: not for requests of
+ * netlink. Return: 0 also if nothing was borrowed.
  */
 int pcilend_return(struct pcilend_remote *remote, const char *owner);
 

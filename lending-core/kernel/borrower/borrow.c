@@ -15,6 +15,9 @@
 #include "base/trace.h"
 
 #define RETURN_TRIES 4		/* of PCILEND_REQUEST_MS each */
+#define BUSY_MS 20000		/* that requests wait until another is done with the function */
+#define LET_GO_MS 2000		/* the same, for a user of VFIO who is about to let go of it */
+#define GIVE_BACK_MS 120000	/* for a return, in which a driver may have much to write */
 
 DEFINE_MUTEX(remote_choice_lock);	/* each choice of a link sees those before */
 
@@ -27,6 +30,8 @@ struct unconfirmed {
 
 static LIST_HEAD(unconfirmed_list);
 static DEFINE_MUTEX(unconfirmed_lock);
+
+static DECLARE_WAIT_QUEUE_HEAD(borrow_given_back);	/* woken when give_back_work is done */
 
 static const char *borrow_why_refused(int error)
 {
@@ -74,6 +79,34 @@ static int borrow_refuse(const char **why, int error, const char *sentence)
 	if (why)
 		*why = sentence;
 	return error;
+}
+
+/* It is being given back, and its user has it still: VFIO waits for as long as he likes. */
+static bool borrow_awaits_user(struct remote *r)
+{
+	return READ_ONCE(r->ending) && pcilend_remote_in_use(&r->pub);
+}
+
+/*
+ * As mutex_lock() of the operation, with a limit: who holds it may wait for a user of VFIO, who
+ * never lets go, and a request of netlink that does not end holds up those of all families.
+ * Return: 0; -EBUSY; -EINTR if the caller is killed. *why (NULL allowed) as for pcilend_borrow().
+ */
+int remote_lock_operation(struct remote *r, const char **why)
+{
+	unsigned long start = jiffies;
+
+	while (!mutex_trylock(&r->operation)) {
+		if (fatal_signal_pending(current))
+			return borrow_refuse(why, -EINTR, "the request was interrupted");
+		if (borrow_awaits_user(r) &&
+		    time_after(jiffies, start + msecs_to_jiffies(LET_GO_MS)))
+			return borrow_refuse(why, -EBUSY, "it is being returned, and its user has not let go of it yet: end that guest, or detach the device there");
+		if (time_after(jiffies, start + msecs_to_jiffies(BUSY_MS)))
+			return borrow_refuse(why, -EBUSY, "it is being borrowed or returned, which takes long: see the kernel log, and whether its user or driver lets go of it");
+		schedule_timeout_killable(msecs_to_jiffies(20));
+	}
+	return 0;
 }
 
 /*
@@ -475,6 +508,8 @@ static int borrow_begin(struct remote *r, struct pcilend_frontend *frontend, con
 		err = borrow_refuse(why, -ENETDOWN, borrow_why_refused(-ENETDOWN));
 	} else if (r->dying || r->absent) {
 		err = borrow_refuse(why, -ENODEV, borrow_why_refused(-ENODEV));
+	} else if (r->ending) {
+		err = borrow_refuse(why, -EBUSY, "it is being returned: try again in a few seconds");
 	} else if (r->state == REMOTE_HELD && r->frontend == frontend &&
 		   !strcmp(r->owner, owner)) {
 		err = borrow_refuse(why, -EALREADY, "this owner has borrowed it already");
@@ -706,6 +741,7 @@ static int borrow_give_back(struct remote *r)
 	lockdep_assert_held(&r->operation);
 	remote_reach_end(r);
 	mutex_lock(&r->lock);
+	WRITE_ONCE(r->ending, true);
 	virtual = r->virtual;
 	r->virtual = NULL;
 	mutex_unlock(&r->lock);
@@ -737,6 +773,7 @@ static int borrow_give_back(struct remote *r)
 	frontend = r->frontend;
 	r->frontend = NULL;
 	r->owner[0] = '\0';
+	WRITE_ONCE(r->ending, false);
 	mutex_unlock(&r->lock);
 	kvfree(config);
 	module_put(frontend->owner);
@@ -756,18 +793,67 @@ static void borrow_take_in_notices(struct remote *r)
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
+void remote_give_back_work(struct work_struct *work)
+{
+	struct remote *r = container_of(work, struct remote, give_back_work);
+	u32 borrow = READ_ONCE(r->unwanted);
+	int err;
+
+	if (borrow) {
+		err = remote_return(r, borrow);
+		mutex_lock(&r->lock);
+		if (r->unwanted == borrow) {
+			r->given_back = err;
+			WRITE_ONCE(r->unwanted, 0);
+		}
+		mutex_unlock(&r->lock);
+		wake_up_all(&borrow_given_back);
+	}
+	put_device(&r->pub.dev);
+}
+
+/* Has the lease returned by a work item. */
+static void borrow_queue_give_back(struct remote *r)
+{
+	lockdep_assert_held(&r->lock);
+	WRITE_ONCE(r->unwanted, r->borrows);
+	get_device(&r->pub.dev);
+	if (!queue_work(pcilend_frontend_wq, &r->give_back_work))
+		put_device(&r->pub.dev);
+}
+
+/*
+ * Waits for that, with limits. Return: as pcilend_return(); -EBUSY, -EINTR: it is returned when its
+ * user, or driver, lets go.
+ */
+static int borrow_await_given_back(struct remote *r, u32 borrow)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(GIVE_BACK_MS);
+	long left;
+
+	do {
+		left = wait_event_killable_timeout(borrow_given_back,
+						   READ_ONCE(r->unwanted) != borrow,
+						   msecs_to_jiffies(LET_GO_MS));
+	} while (!left && !borrow_awaits_user(r) && time_before(jiffies, end));
+	if (left <= 0)
+		return left ? -EINTR : -EBUSY;
+	guard(mutex)(&r->lock);
+	return r->given_back;
+}
+
 int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *frontend,
 		   const char *owner, const char *adapter, const char **why)
 {
 	struct remote *r = to_remote(remote);
+	u32 borrow;
 	int err;
 
 	if (strlen(owner) >= PCILEND_OWNER_BYTES)
 		return borrow_refuse(why, -EINVAL, "the owner's name is longer than 63 bytes");
-	/* Whoever ended that lease waits for it, with the lock below held. */
-	if (READ_ONCE(r->state) == REMOTE_LOST && pcilend_remote_in_use(remote))
-		return borrow_refuse(why, -EBUSY, "its lease was lost, and its last user has not let go of it yet: end that guest");
-	mutex_lock(&r->operation);
+	err = remote_lock_operation(r, why);
+	if (err)
+		return err;
 	if (!try_module_get(THIS_MODULE)) {
 		err = borrow_refuse(why, -ENODEV, "pcilend is being unloaded");
 		goto err_unlock;
@@ -810,10 +896,14 @@ int pcilend_borrow(struct pcilend_remote *remote, struct pcilend_frontend *front
 		err = -ESTALE;
 	if (err) {
 		borrow_refuse(why, err, borrow_why_refused(err));
-		borrow_give_back(r);
+		/* A user of VFIO may have the virtual function already. */
+		mutex_lock(&r->lock);
+		WRITE_ONCE(r->ending, true);
+		borrow = r->borrows;
+		borrow_queue_give_back(r);
+		mutex_unlock(&r->lock);
 		mutex_unlock(&r->operation);
-		borrow_take_in_notices(r);
-		remote_retire_if_idle(r);
+		borrow_await_given_back(r, borrow);
 		return err;
 	}
 	mutex_unlock(&r->operation);
@@ -868,6 +958,41 @@ int pcilend_return(struct pcilend_remote *remote, const char *owner)
 	return borrow_return(to_remote(remote), owner, 0);
 }
 EXPORT_SYMBOL_GPL(pcilend_return);
+
+static int borrow_refuse_return(struct netlink_ext_ack *extack, int error)
+{
+	switch (error) {
+	case 0:
+		return 0;
+	case -EPERM:
+		return pcilend_refuse(extack, error, "another owner has borrowed it: see 'pcilend list', or return it without naming an owner");
+	case -EBUSY:
+	case -EINTR:
+		return pcilend_refuse(extack, error, "its user or driver has not let go of it yet, and it is returned when that does: end the guest, or unbind the driver");
+	default:
+		return pcilend_refuse(extack, error, "it is given up here, but its lender has not confirmed that it stopped: see 'pcilend link'; it is returned when the lender answers");
+	}
+}
+
+int pcilend_remote_return(struct pcilend_remote *remote, const char *owner,
+			  struct netlink_ext_ack *extack)
+{
+	struct remote *r = to_remote(remote);
+	u32 borrow;
+
+	if (pcilend_remote_in_use(remote))
+		return pcilend_refuse(extack, -EBUSY, "a VMM, or another user of VFIO, has it: end that, or detach the device there, first");
+	/* If one comes right now, a work item waits for him. */
+	scoped_guard(mutex, &r->lock) {
+		if (owner && r->frontend && strcmp(owner, r->owner))
+			return borrow_refuse_return(extack, -EPERM);
+		if (r->state == REMOTE_IDLE)
+			return 0;
+		borrow = r->borrows;
+		borrow_queue_give_back(r);
+	}
+	return borrow_refuse_return(extack, borrow_await_given_back(r, borrow));
+}
 
 /* As pcilend_return() of the lease of that borrow (remote.borrows): 0 if there is another now. */
 int remote_return(struct remote *r, u32 borrow)

@@ -115,6 +115,10 @@ struct remote {
 	u32 recalled;			/* a lease that its lender wants to end; 0: none */
 	u64 recall_at;			/* ms: when it will */
 	bool fenced;			/* LOST: the lender has stopped it, or died */
+	bool ending;			/* it is being given back, or about to be; written and */
+					/* read at once, as the next */
+	u32 unwanted;			/* remote.borrows of what give_back_work returns; or 0 */
+	int given_back;			/* what became of the last one */
 	struct pcilend_frontend *frontend;	/* with a reference on its module */
 	char owner[PCILEND_OWNER_BYTES];
 	struct pcilend_vconfig *config;
@@ -141,6 +145,7 @@ struct remote {
 	struct work_struct carrier_work;
 	struct work_struct recall_work;
 	struct work_struct return_work;
+	struct work_struct give_back_work;
 	struct delayed_work reach_work;
 };
 
@@ -206,6 +211,8 @@ void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
 void remote_recall_work(struct work_struct *work);
 void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
 void remote_return_work(struct work_struct *work);
+void remote_give_back_work(struct work_struct *work);
+int remote_lock_operation(struct remote *r, const char **why);
 void remote_lost_work(struct work_struct *work);
 int remote_return(struct remote *r, u32 borrow);
 void remote_was_reset(struct remote *r, u32 lease);

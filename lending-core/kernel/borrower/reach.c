@@ -266,13 +266,21 @@ void remote_reach_doubt(struct remote *r)
 	remote_event(r, PCILEND_EVENT_FUNCTION);
 }
 
-/* Both at once: that with the lower id first. */
-static void reach_lock_both(struct remote *a, struct remote *b)
+/* Both at once: that with the lower id first. Return: as remote_lock_operation(). */
+static int reach_lock_both(struct remote *a, struct remote *b, struct netlink_ext_ack *extack)
 {
+	const char *why = NULL;
+	int err;
+
 	if (a->pub.id > b->pub.id)
 		swap(a, b);
-	mutex_lock(&a->operation);
-	mutex_lock_nested(&b->operation, SINGLE_DEPTH_NESTING);
+	err = remote_lock_operation(a, &why);
+	if (err)
+		return pcilend_refuse(extack, err, why);
+	err = remote_lock_operation(b, &why);
+	if (err)
+		mutex_unlock(&a->operation);
+	return pcilend_refuse(extack, err, why);
 }
 
 /* What users of VFIO map is reached: see remote_reach_bar(). */
@@ -525,7 +533,8 @@ static int reach_take_back(struct remote *from, struct remote *to, struct netlin
  * @to_id: the one whose BARs it reaches
  *
  * May sleep for PCILEND_REQUEST_MS for each BAR, and once more. Return: 0; -EALREADY if it is so
- * already; a refusal, with nothing set up, or what was to end no longer looked up here.
+ * already; -EBUSY if one of them is being borrowed or returned; another refusal, with nothing set
+ * up, or what was to end no longer looked up here.
  */
 int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlink_ext_ack *extack)
 {
@@ -540,7 +549,9 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 	if (!to)
 		return pcilend_refuse(extack, -ENODEV, "no lender offers the target to this host: see 'pcilend list'");
 
-	reach_lock_both(to_remote(from), to_remote(to));
+	err = reach_lock_both(to_remote(from), to_remote(to), extack);
+	if (err)
+		goto out;
 	err = reach_need_no_vfio(to_remote(from), extack)
 		      ?: reach_need_no_vfio(to_remote(to), extack);
 	if (!err)
@@ -550,6 +561,7 @@ int pcilend_reach(struct pcilend_remote *from, u32 to_id, bool on, struct netlin
 	mutex_unlock(&to_remote(to)->operation);
 	if (err != -EALREADY)
 		remote_event(to_remote(from), PCILEND_EVENT_FUNCTION);
+out:
 	pcilend_remote_put(to);
 	return err;
 }

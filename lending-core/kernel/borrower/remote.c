@@ -184,6 +184,7 @@ static void remote_work(struct work_struct *work)
 	flush_work(&r->carrier_work);
 	flush_work(&r->recall_work);
 	flush_work(&r->return_work);
+	flush_work(&r->give_back_work);
 	flush_delayed_work(&r->reach_work);
 	device_del(&r->pub.dev);
 	remote_event(r, PCILEND_EVENT_FUNCTION_GONE);
@@ -301,6 +302,7 @@ static struct remote *remote_alloc(struct pcilend_link *link,
 	INIT_WORK(&r->reset_work, remote_reset_work);
 	INIT_WORK(&r->recall_work, remote_recall_work);
 	INIT_WORK(&r->return_work, remote_return_work);
+	INIT_WORK(&r->give_back_work, remote_give_back_work);
 	INIT_DELAYED_WORK(&r->reach_work, remote_reach_work);
 	mutex_lock(&r->lock);
 	remote_path_seen(r, link);

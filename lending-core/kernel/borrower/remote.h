@@ -28,6 +28,14 @@ void pcilend_remote_put(struct pcilend_remote *remote);
 bool pcilend_remote_next(u32 after, struct pcilend_report *report);
 void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
 
+/*
+ * borrow.c: as pcilend_return(), but it waits for nobody without limit. -EBUSY, with nothing done
+ * or, as @extack says, the function to be returned when its user lets go; -EPERM: see there;
+ * -ETIMEDOUT, -ENETDOWN: its lender has not confirmed it; -EINTR.
+ */
+int pcilend_remote_return(struct pcilend_remote *remote, const char *owner,
+			  struct netlink_ext_ack *extack);
+
 /* iommu.c: has a VMM, or another user of VFIO, the function? Also after the end of the lease. */
 bool pcilend_remote_in_use(struct pcilend_remote *remote);
 

@@ -179,17 +179,8 @@ static int netlink_admin_give_back(struct request *rq)
 	err = pcilend_get_remote(rq->info, &remote);
 	if (err)
 		return err;
-	if (pcilend_remote_in_use(remote)) {
-		NL_SET_ERR_MSG(rq->extack, "a VMM, or another user of VFIO, has it: end that, or detach the device there, first");
-		pcilend_remote_put(remote);
-		return -EBUSY;
-	}
-	err = pcilend_return(remote, owner ? nla_data(owner) : NULL);
+	err = pcilend_remote_return(remote, owner ? nla_data(owner) : NULL, rq->extack);
 	pcilend_remote_put(remote);
-	if (err == -EPERM)
-		NL_SET_ERR_MSG(rq->extack, "another owner has borrowed it: see 'pcilend list', or return it without naming an owner");
-	else if (err)
-		NL_SET_ERR_MSG(rq->extack, "it is given up here, but its lender has not confirmed that it stopped: see 'pcilend link'; it is returned when the lender answers");
 	return err;
 }
 

@@ -34,6 +34,50 @@ TEST_F(VfioClient, AClientThatIsAskedLetsGo) {
 }
 
 /*
+ *   host1 (lender)                  host2 (borrower)
+ *   unavailable --grace 90 ───────> client is stopped: who wants the function is refused
+ *                                   client goes on, and closes the device
+ *
+ * A request that waited for the client would hold up all of generic netlink.
+ */
+TEST_F(VfioClient, NobodyWaitsForAClientThatDoesNotLetGo) {
+  ASSERT_NO_FATAL_FAILURE(lend("nvme"));
+  const auto other = lender().address("msix");
+  ASSERT_OK(other);
+  const auto offered = offer(lender(), *other);
+  ASSERT_OK(offered);
+  const std::string other_id = offered->at("id");
+  ASSERT_OK(await_state(borrower(), other_id, "available"));
+  std::optional<lab::Running> running;
+  ASSERT_NO_FATAL_FAILURE(start_client("let-go", &running));
+  ASSERT_OK(borrower().run("pkill -STOP -x vfio-client"));
+  auto recall = lender().start("pcilend unavailable --grace 90 " + address_);
+  ASSERT_OK(recall);
+  EXPECT_OK(borrower().until("cat /proc/[0-9]*/stack | grep -q pcilend_await_unused"));
+
+  const auto start = std::chrono::steady_clock::now();
+  const auto refused = [&](const std::string& command, const char* why) {
+    const auto said = borrower().exec(command);
+    ASSERT_OK(said);
+    EXPECT_EQ(said->code, static_cast<int>(ErrorClass::State)) << command;
+    EXPECT_NE(said->err.find(why), std::string::npos) << command << ": " << said->err;
+  };
+  refused("pcilend borrow " + id_, "its user has not let go of it yet");
+  refused(fmt::format("pcilend p2p {} {}", id_, other_id), "its user has not let go of it yet");
+  refused("pcilend return --force " + id_, "another user of VFIO, has it");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+
+  ASSERT_OK(borrower().run("pkill -CONT -x vfio-client"));
+  const auto ended = running->wait();
+  ASSERT_OK(ended);
+  EXPECT_EQ(ended->code, 0) << ended->err;
+  const auto recalled = recall->wait();
+  ASSERT_OK(recalled);
+  EXPECT_EQ(recalled->code, 0) << recalled->err;
+  ASSERT_OK(lender().run(fmt::format("pcilend unavailable {0} && pcilend remove {0}", *other)));
+}
+
+/*
  *   host2 (borrower)
  *   mdev is removed ── client closes the device, and maps memory in its container still ── leaves
  *
