@@ -389,8 +389,10 @@ int mdev_vfio_was_reset(u32 id)
 		if (vfio->gone)
 			break;
 		vfio_set_dark(vfio, &vfio->restoring, true);
+		/* On close the core frees vectors without igate. */
 		scoped_guard(mutex, &vfio->core.igate)
-			pci_restore_msi_state(vfio->core.pdev);
+			scoped_guard(rwsem_write, &vfio->core.memory_lock)
+				pci_restore_msi_state(vfio->core.pdev);
 		err = pcilend_virtual_restart(vfio->core.pdev);
 		vfio_set_dark(vfio, &vfio->restoring, false);
 	}
