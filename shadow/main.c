@@ -42,19 +42,46 @@ static void shadow_lost(struct pcilend_remote *remote, enum pcilend_lost_reason 
 	pci_dev_put(pdev);
 }
 
-/* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
-static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
+/* Return: what its driver says of itself; NONE: it has no handler for that. */
+static pci_ers_result_t stop(struct pci_dev *pdev, const struct pci_error_handlers *handler)
 {
 	pci_ers_result_t result;
 
 	device_lock_assert(&pdev->dev);
 	if (!handler || !handler->error_detected)
-		return false;
+		return PCI_ERS_RESULT_NONE;
 	/* What is lost stays so. */
 	cmpxchg(&pdev->error_state, pci_channel_io_normal, pci_channel_io_frozen);
 	result = handler->error_detected(pdev, pci_channel_io_frozen);
 	cmpxchg(&pdev->error_state, pci_channel_io_frozen, pci_channel_io_normal);
-	if (result == PCI_ERS_RESULT_NEED_RESET || result == PCI_ERS_RESULT_CAN_RECOVER)
+	return result;
+}
+
+/*
+ * What the reset has wiped out is written again. Not MSI, unless its driver has stopped: it may be
+ * freeing the vectors, in a work item of its own and without the device lock.
+ */
+static void restore(struct pci_dev *pdev, bool stopped)
+{
+	int err;
+
+	device_lock_assert(&pdev->dev);
+	if (stopped)
+		pci_restore_msi_state(pdev);
+	err = pcilend_virtual_restart(pdev);
+	if (err)
+		pci_err(pdev, "its bus mastering can't be restored (error %d): reset it\n", err);
+}
+
+/* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
+static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
+{
+	pci_ers_result_t result = stop(pdev, handler);
+	bool again = result == PCI_ERS_RESULT_NEED_RESET || result == PCI_ERS_RESULT_CAN_RECOVER;
+
+	device_lock_assert(&pdev->dev);
+	restore(pdev, again || result == PCI_ERS_RESULT_RECOVERED);
+	if (again)
 		result = handler->slot_reset ? handler->slot_reset(pdev) : PCI_ERS_RESULT_RECOVERED;
 	if (result != PCI_ERS_RESULT_RECOVERED)
 		return false;
@@ -65,16 +92,10 @@ static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handl
 
 static void was_reset(struct pci_dev *pdev)
 {
-	int err;
-
 	device_lock_assert(&pdev->dev);
 	/* Who binds next starts it anew. */
 	if (!pdev->dev.driver)
 		return;
-	pci_restore_msi_state(pdev);
-	err = pcilend_virtual_restart(pdev);
-	if (err)
-		pci_err(pdev, "its bus mastering can't be restored (error %d): reset it\n", err);
 	if (recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
 		pci_warn(pdev, "was reset by its lender, which says why: its driver has started it anew\n");
 	else
