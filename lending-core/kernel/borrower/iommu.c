@@ -143,7 +143,15 @@ static int iommu_mirror_all(struct pcilend_domain *domain, struct remote *r)
 	return 0;
 }
 
-/* Takes a granule out of the table; its slot goes with the last function that may write there. */
+static struct iommu_domain *remote_iommu_adapter_domain(const struct pcilend_domain *domain)
+{
+	return domain->link->aperture.domain;
+}
+
+/*
+ * Takes a granule out of the table; its slot goes with the last function that may write there. Who
+ * has unmapped the last page of it may not have come to iommu_sync() yet.
+ */
 static void remote_iommu_drop_granule(struct pcilend_domain *domain, u32 index)
 {
 	struct remote_range *range = domain->range[index];
@@ -152,6 +160,7 @@ static void remote_iommu_drop_granule(struct pcilend_domain *domain, u32 index)
 	WARN_ON(pcilend_granules_remove(&domain->granules, domain->entry[index].start));
 	memmove(&domain->range[index], &domain->range[index + 1],
 		(domain->granules.count - index) * sizeof(domain->range[0]));
+	iommu_flush_iotlb_all(remote_iommu_adapter_domain(domain));
 	remote_range_put(range);
 }
 
@@ -257,11 +266,6 @@ static struct pcilend_granule *remote_iommu_find_granule(struct pcilend_domain *
 static u64 iommu_within(const struct pcilend_granule *granule, u64 iova, u64 size)
 {
 	return min(size, granule->start + granule->size - iova);
-}
-
-static struct iommu_domain *remote_iommu_adapter_domain(const struct pcilend_domain *domain)
-{
-	return domain->link->aperture.domain;
 }
 
 static int remote_iommu_map_part(struct pcilend_domain *domain, u64 iova, phys_addr_t phys,
