@@ -223,13 +223,14 @@ static int client_return(struct remote_client *client)
 /* Nothing of it is mapped. No-op if that was done. */
 static void client_leave(struct remote_client *client)
 {
+	/* The module may go as soon as the client has left. */
+	remote_mail_end(client);
 	scoped_guard(mutex, &clients_lock) {
 		if (list_empty(&client->node))
 			return;
 		list_del_init(&client->node);
 		cancel_delayed_work(&client->end);
 	}
-	remote_mail_end(client);
 	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
 	atomic_dec(&client->link->leases);
 	wake_up_all(&client->link->idle);

@@ -20,6 +20,7 @@ struct client_range {
 struct remote_mail {
 	struct delayed_work ask;	/* until it is answered; holds a reference on the client */
 	struct mutex lock;		/* the rest */
+	bool over;			/* nothing is asked any more */
 	enum pcilend_mail_state state;	/* TAKEN is not told apart from ASKED */
 	u32 number;
 	struct pcilend_mail_text text;
@@ -75,6 +76,10 @@ int remote_mail_next(void *holder, u32 *from, struct pcilend_mail_text *text,
 /* The lender brings an answer; what is asked may be asked again, or got lost. */
 void remote_mail_answered(struct remote_client *client, const struct pcilend_msg_mail *msg);
 void remote_mail_again(struct remote_client *client);
+/*
+ * Nothing is asked any more, and no work item or timer of it is left. Waits for the lender for up
+ * to PCILEND_REQUEST_MS, with no lock held; the caller has a reference.
+ */
 void remote_mail_end(struct remote_client *client);
 
 /* remote_vectors.c */

@@ -25,9 +25,12 @@ static bool mail_is_asked(struct remote_client *client, struct pcilend_msg_mail 
 	return mail->state == PCILEND_MAIL_ASKED;
 }
 
-/* The work item has a reference. */
+/* The work item has a reference; the caller has another. */
 static void mail_queue(struct remote_client *client, unsigned int ms)
 {
+	guard(mutex)(&client->mail.lock);
+	if (client->mail.over)
+		return;
 	kref_get(&client->ref);
 	if (mod_delayed_work(pcilend_wq, &client->mail.ask, msecs_to_jiffies(ms)))
 		remote_client_put(client);
@@ -36,6 +39,9 @@ static void mail_queue(struct remote_client *client, unsigned int ms)
 /* Later, unless it is queued: the next question may have come meanwhile, which must not wait. */
 static void mail_queue_again(struct remote_client *client, unsigned int ms)
 {
+	guard(mutex)(&client->mail.lock);
+	if (client->mail.over)
+		return;
 	kref_get(&client->ref);
 	if (!queue_delayed_work(pcilend_wq, &client->mail.ask, msecs_to_jiffies(ms)))
 		remote_client_put(client);
@@ -75,9 +81,17 @@ static int mail_take_question(struct remote_mail *mail, const struct pcilend_mai
 }
 
 /* It is not asked again; who asks just now finds out by itself. */
-void remote_mail_end(struct remote_client *client)
+static void mail_cancel(struct remote_client *client)
 {
 	if (cancel_delayed_work(&client->mail.ask))
+		remote_client_put(client);
+}
+
+void remote_mail_end(struct remote_client *client)
+{
+	scoped_guard(mutex, &client->mail.lock)
+		client->mail.over = true;
+	if (cancel_delayed_work_sync(&client->mail.ask))
 		remote_client_put(client);
 }
 
@@ -125,7 +139,7 @@ void remote_mail_answered(struct remote_client *client, const struct pcilend_msg
 	mail->text.bytes = le32_to_cpu(msg->bytes);
 	memcpy(mail->text.text, msg->text, mail->text.bytes);
 	pcilend_use_set_mail(client->use, true);
-	remote_mail_end(client);
+	mail_cancel(client);
 }
 
 void remote_mail_again(struct remote_client *client)
