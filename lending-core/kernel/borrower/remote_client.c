@@ -230,8 +230,10 @@ static void client_leave(struct remote_client *client)
 			return;
 		list_del_init(&client->node);
 		cancel_delayed_work(&client->end);
+		/* The adapter goes when it has none in the list. */
+		pcilend_aperture_slot_put(client->link, client->iova, client->bytes,
+					  client->of_plan);
 	}
-	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
 	atomic_dec(&client->link->leases);
 	wake_up_all(&client->link->idle);
 	remote_client_put(client);
@@ -545,8 +547,7 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 		       struct netlink_ext_ack *extack)
 {
 	struct remote_client *client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
-	u64 bytes = wish->slice_bytes;
-	int err;
+	int err = 0;
 
 	if (!client)
 		return -ENOMEM;
@@ -566,18 +567,14 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 		err = pcilend_refuse(extack, -EOPNOTSUPP, "its adapter has no IOMMU, which would give the function all memory of this host");
 	else if (pcilend_sleeps())
 		err = pcilend_refuse(extack, -EAGAIN, "this host is about to sleep or to go down: try again afterwards");
-	else
-		err = pcilend_aperture_slot_get(client->link, bytes, &client->iova,
-						&client->of_plan);
 	if (err) {
 		atomic_dec(&client->link->leases);
 		pcilend_link_put(client->link);
 		kfree(client->vector);
 		kfree(client);
-		return err == -ENOSPC ? pcilend_refuse_fmt(extack, err, "the memory window has no room for a slice of %llu KiB: join with a smaller one",
-							   bytes >> 10) : err;
+		return err;
 	}
-	client->bytes = bytes;
+	client->bytes = wish->slice_bytes;
 	client->lease_ms = wish->lease_ms;
 	client->id = remote->id;
 	kref_init(&client->ref);
@@ -588,23 +585,34 @@ static int client_make(struct pcilend_remote *remote, const char *adapter,
 	return 0;
 }
 
-/* From now on others see it. Its interrupts are a choice as that of functions that are borrowed. */
+/*
+ * From now on others see it, with its slot. Its interrupts are a choice as that of functions that
+ * are borrowed. An adapter that goes either finds it in the list, or has said so before.
+ */
 static int client_enter(struct remote_client *client, struct netlink_ext_ack *extack)
 {
+	int err;
+
 	guard(mutex)(&remote_choice_lock);
 	if (client->vectors && !remote_client_may_interrupt(client->link))
 		return pcilend_refuse(extack, -EOPNOTSUPP, "its interrupts can't come straight to this host, over an adapter that guests have functions of, or whose windows don't show them: join without, and poll");
+	guard(mutex)(&clients_lock);
+	if (READ_ONCE(client->link->going))
+		return pcilend_refuse(extack, -EHOSTUNREACH, REMOTE_NO_LINK);
+	err = pcilend_aperture_slot_get(client->link, client->bytes, &client->iova,
+					&client->of_plan);
+	if (err)
+		return err == -ENOSPC ? pcilend_refuse_fmt(extack, err, "the memory window has no room for a slice of %llu KiB: join with a smaller one",
+							   client->bytes >> 10) : err;
 	/* One reference is the list's, and one of whoever asks, then its file's. */
 	kref_get(&client->ref);
-	guard(mutex)(&clients_lock);
 	list_add_tail(&client->node, &clients);
 	return 0;
 }
 
-/* Nobody else knows of it. */
+/* Nobody else knows of it, and it has no slot. */
 static void client_discard(struct remote_client *client)
 {
-	pcilend_aperture_slot_put(client->link, client->iova, client->bytes, client->of_plan);
 	atomic_dec(&client->link->leases);
 	wake_up_all(&client->link->idle);
 	remote_client_put(client);
