@@ -40,6 +40,7 @@
  *	remote_client.lock	what it has mapped
  *	remote_mail.lock	what it asks the function's manager
  *	device_lock()		of a virtual function
+ *	domains_lock		domains of the IOMMU that virtual functions are behind
  *	iommu_group.mutex	the IOMMU core's, of a virtual function: attachments, one by one
  *	pcilend_domain.lock	what a user of VFIO has mapped for functions
  *	remote.reaching		what a user of VFIO has mapped for a function is asked for
@@ -66,7 +67,7 @@
  *
  * Lender (first group), segments (second) and borrower (third) never call one another, but for
  * the lender by struct pcilend_lender_segments, and for what pcilend_source_take() takes. Of all
- * these, only adapters_lock, remote.frontends, remote.operation, iommu_group.mutex,
+ * these, only adapters_lock, remote.frontends, remote.operation, domains_lock, iommu_group.mutex,
  * pcilend_domain.lock, remote.reaching, pcilend_virtual_relay.asking, remote_client.vectors_lock
  * and the lender's first five may be held while waiting for a peer or a device; and only
  * pcilend_function.admin while another driver takes a function or lets go of it, for which no

@@ -3,6 +3,7 @@
  * What happens to a link, as far as functions are offered or borrowed over it.
  */
 
+#include <linux/delay.h>
 #include <linux/slab.h>
 
 #include "borrower/borrower.h"
@@ -213,9 +214,21 @@ static void borrower_forget_unacknowledged(struct remote *r)
 	mutex_unlock(&r->operation);
 }
 
+/* Until users of iommufd have unmapped what functions reached over the link. */
+static void borrower_await_unmapped(struct pcilend_link *link)
+{
+	unsigned int seconds = 0;
+
+	while (!pcilend_iommu_leave(link)) {
+		if (seconds++ % 10 == 5)
+			pci_notice(link->pdev, "pcilend: waiting for memory to be unmapped that functions reached over it: end who has /dev/iommu open ('fuser -v /dev/iommu')\n");
+		ssleep(1);
+	}
+}
+
 /*
- * The adapter is going: returns when nothing is borrowed over it any more. Who has a function open
- * then finds it dead, and may keep it open for as long as it likes.
+ * The adapter is going: returns when nothing is borrowed over it any more, and no memory mapped for
+ * that. Who has a function open then finds it dead, and may keep it open for as long as it likes.
  */
 static void borrower_link_leaving(struct pcilend_link *link)
 {
@@ -235,6 +248,7 @@ static void borrower_link_leaving(struct pcilend_link *link)
 		wait_event_timeout(link->idle, READ_ONCE(r->state) == REMOTE_IDLE, HZ);
 		remote_put(r);
 	}
+	borrower_await_unmapped(link);
 	for (r = remote_next(NULL); r; r = remote_next(r))
 		remote_leave_aperture(r, link);
 	pcilend_client_link_leaving(link);

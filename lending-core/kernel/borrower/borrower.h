@@ -3,7 +3,7 @@
  * The borrower's side of a remote function: shared by the files of the borrower. remote.h is what
  * others see of it.
  *
- * Locks (base.h has the order): adapters_lock, remote.frontends, remote.operation,
+ * Locks (base.h has the order): adapters_lock, remote.frontends, remote.operation, domains_lock,
  * pcilend_domain.lock and remote.reaching, which are held while a lender is waited for, or a
  * frontend is called; remote_choice_lock, appear_lock, remotes_lock, frontends_lock,
  * unconfirmed_lock, remote.lock; in any context reach_lock.

@@ -16,12 +16,17 @@
  *
  * BARs of borrowed functions, which VFIO maps too, are not in the aperture: see iommu_bars.h.
  *
- * Locks: the IOMMU core's group mutex, which keeps attachments of a function one by one; in it
- * struct pcilend_domain.lock, held while a lender is waited for; in it remote.reaching, the same,
- * and remote.lock.
+ * A user of iommufd may keep a domain, and what is mapped in it, when the last function has left.
+ * iommufd asks the domain which memory to unpin: so nothing but an unmap may take mappings away.
+ * The adapter waits for that (pcilend_iommu_leave()), and each domain holds the module.
+ *
+ * Locks: the IOMMU core's group mutex, which keeps attachments of a function one by one; in it, and
+ * in domains_lock, struct pcilend_domain.lock, held while a lender is waited for; in it
+ * remote.reaching, the same, and remote.lock.
  */
 
 #include <linux/iommu.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
@@ -46,6 +51,7 @@ static const struct pcilend_hole holes[] = {
 
 struct pcilend_domain {
 	struct iommu_domain domain;
+	struct list_head node;		/* domains_lock: from the beginning to the end */
 
 	struct mutex lock;		/* all below */
 	struct pcilend_link *link;	/* with a reference; NULL until something is attached */
@@ -58,6 +64,9 @@ struct pcilend_domain {
 	bool late;			/* its user had BARs mapped before it was made */
 	u64 mapped;			/* bytes of memory */
 };
+
+static LIST_HEAD(domains);
+static DEFINE_MUTEX(domains_lock);	/* outside of theirs */
 
 static struct pcilend_domain *remote_iommu_to_domain(struct iommu_domain *domain)
 {
@@ -368,7 +377,10 @@ static void iommu_sync(struct iommu_domain *iommu_domain, struct iommu_iotlb_gat
 	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 
 	guard(mutex)(&domain->lock);
-	/* Nothing is gathered of BARs. */
+	/*
+	 * Nothing is gathered of BARs. If the adapter has gone since the unmap it was flushed then,
+	 * and the pages of a page table that was emptied are lost.
+	 */
 	if (domain->link && gather->end)
 		iommu_iotlb_sync(remote_iommu_adapter_domain(domain), gather);
 }
@@ -395,6 +407,7 @@ static void iommu_wipe(struct pcilend_domain *domain, const struct pcilend_granu
 {
 	u64 at = 0;
 
+	lockdep_assert_held(&domain->lock);
 	while (granule->mapped && at < granule->size) {
 		at += iommu_unmap(remote_iommu_adapter_domain(domain), granule->slot + at,
 				  granule->size - at)
@@ -408,13 +421,42 @@ static void iommu_free(struct iommu_domain *iommu_domain)
 	struct pcilend_domain *domain = remote_iommu_to_domain(iommu_domain);
 	u32 i;
 
-	for (i = 0; i < domain->granules.count; i++) {
-		iommu_wipe(domain, &domain->entry[i]);
-		remote_range_put(domain->range[i]);
+	scoped_guard(mutex, &domain->lock) {
+		for (i = 0; i < domain->granules.count; i++) {
+			iommu_wipe(domain, &domain->entry[i]);
+			remote_range_put(domain->range[i]);
+		}
+		pcilend_link_put(domain->link);
+		domain->link = NULL;
 	}
+	/* Not before: the adapter goes when it finds none. */
+	scoped_guard(mutex, &domains_lock)
+		list_del(&domain->node);
 	iommu_bars_free(&domain->bars);
-	pcilend_link_put(domain->link);
 	kvfree(domain);
+	module_put(THIS_MODULE);
+}
+
+bool pcilend_iommu_leave(struct pcilend_link *link)
+{
+	struct pcilend_domain *domain;
+	bool left = true;
+
+	guard(mutex)(&domains_lock);
+	list_for_each_entry(domain, &domains, node) {
+		guard(mutex)(&domain->lock);
+		if (domain->link != link)
+			continue;
+		if (domain->mapped || !list_empty(&domain->attached)) {
+			left = false;
+			continue;
+		}
+		while (domain->granules.count)
+			remote_iommu_drop_granule(domain, domain->granules.count - 1);
+		pcilend_link_put(domain->link);
+		domain->link = NULL;
+	}
+	return left;
 }
 
 static int remote_iommu_dma_area(struct remote *r, bool on)
@@ -585,6 +627,8 @@ static struct iommu_domain *remote_iommu_alloc_domain(struct device *dev)
 
 	if (!domain)
 		return NULL;
+	/* The IOMMU core holds it for as long as there is the function. */
+	__module_get(THIS_MODULE);
 	mutex_init(&domain->lock);
 	INIT_LIST_HEAD(&domain->attached);
 	memcpy(domain->hole, holes, sizeof(holes));
@@ -595,6 +639,8 @@ static struct iommu_domain *remote_iommu_alloc_domain(struct device *dev)
 	domain->domain.pgsize_bitmap = r->link->aperture.domain->pgsize_bitmap;
 	domain->domain.geometry.aperture_end = r->last_address;
 	domain->domain.geometry.force_aperture = true;
+	guard(mutex)(&domains_lock);
+	list_add(&domain->node, &domains);
 	return &domain->domain;
 }
 
@@ -729,7 +775,7 @@ int pcilend_iommu_init(void)
 	return err;
 }
 
-/* No virtual function is there any more: each has held this module. */
+/* No virtual function and no domain is there any more: each has held this module. */
 void pcilend_iommu_exit(void)
 {
 	remote_iommu_kind_unregister(KIND_BLOCKED);
