@@ -552,6 +552,9 @@ static int remote_iommu_attach_domain(struct iommu_domain *iommu_domain, struct 
 	}
 	iommu_leave(r);
 	guard(mutex)(&domain->lock);
+	/* One over another link may have come first: iommufd attaches groups side by side. */
+	if (domain->link && domain->link != r->link)
+		return -EINVAL;
 	domain->late |= r->late;
 	r->late = false;
 	if (!domain->link)
