@@ -191,6 +191,45 @@ TEST_F(Switchtec, ALostLinkIsNoticedAndComesBack) {
 }
 
 /*
+ *   host1: halted, its IOMMU off ═ host2: does not reach the drive, nor does the drive host2
+ *   host1: back, nvme available ══ used again
+ *
+ * ntb_hw_amd takes its adapter from pcilend when its host goes down. Others' drivers don't.
+ */
+TEST_F(Switchtec, ADriveOfAHaltedLenderDoesNothing) {
+  expect_stopped_accesses();
+  // host2's ntb_hw_switchtec reads where host1's had its scratchpads before it was started anew.
+  expect_in_log(
+      R"(DMAR: \[DMA Read NO_PASID\] Request device \[01:00\.0\] fault addr 0xffff0000 )");
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(borrow());
+  auto reader = borrower().start(
+      fmt::format("while dd if={} of=/dev/null bs=4k count=8 iflag=direct; do :; done", disk_),
+      {{}, 5min});
+  ASSERT_OK(reader);
+  const uint64_t before = lender().machine().console_size();
+  // reboot(2) with LINUX_REBOOT_CMD_HALT: no program is ended before. After the answer.
+  ASSERT_OK(lender().run(
+      "setsid perl -e 'select(undef, undef, undef, 0.5); "
+      "syscall(169, 0xfee1dead, 672274793, 0xcdef0123, 0)' >/dev/null 2>&1 </dev/null &"));
+  ASSERT_OK(lab::eventually("it is halted", lab::kPatience, [&] {
+    return lender().machine().console(before).find("System halted") != std::string::npos;
+  }));
+  ASSERT_OK(lab_->fabric().counters(true));
+  ASSERT_OK(reader->wait());
+  const auto counters = lab_->fabric().counters();
+  ASSERT_OK(counters);
+  EXPECT_EQ(counters->path(2, 1).bar.writes, 0U) << counters->json.dump();
+  EXPECT_EQ(counters->path(1, 2).memory.writes, 0U) << counters->json.dump();
+  ASSERT_OK(lender().power_off());
+  ASSERT_OK(lender().power_on());
+  ASSERT_OK(job().lend());
+  ASSERT_OK(job().see_available());
+  ASSERT_OK(job().borrow_and_use());
+}
+
+/*
  *   host1 ── "my host has started: force the link down" ──► host2, and no "link up" behind it
  *
  * ntb_hw_switchtec loses the second message when it comes before its work for the first has run:
