@@ -395,17 +395,17 @@ static void lender_device_driver_remove(struct pci_dev *pdev)
 		bridge = NULL;
 	pci_cfg_access_lock(pdev);
 	mutex_lock(&fn->lock);
-	if (!pci_device_is_present(pdev)) {
+	if (!pci_device_is_present(pdev))
 		event.type = PCILEND_LEASE_UNPLUGGED;
-		/* It may be there still, unbound by hand: nobody else says then that it is gone. */
-		pcilend_function_queue_gone(fn);
-	} else if (fn->lease.state == PCILEND_FUNCTION_BORROWED ||
-		   fn->lease.state == PCILEND_FUNCTION_FENCING ||
-		   fn->lease.state == PCILEND_FUNCTION_RESETTING) {
+	else if (fn->lease.state == PCILEND_FUNCTION_BORROWED ||
+		 fn->lease.state == PCILEND_FUNCTION_FENCING ||
+		 fn->lease.state == PCILEND_FUNCTION_RESETTING)
 		event.type = PCILEND_LEASE_REVOKE;
-	}
 	if (fn->lease.state != PCILEND_FUNCTION_ADDED &&
 	    fn->lease.state != PCILEND_FUNCTION_LOCAL) {
+		/* It may be there still, unbound by hand: nobody else says then that it is gone. */
+		if (event.type == PCILEND_LEASE_UNPLUGGED)
+			pcilend_function_queue_gone(fn);
 		pcilend_function_apply(fn, &event, NULL);
 		pcilend_function_settle(fn);
 	}
