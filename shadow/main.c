@@ -43,7 +43,7 @@ static void shadow_lost(struct pcilend_remote *remote, enum pcilend_lost_reason 
 }
 
 /* Return: what its driver says of itself; NONE: it has no handler for that. */
-static pci_ers_result_t stop(struct pci_dev *pdev, const struct pci_error_handlers *handler)
+static pci_ers_result_t shadow_stop(struct pci_dev *pdev, const struct pci_error_handlers *handler)
 {
 	pci_ers_result_t result;
 
@@ -61,7 +61,7 @@ static pci_ers_result_t stop(struct pci_dev *pdev, const struct pci_error_handle
  * What the reset has wiped out is written again. Not MSI, unless its driver has stopped: it may be
  * freeing the vectors, in a work item of its own and without the device lock.
  */
-static void restore(struct pci_dev *pdev, bool stopped)
+static void shadow_restore(struct pci_dev *pdev, bool stopped)
 {
 	int err;
 
@@ -76,11 +76,11 @@ static void restore(struct pci_dev *pdev, bool stopped)
 /* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
 static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
 {
-	pci_ers_result_t result = stop(pdev, handler);
+	pci_ers_result_t result = shadow_stop(pdev, handler);
 	bool again = result == PCI_ERS_RESULT_NEED_RESET || result == PCI_ERS_RESULT_CAN_RECOVER;
 
 	device_lock_assert(&pdev->dev);
-	restore(pdev, again || result == PCI_ERS_RESULT_RECOVERED);
+	shadow_restore(pdev, again || result == PCI_ERS_RESULT_RECOVERED);
 	if (again)
 		result = handler->slot_reset ? handler->slot_reset(pdev) : PCI_ERS_RESULT_RECOVERED;
 	if (result != PCI_ERS_RESULT_RECOVERED)

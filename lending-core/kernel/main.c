@@ -18,8 +18,8 @@
 #include "link/link.h"
 #include "netlink/netlink.h"
 #include "pcilend/version.h"
-#include "segment/segment.h"
 #include "power.h"
+#include "segment/segment.h"
 #include "virtual/virtual.h"
 
 /*
