@@ -23,8 +23,14 @@
 
 #define APPEAR_MS 5000		/* in which no more functions of a link appear than APPEAR_MAX */
 #define APPEAR_MAX 64
+#define REMOTE_LET_GO_MS 2000	/* for a user of VFIO who is about to let go of a function */
 #define REMOTE_NO_LINK "no link to its lender is up: see 'pcilend link'"
 
+/*
+ *	idle -> borrowing -> held -> idle			borrowed and returned
+ *	held -> lost -> idle					the lender ended the lease
+ *	held | lost -> returning -> idle			returned, not acknowledged yet
+ */
 enum remote_state {
 	REMOTE_IDLE,
 	REMOTE_BORROWING,	/* no lease yet */
@@ -205,25 +211,32 @@ void remote_event(struct remote *r, enum pcilend_event event);
 void remote_virtual_changed(struct pcilend_remote *remote);
 
 /* borrow.c */
-void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
+extern struct mutex remote_choice_lock;	/* of a link, and of where interrupts go */
+int remote_lock_operation(struct remote *r, const char **why);
+
+/* return.c */
+int remote_return(struct remote *r, u32 borrow);
 void remote_settled(struct remote *r);
-void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
-void remote_recall_work(struct work_struct *work);
 void remote_return_async(struct remote *r, struct pcilend_link *link, u32 lease);
 void remote_return_work(struct work_struct *work);
+void remote_queue_give_back(struct remote *r);
 void remote_give_back_work(struct work_struct *work);
-int remote_lock_operation(struct remote *r, const char **why);
-void remote_lost_work(struct work_struct *work);
-int remote_return(struct remote *r, u32 borrow);
-void remote_was_reset(struct remote *r, u32 lease);
-void remote_reset_work(struct work_struct *work);
-void remote_carrier_work(struct work_struct *work);
-void remote_drop_slots(struct remote *r, bool all);
-void remote_range_put(struct remote_range *range);
-void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
+int remote_await_given_back(struct remote *r, u32 borrow);
+bool remote_awaits_user(struct remote *r);
+void remote_take_in_notices(struct remote *r);
 void pcilend_borrower_confirm_ends(struct pcilend_link *link);
 void remote_forget_unconfirmed(void);
 void pcilend_borrower_late_answer(struct pcilend_link *link, u16 type, const void *payload);
+
+/* holder_told.c */
+void remote_lost(struct remote *r, enum pcilend_lost_reason reason, bool fenced);
+void remote_lost_work(struct work_struct *work);
+void remote_recalled(struct remote *r, u32 lease, u32 grace_ms);
+void remote_ask_to_let_go(struct remote *r);
+void remote_recall_work(struct work_struct *work);
+void remote_was_reset(struct remote *r, u32 lease);
+void remote_reset_work(struct work_struct *work);
+void remote_carrier_work(struct work_struct *work);
 
 /* holder.c */
 
@@ -250,10 +263,13 @@ int remote_msi_ask(struct pcilend_remote *remote, u32 vector, u32 count, bool on
 		   u32 *data);
 void remote_msi_listen(struct pcilend_remote *remote, struct pcilend_virtual_relay *relay);
 
-/* holder.c: ranges of the aperture */
+/* slots.c */
 struct remote_range *remote_range_get(struct pcilend_link *link, u64 size);
+void remote_range_put(struct remote_range *range);
 int remote_add_slot(struct remote *r, struct remote_range *range);
 void remote_free_slot(struct remote *r, struct remote_range *range, bool stopped);
+void remote_drop_slots(struct remote *r, bool all);
+void remote_leave_aperture(struct remote *r, struct pcilend_link *link);
 
 /* iommu.c */
 void remote_dma_begin(struct remote *r);
@@ -270,9 +286,6 @@ struct pcilend_link *remote_link_of_set(struct remote *r);
 struct pcilend_link *remote_path_choose(struct remote *r, const char *adapter);
 void remote_report_paths(struct remote *r, struct pcilend_report *report);
 void remote_put_paths(struct remote *r);
-
-/* borrow.c: of a link, and of where interrupts go */
-extern struct mutex remote_choice_lock;
 
 /* tenant.c */
 /*

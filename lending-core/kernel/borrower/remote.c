@@ -2,7 +2,7 @@
 /*
  * The functions that lenders offer to this host, each for as long as one of its links offers it:
  * the table, and how they come and go. What their lenders say of them is in notice.c, borrowing in
- * borrow.c.
+ * borrow.c, returning in return.c.
  */
 
 #include <linux/slab.h>

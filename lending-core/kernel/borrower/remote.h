@@ -29,7 +29,7 @@ bool pcilend_remote_next(u32 after, struct pcilend_report *report);
 void pcilend_remote_report(struct pcilend_remote *remote, struct pcilend_report *report);
 
 /*
- * borrow.c: as pcilend_return(), but it waits for nobody without limit. -EBUSY, with nothing done
+ * return.c: as pcilend_return(), but it waits for nobody without limit. -EBUSY, with nothing done
  * or, as @extack says, the function to be returned when its user lets go; -EPERM: see there;
  * -ETIMEDOUT, -ENETDOWN: its lender has not confirmed it; -EINTR.
  */
