@@ -19,10 +19,12 @@
  *	pcilend_function.lock	a local function: lease and hardware; of two the lower id's first
  *	reaches_lock		what local functions reach by peer-to-peer
  *	exposures_lock		what functions of other lenders reach of local ones
- *	pcilend_source.lock	what can be taken away from functions; also inside of those of
- *				segments, and outside of pcilend_domain.lock
+ *	pcilend_source.lock	what can be taken away from functions; also inside of
+ *				pcilend_use.bars_lock and of those of segments, and outside of
+ *				pcilend_domain.lock
  *	pcilend_group.lock	the functions of an IOMMU group
- *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_pages.lock
+ *	pcilend_use.bars_lock	parts of BARs that a process has; then pcilend_source.lock, and
+ *				pcilend_pages.lock
  *	pcilend_use.clients_lock	what the manager of a shared function is told
  *
  *	segments_lock		segments of this host, and what is offered of them

@@ -108,9 +108,9 @@ static int share_vectors_set(struct lender_client *client, const struct pcilend_
 /*
  * pcilend_share_vector - a client on another host wants an interrupt there, or no longer
  *
- * Return: 0; -ESTALE, -EAGAIN as pcilend_share_check(), and while somebody else resets the function,
- * whose table does not decode then; -ERANGE: it has none of that number;
- * -EOPNOTSUPP; or what the IOMMU or the kernel's interrupts say.
+ * Return: 0; -ESTALE, -EAGAIN as pcilend_share_check(), the latter also while somebody else resets
+ * the function, whose table does not decode then; -ERANGE: it has none of that number; -EOPNOTSUPP;
+ * or what the IOMMU or the kernel's interrupts say.
  */
 int pcilend_share_vector(struct pcilend_function *fn, const struct pcilend_message *msg)
 {

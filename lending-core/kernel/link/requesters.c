@@ -217,12 +217,17 @@ int pcilend_requesters_add(struct pcilend_link *link, struct pci_dev *function)
 		return 0;
 	guard(mutex)(&table->lock);
 	if (!table->control)
-		return -EXFULL;
-	err = requesters_knows_id(function) ? requesters_enter(table, pci_dev_id(function)) :
-					      -EOPNOTSUPP;
+		err = -ENODEV;
+	else if (!requesters_knows_id(function))
+		err = -EOPNOTSUPP;
+	else
+		err = requesters_enter(table, pci_dev_id(function));
 	if (!err)
 		return 0;
-	if (err == -EOPNOTSUPP)
+	if (err == -ENODEV)
+		pci_warn(function, "pcilend: can't go over adapter %s: that is being removed\n",
+			 pci_name(link->pdev));
+	else if (err == -EOPNOTSUPP)
 		pci_warn(function, "pcilend: can't go over adapter %s: it sends with the IDs of others, and that adapter knows requesters by theirs\n",
 			 pci_name(link->pdev));
 	else if (err == -ENOSPC)
