@@ -7,9 +7,10 @@
 //	manage ID CLIENTS,VECTORS	leases it, shares it, and serves until the lease is over
 //	join ID VECTORS STEP...		becomes a client of it
 //
-// Steps: listen N, deafen N: interrupt N is wanted, or no longer; raise N: has the manager raise it
-// (which ends when one that is wanted has come); counts: how many have come of each; await COUNT:
-// until as many have come of number 0; refused; wait FILE.
+// Steps: listen N, deafen N: interrupt N is wanted, or no longer; try N: it is wanted, and the
+// words of the refusal; raise N: has the manager raise it (which ends when one that is wanted has
+// come); counts: how many have come of each; await COUNT: until as many have come of number 0;
+// refused; wait FILE.
 #include <poll.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -118,15 +120,25 @@ class Manager {
     auto registers = lease->bar(0, 0, kRegisterBytes);
     if (!registers) return tl::unexpected(std::move(registers).error());
     Drive drive(*lease, std::move(*registers));
-    auto controller = nvme::Controller::start(drive);
-    if (!controller) return tl::unexpected(std::move(controller).error());
+    Manager manager(*lease, drive);
+    PCILEND_TRY(manager.start());
     PCILEND_TRY(lease->share({.clients = policy.at(0), .vectors = policy.at(1)}));
-    return Manager(*lease, drive, **controller).serve();
+    return manager.serve();
   }
 
  private:
-  Manager(const Lease& lease, Drive& drive, nvme::Controller& controller)
-      : lease_(lease), drive_(drive), controller_(controller) {}
+  Manager(const Lease& lease, Drive& drive) : lease_(lease), drive_(drive) {}
+
+  // Anew, if somebody has reset it.
+  Result<> start() {
+    if (controller_ && !controller_->failed()) return {};
+    pairs_.clear();
+    controller_.reset();
+    auto controller = nvme::Controller::start(drive_);
+    if (!controller) return tl::unexpected(std::move(controller).error());
+    controller_ = std::move(*controller);
+    return {};
+  }
 
   Result<> serve() {
     say({{"step", "serving"}});
@@ -154,7 +166,7 @@ class Manager {
     if (notice.news == PCILEND_NEWS_JOINED) return {};
     for (auto& [vector, pair] : pairs_)
       if (vector >= notice.vector && vector < notice.vector + notice.vectors)
-        controller_.remove(pair.grant.id);
+        controller_->remove(pair.grant.id);
     std::erase_if(pairs_, [&](const auto& pair) {
       return pair.first >= notice.vector && pair.first < notice.vector + notice.vectors;
     });
@@ -177,6 +189,7 @@ class Manager {
   }
 
   Result<> raise(uint32_t vector) {
+    PCILEND_TRY(start());
     auto found = pairs_.find(vector);
     if (found == pairs_.end()) {
       auto made = make(vector);
@@ -215,10 +228,10 @@ class Manager {
       if (!made) return tl::unexpected(std::move(made).error());
       *memory = std::move(*made);
     }
-    const auto grant = controller_.create({.entries = Pair::kEntries,
-                                           .submission = pair.submission->address(),
-                                           .completion = pair.completion->address(),
-                                           .vector = static_cast<uint16_t>(vector)});
+    const auto grant = controller_->create({.entries = Pair::kEntries,
+                                            .submission = pair.submission->address(),
+                                            .completion = pair.completion->address(),
+                                            .vector = static_cast<uint16_t>(vector)});
     if (!grant) return tl::unexpected(grant.error());
     pair.grant = *grant;
     return pair;
@@ -226,7 +239,7 @@ class Manager {
 
   const Lease& lease_;
   Drive& drive_;
-  nvme::Controller& controller_;
+  std::unique_ptr<nvme::Controller> controller_;
   std::map<uint32_t, uint32_t> vectors_;  // first of each client, by its lease
   std::map<uint32_t, Pair> pairs_;        // by vector
 };
@@ -255,6 +268,7 @@ class Listener {
     const auto vector = numbers(argument);
     if (!vector) return tl::unexpected(vector.error());
     if (name == "listen") return listen(vector->front());
+    if (name == "try") return Json{{"said", text_of(lease_.interrupt(vector->front()))}};
     if (name == "deafen") return deafen(vector->front());
     if (name == "raise") return raise(vector->front());
     if (name == "await") return await(vector->front());

@@ -36,6 +36,7 @@ class SharedDrive {
     return ShareUser::start(lab_.host(host), "join", id_, steps, kListener);
   }
   [[nodiscard]] const ShareUser& manager() const { return *manager_; }
+  [[nodiscard]] const std::string& id() const { return id_; }
 
  private:
   [[nodiscard]] const lab::Host& lender() const { return lab_.host(1); }

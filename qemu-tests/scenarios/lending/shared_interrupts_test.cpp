@@ -98,5 +98,51 @@ TEST_F(SharedLease, InterruptsOutliveAFlapAndNotTheirClient) {
   drive.end();
 }
 
+/*
+ *   host1 (lender): nvme ── somebody resets it, and takes his time: its table does not decode
+ *                           meanwhile; clients here and on host2 want one more interrupt: try again
+ *                        ── is reset: both have that, and what they had
+ */
+TEST_F(SharedLease, NoInterruptIsSetWhileSomebodyResetsIt) {
+  SharedDrive drive(*lab_);
+  drive.begin("2,2");
+  if (HasFatalFailure()) return;
+  const auto resets = [&]() -> int {
+    const auto function = function_on(lender(), drive.id());
+    EXPECT_OK(function);
+    return function ? function->at("resets").get<int>() : -1;
+  };
+  std::vector<ShareUser> clients;
+  for (int host : {1, 2}) {
+    auto client = drive.client(host,
+                               "2 listen 0 raise 0 wait /run/end-calm try 1 wait /run/again "
+                               "listen 1 raise 1 raise 0 counts");
+    ASSERT_OK(client);
+    ASSERT_OK(client->await("waiting"));
+    clients.push_back(std::move(*client));
+  }
+  const int before = resets();
+  ASSERT_OK(lender().run("modprobe pcilend_hold reset=1 device=" + *lender().address(1)));
+  for (size_t i = 0; i < clients.size(); ++i) {
+    EXPECT_OK(lab_->host(static_cast<int>(i) + 1).run("touch /run/end-calm"));
+    EXPECT_OK(clients[i].await("try"));
+  }
+  EXPECT_OK(lender().run("rmmod pcilend_hold"));
+  EXPECT_OK(
+      lab::eventually("it was reset once more", lab::kPatience, [&] { return resets() > before; }));
+  const json counts = {{"step", "counts"}, {"0", 2}, {"1", 1}};
+  for (size_t i = 0; i < clients.size(); ++i) {
+    SCOPED_TRACE(i);
+    const auto tried = clients[i].said("try");
+    ASSERT_TRUE(tried);
+    EXPECT_THAT(tried->at("said").get<std::string>(), HasSubstr("try again"));
+    ASSERT_OK(lab_->host(static_cast<int>(i) + 1).run("touch /run/again"));
+    ASSERT_OK(clients[i].end());
+    EXPECT_EQ(*clients[i].said("counts"), counts);
+  }
+  ASSERT_OK(drive.manager().await("gone", 2));
+  drive.end();
+}
+
 }  // namespace
 }  // namespace pcilend::scenarios
