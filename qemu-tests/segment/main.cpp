@@ -9,6 +9,8 @@
 //	many NODE COUNT			so many segments of a page, for ever
 //	connect ID[,ro][,wc] STEP...	a segment of another host
 //	crowd ID COUNT			so many connections of it, for ever
+//	leave ID COUNT FUNCTION		so many end, and then it asks for memory beside that
+//					function, which it has leased: how long that takes
 //	guess SEED ROUNDS		requests at random, with descriptors of all kinds
 //
 // Steps: fill SEED, check SEED: a word of each page; fill-all SEED BYTES, check-all SEED BYTES: all
@@ -25,6 +27,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <climits>
 #include <filesystem>
 #include <iostream>
@@ -32,6 +35,7 @@
 #include <random>
 
 #include "pcilend/client.h"
+#include "pcilend/device_buffer.h"
 #include "pcilend/result.h"
 #include "pcilend/segment.h"
 
@@ -326,21 +330,53 @@ Result<> many(std::string_view node, std::string_view how_many) {
   stay();
 }
 
-Result<> crowd(std::string_view what, std::string_view how_many) {
+Result<std::vector<Connection>> connect_all(const ThisHost& host, std::string_view what,
+                                            std::string_view how_many) {
   const auto id = parse_function_id(what);
   if (!id) return tl::unexpected(id.error());
   const auto count = number(how_many);
   if (!count) return tl::unexpected(count.error());
-  const auto host = ThisHost::open();
-  if (!host) return tl::unexpected(host.error());
   std::vector<Connection> connections;
   while (connections.size() < *count) {
-    auto connection = Connection::open(*host, *id);
+    auto connection = Connection::open(host, *id);
     if (!connection) return tl::unexpected(std::move(connection).error());
     connections.push_back(std::move(*connection));
   }
-  std::cout << Json{{"made", connections.size()}}.dump() << std::endl;
+  return connections;
+}
+
+Result<> crowd(std::string_view what, std::string_view how_many) {
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  const auto connections = connect_all(*host, what, how_many);
+  if (!connections) return tl::unexpected(connections.error());
+  std::cout << Json{{"made", connections->size()}}.dump() << std::endl;
   stay();
+}
+
+Result<> leave(std::string_view what, std::string_view how_many, std::string_view function) {
+  const auto id = parse_function_id(function);
+  if (!id) return tl::unexpected(id.error());
+  const auto host = ThisHost::open();
+  if (!host) return tl::unexpected(host.error());
+  const auto lease = Lease::borrow(*host, *id, "who leaves");
+  if (!lease) return tl::unexpected(lease.error());
+  auto connections = connect_all(*host, what, how_many);
+  if (!connections) return tl::unexpected(connections.error());
+  const size_t left = connections->size();
+  connections->clear();
+  const auto start = std::chrono::steady_clock::now();
+  const auto beside = DeviceBuffer::create(
+      *lease, kPage,
+      {.access = {.device_writes = false, .host_reads = false}, .place = Place::Function});
+  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - start);
+  std::cout << Json{{"left", left},
+                    {"said", beside ? "not refused" : beside.error().message},
+                    {"ms", time.count()}}
+                   .dump()
+            << std::endl;
+  return {};
 }
 
 // Whatever is asked, with whatever descriptor: it is refused, or done and undone.
@@ -455,6 +491,7 @@ int main(int argc, char** argv) {
   if (verb == "many" && four) done = many(argv[2], argv[3]);
   if (verb == "crowd" && four) done = crowd(argv[2], argv[3]);
   if (verb == "guess" && four) done = guess(argv[2], argv[3]);
+  if (verb == "leave" && argc == 5) done = leave(argv[2], argv[3], argv[4]);
   if (verb == "create") done = create(argv[2], arguments.subspan(3));
   if (verb == "own") done = own(argv[2], arguments.subspan(3));
   if (verb == "connect") done = connect(argv[2], arguments.subspan(3));

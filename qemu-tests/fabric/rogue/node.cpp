@@ -468,10 +468,22 @@ void Node::place_bars(uint32_t id, pcilend_msg_borrowed& out) {
     out.bar[6] = {0, kBar2, bars, 0};  // an expansion ROM, of which nothing was said
 }
 
+// Whatever id it has: a page behind BAR 2.
+pcilend_msg_segment Node::segment(const pcilend_msg_connection& wanted) const {
+  pcilend_msg_segment place{};
+  place.id = wanted.id;
+  place.offer = 1;
+  place.offset = 2 * kBar2;
+  place.size = PCILEND_PAGE;
+  place.window = driver_->bar_window();
+  return place;
+}
+
 void Node::serve(const pcilend_msg_header& header, const void* payload) {
   notices_["request " + std::string(pcilend_msg_name(header.type))]++;
   const auto id = static_cast<const pcilend_msg_id*>(payload)->id;
   std::array<u8, PCILEND_PAYLOAD_BYTES> body{};
+  uint16_t status = PCILEND_STATUS_OK;
   if (header.type == PCILEND_MSG_SYNC) {
     announce();
   } else if (header.type == PCILEND_MSG_BORROW) {
@@ -490,13 +502,18 @@ void Node::serve(const pcilend_msg_header& header, const void* payload) {
     for (uint32_t i = 0; i < out.length; i++)
       out.data[i] = manner_ == Manner::WrongPayload ? static_cast<u8>(dice()())
                                                     : config_byte(out.offset + i, told);
+  } else if (header.type == PCILEND_MSG_SEGMENT_CONNECT) {
+    const auto place = segment(*static_cast<const pcilend_msg_connection*>(payload));
+    std::memcpy(body.data(), &place, sizeof place);
+  } else if (header.type == PCILEND_MSG_NEAR) {
+    status = PCILEND_STATUS_NO_SPACE;
   }
-  answer(header.type, header.request, body.data());
+  answer(header.type, header.request, body.data(), status);
   // What has grown is told when the borrower has compared BARs, and has not read all of it yet.
   if (header.type == PCILEND_MSG_CONFIG_READ && manner_ == Manner::Grows) tell(id);
 }
 
-void Node::answer(uint16_t type, uint32_t number, const void* payload) {
+void Node::answer(uint16_t type, uint32_t number, const void* payload, uint16_t status) {
   if (type == PCILEND_MSG_HELLO) {
     outbox_.push_back(make(type, true, PCILEND_STATUS_OK, number, payload));
     return;
@@ -504,10 +521,13 @@ void Node::answer(uint16_t type, uint32_t number, const void* payload) {
   const bool other = manner_ == Manner::WrongType && type != PCILEND_MSG_SYNC;
   const uint16_t wrong = type == PCILEND_MSG_RETURN ? PCILEND_MSG_RESET : PCILEND_MSG_RETURN;
   const uint16_t told = other ? wrong : type;
-  const Slot slot = make(told, true, PCILEND_STATUS_OK, number, payload);
+  const Slot slot = make(told, true, status, number, payload);
   switch (manner_) {
     case Manner::Silent:
       return;
+    case Manner::Unreleasing:
+      if (type == PCILEND_MSG_SEGMENT_RELEASE) return;
+      break;
     case Manner::Late:
       delayed_.push_back({Clock::now() + kLate, slot});
       return;
@@ -528,7 +548,8 @@ std::optional<Manner> manner_named(std::string_view name) {
                                                         {"wrong-type", Manner::WrongType},
                                                         {"wrong-payload", Manner::WrongPayload},
                                                         {"bad-placement", Manner::BadPlacement},
-                                                        {"grows", Manner::Grows}};
+                                                        {"grows", Manner::Grows},
+                                                        {"unreleasing", Manner::Unreleasing}};
   const auto found = names.find(name);
   if (found == names.end()) return std::nullopt;
   return found->second;

@@ -28,7 +28,7 @@ namespace pcilend::rogue {
 using Clock = std::chrono::steady_clock;
 using Slot = std::array<u8, PCILEND_SLOT_BYTES>;
 
-// How a lender answers.
+// How a lender, or an owner of segments, answers.
 enum class Manner {
   Honest,
   Silent,  // never
@@ -38,6 +38,7 @@ enum class Manner {
   WrongPayload,  // a grant of another function, random configuration space
   BadPlacement,  // BARs where none can be; another place each time
   Grows,         // a larger BAR as soon as it is lent, and the MSI-X table in what came with it
+  Unreleasing,   // no release of a connection to a segment
 };
 
 struct Answer {
@@ -118,6 +119,8 @@ class Node {
   // Offers functions of its own, as lender; tells the peer now, and when it asks.
   void offer(unsigned count);
   [[nodiscard]] pcilend_msg_function function(uint32_t id) const;
+  // Where whoever asks for a segment of its finds that.
+  [[nodiscard]] pcilend_msg_segment segment(const pcilend_msg_connection& wanted) const;
   void set_manner(Manner manner) { manner_ = manner; }
   // What it says of its memory window is no more than that, from the next join() on.
   void set_window(uint64_t bytes) { window_ = bytes; }
@@ -169,7 +172,8 @@ class Node {
   void take(const Slot& slot, uint32_t sequence);
   void take_notice(uint16_t type, const void* payload);
   void serve(const pcilend_msg_header& header, const void* payload);
-  void answer(uint16_t type, uint32_t number, const void* payload);
+  void answer(uint16_t type, uint32_t number, const void* payload,
+              uint16_t status = PCILEND_STATUS_OK);
   void answer_polled(uint32_t number);
   void place_bars(uint32_t id, pcilend_msg_borrowed& out);
 

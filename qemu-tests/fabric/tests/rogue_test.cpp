@@ -206,6 +206,20 @@ TEST_P(RogueTest, AnswersLateTwiceAndWrong) {
   EXPECT_EQ(reinterpret_cast<const pcilend_msg_borrowed*>(honest->payload.data())->id, id);
 }
 
+TEST_P(RogueTest, HasSegmentsThatItDoesNotHearReleased) {
+  come_up();
+  const pcilend_msg_connection one{kRogue << 16 | 9, 1, 0};
+  for (const char* manner : {"honest", "unreleasing"}) {
+    EXPECT_EQ(act(manner)["ok"], true);
+    const auto place = victim_->ask(PCILEND_MSG_SEGMENT_CONNECT, &one, 5s);
+    ASSERT_TRUE(place) << manner;
+    EXPECT_EQ(reinterpret_cast<const pcilend_msg_segment*>(place->payload.data())->id, one.id);
+    const bool released = victim_->ask(PCILEND_MSG_SEGMENT_RELEASE, &one, 300ms).has_value();
+    EXPECT_EQ(released, manner == std::string("honest"));
+  }
+  EXPECT_EQ(victim_->malformed(), 0U);
+}
+
 TEST_P(RogueTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(rogue_.carry_out("{")["ok"], false);
   EXPECT_THAT(act("dance")["error"].get<std::string>(), HasSubstr("unknown attack 'dance'"));

@@ -15,12 +15,15 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr int kRogueNode = 12;
 // What a command or I/O may take longer than four times what it takes without a flood: the rogue
 // and another suite have the same CPUs.
 constexpr auto kBusy = 10s;
+// How long a host waits for an answer.
+constexpr auto kRequest = 5s;
 
 /*
  *            rogue (node 12, a program)
@@ -283,6 +286,44 @@ TEST_F(RogueNode, ALenderThatAnswersBadlyIsNotBorrowedFrom) {
     join(2);
     act("offer", 2, 1s, 2);
   }
+}
+
+/*
+ *   rogue: answers no release of a    ═══ host2: a process lets 12 connections go, and asks for
+ *          connection; has no memory              memory beside a function of the rogue: its host
+ *          beside a function                      first tells the rogue what was let go
+ *
+ * It waits for one answer, and not for each of 12. A rogue that answers again is told of the rest.
+ */
+TEST_F(RogueNode, AnOwnerThatDoesNotAnswerIsNotAskedForEachConnection) {
+  constexpr int kConnections = 12;
+  const std::string function = fmt::format("{:x}", kRogueNode << 16 | 1);
+  const std::string segment = fmt::format("{:x}", kRogueNode << 16 | 9);
+  const auto releases = [] {
+    const auto status = lab_->rogue().status();
+    EXPECT_OK(status);
+    return status ? status->at("links").at(1).at("notices").value("request segment-release", 0) : 0;
+  };
+  act("offer", 2, 1s, 2);
+  ASSERT_OK(await_state(borrower(), function, "available"));
+  const int before = releases();
+  act("unreleasing", 2);
+  // Also one that waits for each comes to its end, and tells how long that took.
+  const auto said = borrower().json(fmt::format("/usr/lib/pcilend-lab/segment-user leave {} {} {}",
+                                                segment, kConnections, function),
+                                    {{}, 4min});
+  ASSERT_OK(said);
+  EXPECT_EQ(said->at("left"), kConnections);
+  EXPECT_THAT(said->at("said").get<std::string>(), HasSubstr("gives no more for it"));
+  const auto time = std::chrono::milliseconds(said->at("ms").get<int64_t>());
+  fmt::print(stderr, "-- it waited for {} ms, of {} requests\n", time.count(), releases() - before);
+  EXPECT_GT(releases(), before) << "it was asked for one";
+  EXPECT_LT(time, kConnections * kRequest / 2);
+
+  act("honest", 2);
+  const int silent = releases();
+  EXPECT_OK(lab::eventually("all of them are told", lab::kPatience,
+                            [&] { return releases() >= silent + kConnections; }));
 }
 
 /*
