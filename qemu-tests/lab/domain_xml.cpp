@@ -148,6 +148,15 @@ std::string command_line_xml(const GuestSpec& spec) {
       spec.hole);
 }
 
+std::string arguments_of(const GuestSpec& spec) {
+  std::string arguments = spec.kernel_arguments;
+  if (spec.iommu == GuestIommu::Intel) arguments += " intel_iommu=on";
+  // Its ACPI has no register for that, and a kernel waits for the keyboard controller that there is
+  // none of: for minutes, on a busy machine, before it takes what every PC chipset has.
+  if (spec.machine == "pc") arguments += " reboot=pci";
+  return arguments;
+}
+
 }  // namespace
 
 std::string memory_module_xml(int mib) {
@@ -244,10 +253,9 @@ std::string domain_xml(const GuestSpec& spec) {
       fmt::arg("kernel", spec.uefi ? "vmlinuz" : "vmlinux"), fmt::arg("cpu", cpu_xml(spec)),
       fmt::arg("balloon", spec.balloon ? "virtio" : "none"),
       fmt::arg("command_line", command_line_xml(spec)), fmt::arg("machine", spec.machine),
-      fmt::arg("arguments",
-               (spec.iommu == GuestIommu::Intel ? " intel_iommu=on" : "") + spec.kernel_arguments),
-      fmt::arg("directory", spec.directory), fmt::arg("quick", kQuickBoot),
-      fmt::arg("console", guest_console(spec.name)), fmt::arg("devices", devices));
+      fmt::arg("arguments", arguments_of(spec)), fmt::arg("directory", spec.directory),
+      fmt::arg("quick", kQuickBoot), fmt::arg("console", guest_console(spec.name)),
+      fmt::arg("devices", devices));
 }
 
 }  // namespace pcilend::lab
