@@ -67,7 +67,7 @@ static const char *vectors_why(int error)
 {
 	switch (error) {
 	case -EAGAIN:
-		return "its link was lost, and its queues of before are not deleted yet: try again";
+		return "it is being reset, or its link was lost and its queues of before are not deleted yet: try again";
 	case -ERANGE:
 		return "the function has fewer interrupts than its manager has promised";
 	case -EOPNOTSUPP:
