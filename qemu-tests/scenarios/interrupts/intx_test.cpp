@@ -59,11 +59,22 @@ class Intx : public testing::Test {
 
   void TearDown() override {
     if (!lab_) return;
+    if (HasFailure()) tell_state();
     EXPECT_OK(borrower().exec("pcilend return --force " + id_));
     EXPECT_OK(lender().exec("pcilend unavailable --force " + address_));
     EXPECT_OK(lender().exec("pcilend remove " + address_));
     EXPECT_OK(lender().check_log(expected_));
     EXPECT_OK(borrower().check_log());
+  }
+
+  // For who reads a failure: is it the interrupt that is missing, the data, or the wire?
+  static void tell_state() {
+    for (const lab::Host* host : {&lender(), &borrower()})
+      for (int look = 0; look < 2; ++look)
+        EXPECT_OK(host->exec(
+            "cat /proc/interrupts /proc/net/dev; ip neigh; pcilend list; pcilend metrics; "
+            "for f in /sys/bus/pci/drivers/pcilend/0000:*; do lspci -vs ${f##*/}; "
+            "setpci -s ${f##*/} COMMAND STATUS; done; sleep 1"));
   }
 
   static lab::Host& lender() { return lab_->host(1); }
