@@ -67,7 +67,7 @@ static const char *vectors_why(int error)
 {
 	switch (error) {
 	case -EAGAIN:
-		return "it is being reset, or its link was lost and its queues of before are not deleted yet: try again";
+		return "it is being reset, or queues from before a lost link remain: try again";
 	case -ERANGE:
 		return "the function has fewer interrupts than its manager has promised";
 	case -EOPNOTSUPP:
