@@ -74,7 +74,7 @@ static void shadow_restore(struct pci_dev *pdev, bool stopped)
 }
 
 /* The steps of Documentation/PCI/pci-error-recovery.rst around a reset of the slot. */
-static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
+static bool shadow_recover(struct pci_dev *pdev, const struct pci_error_handlers *handler)
 {
 	pci_ers_result_t result = shadow_stop(pdev, handler);
 	bool again = result == PCI_ERS_RESULT_NEED_RESET || result == PCI_ERS_RESULT_CAN_RECOVER;
@@ -90,13 +90,13 @@ static bool recover(struct pci_dev *pdev, const struct pci_error_handlers *handl
 	return true;
 }
 
-static void was_reset(struct pci_dev *pdev)
+static void shadow_tell_driver(struct pci_dev *pdev)
 {
 	device_lock_assert(&pdev->dev);
 	/* Who binds next starts it anew. */
 	if (!pdev->dev.driver)
 		return;
-	if (recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
+	if (shadow_recover(pdev, to_pci_driver(pdev->dev.driver)->err_handler))
 		pci_warn(pdev, "was reset by its lender, which says why: its driver has started it anew\n");
 	else
 		pci_err(pdev, "was reset by its lender, which says why: unbind its driver and bind it again\n");
@@ -109,7 +109,7 @@ static void shadow_was_reset(struct pcilend_remote *remote)
 	if (!pdev)
 		return;
 	device_lock(&pdev->dev);
-	was_reset(pdev);
+	shadow_tell_driver(pdev);
 	device_unlock(&pdev->dev);
 	pci_dev_put(pdev);
 }
