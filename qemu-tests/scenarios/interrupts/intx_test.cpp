@@ -96,6 +96,16 @@ class Intx : public testing::Test {
     ASSERT_OK(borrower().until(ping()));
   }
 
+  // All-ones, as a descriptor over a lost link reads, makes QEMU's e1000 send a frame of no length,
+  // after which QEMU's hub takes nothing more from it; unless it adds VLAN tags to what it sends
+  // (CTRL.VME). The driver tells it to when it finds the function, but not after a reset.
+  void tag_frames() {
+    ASSERT_OK(
+        borrower().run(fmt::format("ethtool -K {0} rxvlan off && ethtool -K {0} rxvlan on && "
+                                   "ethtool -d {0} | grep -E 'VLAN mode: +enabled'",
+                                   interface_)));
+  }
+
   // What has an address is not returned.
   void give_back() {
     ASSERT_OK(borrower().run(fmt::format("ip link set {} down", interface_)));
@@ -219,6 +229,7 @@ TEST_F(Intx, GoesOnAfterALinkFlap) {
   auto traffic = borrower().start(fmt::format("busybox ping -i 0.05 {}", kEchoServer), {{}, 10min});
   ASSERT_OK(traffic);
   for (int i = 0; i < 2; ++i) {
+    ASSERT_NO_FATAL_FAILURE(tag_frames());
     ASSERT_OK(lab_->fabric().link_down(1, 2));
     ASSERT_OK(await_links_down(lender()));
     ASSERT_OK(lab_->fabric().link_up(1, 2));
