@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
 #include <climits>
 #include <filesystem>
 #include <iostream>
@@ -365,17 +364,12 @@ Result<> leave(std::string_view what, std::string_view how_many, std::string_vie
   if (!connections) return tl::unexpected(connections.error());
   const size_t left = connections->size();
   connections->clear();
-  const auto start = std::chrono::steady_clock::now();
   const auto beside = DeviceBuffer::create(
       *lease, kPage,
       {.access = {.device_writes = false, .host_reads = false}, .place = Place::Function});
-  const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::steady_clock::now() - start);
-  std::cout << Json{{"left", left},
-                    {"said", beside ? "not refused" : beside.error().message},
-                    {"ms", time.count()}}
-                   .dump()
-            << std::endl;
+  std::cout
+      << Json{{"left", left}, {"said", beside ? "not refused" : beside.error().message}}.dump()
+      << std::endl;
   return {};
 }
 

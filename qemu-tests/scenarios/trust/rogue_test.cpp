@@ -22,8 +22,6 @@ constexpr int kRogueNode = 12;
 // What a command or I/O may take longer than four times what it takes without a flood: the rogue
 // and another suite have the same CPUs.
 constexpr auto kBusy = 10s;
-// How long a host waits for an answer.
-constexpr auto kRequest = 5s;
 
 /*
  *            rogue (node 12, a program)
@@ -308,17 +306,16 @@ TEST_F(RogueNode, AnOwnerThatDoesNotAnswerIsNotAskedForEachConnection) {
   ASSERT_OK(await_state(borrower(), function, "available"));
   const int before = releases();
   act("unreleasing", 2);
-  // Also one that waits for each comes to its end, and tells how long that took.
+  // Also one that waits for each comes to its end.
   const auto said = borrower().json(fmt::format("/usr/lib/pcilend-lab/segment-user leave {} {} {}",
                                                 segment, kConnections, function),
                                     {{}, 4min});
   ASSERT_OK(said);
   EXPECT_EQ(said->at("left"), kConnections);
   EXPECT_THAT(said->at("said").get<std::string>(), HasSubstr("gives no more for it"));
-  const auto time = std::chrono::milliseconds(said->at("ms").get<int64_t>());
-  fmt::print(stderr, "-- it waited for {} ms, of {} requests\n", time.count(), releases() - before);
-  EXPECT_GT(releases(), before) << "it was asked for one";
-  EXPECT_LT(time, kConnections * kRequest / 2);
+  const int waited_for = releases() - before;
+  EXPECT_GT(waited_for, 0) << "it was asked for one";
+  EXPECT_LT(waited_for, kConnections / 2);
 
   act("honest", 2);
   const int silent = releases();
