@@ -101,14 +101,10 @@ void PortServer::wait() {
 
   if (fds[Port].revents & POLLOUT) transmit();
   if (fds[Port].revents & (POLLHUP | POLLERR | POLLNVAL)) {
-    end_session();
-    outgoing_.clear();
-    if (!receive()) {
-      if (!config_.reconnects) return port_.reset();
-      wait_for_host();
-    }
+    if (!receive()) hung_up();
     return;
   }
+  gone_since_.reset();
   if ((fds[Port].revents & POLLIN) && !receive() && !config_.reconnects) return port_.reset();
 
   if (child_ && fds[Output].revents) forward(child_->output, FrameType::Content, kMaxContent);
@@ -146,11 +142,22 @@ void PortServer::transmit() {
   if (n > 0) outgoing_.erase(0, static_cast<size_t>(n));
 }
 
-// virtio_console wakes its waiters when the host connects; while the host is away, poll() would
-// return at once for ever, so wait for that edge.
-void PortServer::wait_for_host() {
+// virtio_console learns from a queue of its own, in a work item, that a client has gone and the
+// next one has come; so on a busy machine later than it has the next one's first bytes. That one's
+// session goes on: it ends when nobody has come for a moment, or with the Hello of another.
+void PortServer::hung_up() {
+  const auto now = Clock::now();
+  if (!gone_since_) gone_since_ = now;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(*gone_since_ + config_.gone_after - now);
+  if (!config_.reconnects || left <= left.zero()) {
+    end_session();
+    outgoing_.clear();
+    left = std::chrono::milliseconds(5000);
+  }
+  if (!config_.reconnects) return port_.reset();
+  // poll() would return at once for ever; who connects wakes what waits for an edge.
   epoll_event event;
-  ::epoll_wait(wakeups_.get(), &event, 1, 5000);
+  ::epoll_wait(wakeups_.get(), &event, 1, static_cast<int>(left.count()));
 }
 
 void PortServer::handle(Frame frame) {

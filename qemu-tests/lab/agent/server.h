@@ -18,6 +18,8 @@ struct ServerConfig {
   // A virtio-serial port comes back when its host connects again; a socket ends for good.
   bool reconnects = false;
   std::chrono::milliseconds alive_every{1000};
+  // For how long nobody may be at a port that reconnects before its session ends.
+  std::chrono::milliseconds gone_after{500};
 };
 
 // A file that a client sends: beside its place until it is whole.
@@ -56,7 +58,7 @@ class PortServer {
   void wait();
   bool receive();
   void transmit();
-  void wait_for_host();
+  void hung_up();
 
   void handle(Frame frame);
   void begin(const Frame& frame);
@@ -77,6 +79,7 @@ class PortServer {
   FrameReader reader_;
   std::string outgoing_;
   Clock::time_point next_alive_;
+  std::optional<Clock::time_point> gone_since_;  // nobody is at the port
 
   uint64_t session_ = 0;
   bool used_ = false;  // the session has made its request

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -130,7 +132,10 @@ class AgentTest : public testing::Test {
         return frame;
       }
       char bytes[4096];
-      EXPECT_TRUE(wait_for(client_.get(), POLLIN, Deadline(kLong)));
+      if (!wait_for(client_.get(), POLLIN, Deadline(kLong))) {
+        ADD_FAILURE() << "no frame came";
+        return {};
+      }
       const ssize_t n = ::read(client_.get(), bytes, sizeof bytes);
       if (n <= 0) return {};
       reader_.feed({bytes, static_cast<size_t>(n)},
@@ -284,6 +289,79 @@ TEST_F(AgentTest, ACommandEndsWithItsClient) {
   session_.reset();
   server_.reset();
   EXPECT_NE(::kill(pid, 0), 0);
+}
+
+// A port that tells that nobody is there, and lives on, as a virtio-serial port does.
+class ReconnectingPort : public AgentTest {
+ protected:
+  // Its agent is another process, since it never ends.
+  void start_agent(std::chrono::milliseconds gone_after) {
+    UniqueFd port(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+    char name[64];
+    ASSERT_EQ(::grantpt(port.get()) | ::unlockpt(port.get()), 0);
+    ASSERT_EQ(::ptsname_r(port.get(), name, sizeof name), 0);
+    name_ = name;
+    agent_ = ::fork();
+    if (agent_ == 0) {
+      ServerConfig config;
+      config.reconnects = true;
+      config.alive_every = 20ms;
+      config.gone_after = gone_after;
+      PortServer(std::move(port), config).run();
+      ::_exit(1);
+    }
+    ASSERT_GT(agent_, 0);
+    connect();
+  }
+  void TearDown() override {
+    if (agent_ > 0) {
+      ::kill(agent_, SIGKILL);
+      ::waitpid(agent_, nullptr, 0);
+    }
+    AgentTest::TearDown();
+  }
+
+  void connect() {
+    client_.reset(::open(name_.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
+    termios raw{};
+    ASSERT_EQ(::tcgetattr(client_.get(), &raw), 0);
+    ::cfmakeraw(&raw);
+    ASSERT_EQ(::tcsetattr(client_.get(), TCSANOW, &raw), 0);
+  }
+
+  // Runs a command in a session; returns when it has begun.
+  void begin(uint64_t session, const std::string& rest) {
+    // The terminal has given back what the agent said before connect().
+    write(std::string(1, '\0') + encode({FrameType::Hello, session, Hello{}.body()}));
+    ASSERT_EQ(next(session).type, FrameType::Welcome);
+    write(encode({FrameType::Run, session,
+                  RunRequest{{"sh", "-c", "echo $$; " + rest}, false, false, {}}.body()}));
+    command_ = std::stoi(next(session).body);
+  }
+
+  std::string name_;
+  pid_t agent_ = -1;
+  pid_t command_ = -1;
+};
+
+TEST_F(ReconnectingPort, ACommandOutlivesALateWordOfTheClientBefore) {
+  start_agent(kLong);
+  const fs::path go = dir_ / "go";
+  begin(1, "until [ -e " + go.native() + " ]; do sleep 0.01; done; echo on");
+  client_.reset();
+  std::this_thread::sleep_for(100ms);
+  connect();
+  std::ofstream(go).put('1');
+  EXPECT_EQ(next(1).body, "on\n");
+  EXPECT_EQ(next(1).type, FrameType::Done);
+}
+
+TEST_F(ReconnectingPort, ACommandEndsWithItsClient) {
+  start_agent(50ms);
+  begin(1, "exec sleep 100");
+  ASSERT_EQ(::kill(command_, 0), 0);
+  client_.reset();
+  EXPECT_TRUE(wait_until(Deadline(kLong), [&] { return ::kill(command_, 0) != 0; }));
 }
 
 TEST_F(AgentTest, ATerminalIsOne) {
