@@ -3,7 +3,7 @@
 # The upstream NTB modules that host VMs use, with the debug kernel's checks; unmodified but for two
 # lines, as lockdep switches itself off when it sees a lock that nobody has initialised. AMD's link may
 # be up before ntb_register_device() initialises the lock that ntb_link_event() takes; Switchtec's lock
-# of the doorbells' mask is never initialised (docs/upstream/ntb-requesters.md).
+# of the doorbells' mask is never initialised (docs/upstream/ntb-switchtec-lock.md).
 #   *.ko, Module.symvers
 title="NTB modules of $series"
 needs=(kbuild@@ kernel@@)
