@@ -146,15 +146,15 @@ void PortServer::transmit() {
 // next one has come; so on a busy machine later than it has the next one's first bytes. That one's
 // session goes on: it ends when nobody has come for a moment, or with the Hello of another.
 void PortServer::hung_up() {
+  if (!config_.reconnects) return port_.reset();
   const auto now = Clock::now();
   if (!gone_since_) gone_since_ = now;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(*gone_since_ + config_.gone_after - now);
-  if (!config_.reconnects || left <= left.zero()) {
+  if (left <= left.zero()) {
     end_session();
     outgoing_.clear();
     left = std::chrono::milliseconds(5000);
   }
-  if (!config_.reconnects) return port_.reset();
   // poll() would return at once for ever; who connects wakes what waits for an edge.
   epoll_event event;
   ::epoll_wait(wakeups_.get(), &event, 1, static_cast<int>(left.count()));

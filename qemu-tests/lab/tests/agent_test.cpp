@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -303,6 +304,7 @@ class ReconnectingPort : public AgentTest {
     name_ = name;
     agent_ = ::fork();
     if (agent_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ServerConfig config;
       config.reconnects = true;
       config.alive_every = 20ms;
@@ -345,20 +347,22 @@ class ReconnectingPort : public AgentTest {
 };
 
 TEST_F(ReconnectingPort, ACommandOutlivesALateWordOfTheClientBefore) {
-  start_agent(kLong);
+  ASSERT_NO_FATAL_FAILURE(start_agent(kLong));
   const fs::path go = dir_ / "go";
-  begin(1, "until [ -e " + go.native() + " ]; do sleep 0.01; done; echo on");
+  ASSERT_NO_FATAL_FAILURE(
+      begin(1, "until [ -e " + go.native() + " ]; do sleep 0.01; done; echo on"));
   client_.reset();
+  // Nothing tells that the agent has seen that nobody is there.
   std::this_thread::sleep_for(100ms);
-  connect();
+  ASSERT_NO_FATAL_FAILURE(connect());
   std::ofstream(go).put('1');
   EXPECT_EQ(next(1).body, "on\n");
   EXPECT_EQ(next(1).type, FrameType::Done);
 }
 
 TEST_F(ReconnectingPort, ACommandEndsWithItsClient) {
-  start_agent(50ms);
-  begin(1, "exec sleep 100");
+  ASSERT_NO_FATAL_FAILURE(start_agent(50ms));
+  ASSERT_NO_FATAL_FAILURE(begin(1, "exec sleep 100"));
   ASSERT_EQ(::kill(command_, 0), 0);
   client_.reset();
   EXPECT_TRUE(wait_until(Deadline(kLong), [&] { return ::kill(command_, 0) != 0; }));
