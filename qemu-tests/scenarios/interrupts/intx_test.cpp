@@ -97,8 +97,8 @@ class Intx : public testing::Test {
   }
 
   // All-ones, as a descriptor over a lost link reads, makes QEMU's e1000 send a frame of no length,
-  // after which QEMU's hub takes nothing more from it; unless it adds VLAN tags to what it sends
-  // (CTRL.VME). The driver tells it to when it finds the function, but not after a reset.
+  // after which QEMU's hub takes nothing more from that e1000. With CTRL.VME set the e1000 adds a
+  // VLAN tag, so the frame has 4 bytes. The driver sets CTRL.VME in its probe, not after a reset.
   void tag_frames() {
     ASSERT_OK(
         borrower().run(fmt::format("ethtool -K {0} rxvlan off && ethtool -K {0} rxvlan on && "

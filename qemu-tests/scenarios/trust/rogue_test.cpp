@@ -306,7 +306,7 @@ TEST_F(RogueNode, AnOwnerThatDoesNotAnswerIsNotAskedForEachConnection) {
   ASSERT_OK(await_state(borrower(), function, "available"));
   const int before = releases();
   act("unreleasing", 2);
-  // Also one that waits for each comes to its end.
+  // The 4 minutes are enough for a process that waits for each request, too.
   const auto said = borrower().json(fmt::format("/usr/lib/pcilend-lab/segment-user leave {} {} {}",
                                                 segment, kConnections, function),
                                     {{}, 4min});
