@@ -2,7 +2,7 @@
 // A client of a shared drive over several paths that knows what must be on the medium: it writes
 // its range in versions, and compares what it reads. What it says, for scenarios:
 //
-//   clients KEY LEASE...   before these have queues
+//   clients LEASE:KEY ...   before these have queues
 //   wrote V                all of version V is confirmed
 //   pass V path P up N repeated R    it has been read again, and was right
 //   checked V              the same, without writing, as SIGUSR1 has asked for (SIGUSR2: goes on)
@@ -10,7 +10,9 @@
 //
 // --check V only reads: of a run that was killed each sector may have V or the version behind it.
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -32,7 +34,7 @@ volatile std::sig_atomic_t paused = 0;
 struct Arguments {
   std::string function;
   std::vector<std::string> paths;
-  PathClients former;
+  std::vector<std::string> formers;
   uint64_t block = 0;
   uint32_t commands = 64;
   size_t size = kSector;
@@ -66,8 +68,8 @@ class Careless final : public Drive {
   [[nodiscard]] Result<NamespaceChanges> changes() override { return drive_->changes(); }
   [[nodiscard]] std::optional<uint16_t> vector() const override { return drive_->vector(); }
   [[nodiscard]] bool lost() const override { return drive_->lost(); }
-  [[nodiscard]] uint32_t lease() const override { return drive_->lease(); }
-  Result<> clear(uint32_t, uint64_t) override { return {}; }
+  [[nodiscard]] ClientName client() const override { return drive_->client(); }
+  Result<> clear(const ClientName&) override { return {}; }
   void leave() override { drive_->leave(); }
 
  private:
@@ -85,9 +87,17 @@ class User {
     if (adapters.empty()) adapters.emplace_back();
     std::vector<PathOpener> openers;
     for (const std::string& adapter : adapters) openers.push_back(opener(*id, adapter));
-    PathsOptions options{.former = arguments_.former};
-    options.accept = [](Drive&, const PathClients& clients) -> Result<> {
-      say("clients {} {}", clients.key, fmt::join(clients.leases, " "));
+    PathsOptions options;
+    for (const std::string& former : arguments_.formers) {
+      ClientName& client = options.former.emplace_back();
+      if (std::sscanf(former.c_str(), "%" SCNu32 ":%" SCNu64, &client.lease, &client.key) != 2)
+        return fail(ErrorClass::Usage, "{} is no LEASE:KEY", former);
+    }
+    options.accept = [](Drive&, const std::vector<ClientName>& clients) -> Result<> {
+      std::string all = "clients";
+      for (const ClientName& client : clients)
+        all += fmt::format(" {}:{}", client.lease, client.key);
+      say("{}", all);
       return {};
     };
     options.tell = [](const std::string& text) { say("# {}", text); };
@@ -260,8 +270,7 @@ int main(int argc, char** argv) {
   CLI::App app("A client of a shared drive over several paths, for scenarios.");
   app.add_option("FUNCTION", arguments.function)->required();
   app.add_option("--path", arguments.paths, "adapters")->delimiter(',');
-  app.add_option("--key", arguments.former.key);
-  app.add_option("--formers", arguments.former.leases)->delimiter(',');
+  app.add_option("--formers", arguments.formers, "LEASE:KEY")->delimiter(',');
   app.add_option("--block", arguments.block);
   app.add_option("--commands", arguments.commands);
   app.add_option("--size", arguments.size);

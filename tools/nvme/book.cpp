@@ -51,9 +51,10 @@ void Book::give_key(uint32_t client, uint64_t key) {
 }
 
 Result<> Book::allow_clear(const mail::Clear& clear) const {
-  const auto it = clients_.find(clear.lease);
-  if (it == clients_.end() || clear.key == 0 || it->second.key != clear.key)
-    return fail(ErrorClass::NotFound, "client {} is not here, or has another key", clear.lease);
+  const auto& [lease, key] = clear.client;
+  const auto it = clients_.find(lease);
+  if (it == clients_.end() || key == 0 || it->second.key != key)
+    return fail(ErrorClass::NotFound, "client {} is not here, or has another key", lease);
   return {};
 }
 
@@ -73,7 +74,7 @@ Result<QueueRequest> Book::allow_pair(uint32_t client, const QueueRequest& reque
   const Entry& entry = **found;
   const ClientNotice& notice = entry.notice;
   if (entry.quarantined)
-    return fail(ErrorClass::State, "client {} has lost its link, or was cleared: join anew",
+    return fail(ErrorClass::Unreachable, "client {} has lost its link, or was cleared: join anew",
                 client);
   if (entry.pairs.size() >= limits_.pairs)
     return fail(ErrorClass::State, "client {} has {} pairs of queues, as many as it may have",

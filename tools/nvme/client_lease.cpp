@@ -121,7 +121,7 @@ Result<std::unique_ptr<Drive>> Drive::join(const ThisHost& host, FunctionId id,
   if (!doorbells) return tl::unexpected(std::move(doorbells).error());
   return join_by(
       std::make_unique<KernelClientLease>(host, std::move(*lease), std::move(*doorbells)),
-      options.former, options.patience, options.key);
+      options.patience, options.key);
 }
 
 }  // namespace pcilend::nvme

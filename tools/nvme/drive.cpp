@@ -64,8 +64,8 @@ class AloneDrive final : public Drive {
 
 }  // namespace
 
-Result<> Drive::clear(uint32_t lease, uint64_t) {
-  return fail(ErrorClass::Unsupported, "a drive that is not shared has no client {}", lease);
+Result<> Drive::clear(const ClientName& client) {
+  return fail(ErrorClass::Unsupported, "a drive that is not shared has no client {}", client.lease);
 }
 
 Result<std::unique_ptr<Drive>> Drive::open_alone(const ThisHost& host, FunctionId id,

@@ -2,6 +2,7 @@
 // A drive that others share: this process's queues, doorbells and memory of it. All else its
 // manager is asked for.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -29,8 +30,9 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   JoinedDrive(std::unique_ptr<ClientLease> lease, milliseconds patience)
       : lease_(std::move(lease)), patience_(patience), epoch_(lease_->epoch()) {}
 
-  Result<> begin(uint32_t former, uint64_t key) {
-    const auto welcome = hello({former, key});
+  Result<> begin(uint64_t key) {
+    key_ = key;
+    const auto welcome = ask<mail::Welcome>(mail::Hello{key}, patience_);
     if (!welcome) return tl::unexpected(welcome.error());
     entries_ = welcome->entries;
     changes_ = welcome->changes;
@@ -73,10 +75,10 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     return lease_->vectors() ? std::optional<uint16_t>(0) : std::nullopt;
   }
   // Its memory beside the drive is lost with the link, and its queues are deleted.
-  [[nodiscard]] bool lost() const override { return lease_->over() || lease_->epoch() != epoch_; }
-  [[nodiscard]] uint32_t lease() const override { return lease_->lease(); }
-  Result<> clear(uint32_t lease, uint64_t key) override {
-    auto done = confirmed(mail::Clear{lease, key}, patience_);
+  [[nodiscard]] bool lost() const override { return lease_->over() || epoch() != epoch_; }
+  [[nodiscard]] ClientName client() const override { return {lease_->lease(), key_}; }
+  Result<> clear(const ClientName& client) override {
+    auto done = confirmed(mail::Clear{client}, patience_);
     if (!done && done.error().kind == ErrorClass::NotFound) return {};
     return done;
   }
@@ -102,7 +104,9 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   Result<std::unique_ptr<Reach>> map(int dma_buf) override { return lease_->map(dma_buf); }
   Result<UniqueFd> interrupt(uint32_t vector) override { return lease_->interrupt(vector); }
   Result<> end_interrupt(uint32_t vector) override { return lease_->end_interrupt(vector); }
-  [[nodiscard]] uint64_t epoch() const override { return lease_->epoch(); }
+  [[nodiscard]] uint64_t epoch() const override {
+    return cleared_ ? ~uint64_t{0} : lease_->epoch();
+  }
   [[nodiscard]] int fd() const override { return lease_->fd(); }
 
   // As what makes queues.
@@ -130,18 +134,6 @@ class JoinedDrive final : public Drive, private Device, private Queues {
       std::this_thread::sleep_for(kStep);
     }
     lease_->leave();
-  }
-
-  Result<mail::Welcome> hello(const mail::Hello& hello) {
-    const auto until = steady_clock::now() + patience_;
-    for (;;) {
-      auto answer = ask<mail::Welcome>(hello, patience_);
-      // A former one is still being ended.
-      if (answer || hello.former == 0 || answer.error().kind != ErrorClass::State || lost() ||
-          steady_clock::now() > until)
-        return answer;
-      std::this_thread::sleep_for(kStep);
-    }
   }
 
   Result<> connect(const mail::Welcome& welcome) {
@@ -207,8 +199,10 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     const auto letter = mail::decode_answer(*answer);
     if (!letter) return tl::unexpected(Error(letter.error()).in("the manager of " + name()));
     if (const auto* refusal = std::get_if<mail::Refusal>(&letter->what);
-        refusal && letter->number == number)
+        refusal && letter->number == number) {
+      cleared_ = cleared_ || refusal->error.kind == ErrorClass::Unreachable;
       return tl::unexpected(Error(refusal->error).in("the manager of " + name()));
+    }
     const auto* wanted = std::get_if<Wanted>(&letter->what);
     if (!wanted || letter->number != number)
       return fail(ErrorClass::Failure, "the manager of {} answers what was not asked", name());
@@ -220,6 +214,8 @@ class JoinedDrive final : public Drive, private Device, private Queues {
   std::unique_ptr<ClientLease> lease_;
   milliseconds patience_;
   uint64_t epoch_;  // when it was joined
+  uint64_t key_ = 0;
+  std::atomic<bool> cleared_{false};  // as the manager says, of which the lease may not know yet
   uint32_t entries_ = 0;
   uint64_t changes_ = 0;  // that are known here
   ControllerInfo info_;
@@ -231,10 +227,10 @@ class JoinedDrive final : public Drive, private Device, private Queues {
 
 }  // namespace
 
-Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<ClientLease> lease, uint32_t former,
-                                       milliseconds patience, uint64_t key) {
+Result<std::unique_ptr<Drive>> join_by(std::unique_ptr<ClientLease> lease, milliseconds patience,
+                                       uint64_t key) {
   auto drive = std::make_unique<JoinedDrive>(std::move(lease), patience);
-  PCILEND_TRY(drive->begin(former, key));
+  PCILEND_TRY(drive->begin(key));
   return drive;
 }
 

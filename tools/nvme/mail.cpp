@@ -39,8 +39,7 @@ static_assert(sizeof(Header) == 8);
 
 struct HelloWire {
   Header header;
-  uint32_t former;
-  uint32_t zero;
+  uint64_t zero;
   uint64_t key;
 };
 static_assert(sizeof(HelloWire) == 24);
@@ -186,15 +185,14 @@ Wire make(Topic topic, uint32_t number) {
 
 std::vector<std::byte> put(uint32_t number, const Hello& hello) {
   auto wire = make<HelloWire>(kHello, number);
-  wire.former = hello.former;
   wire.key = hello.key;
   return bytes_of(wire);
 }
 
 std::vector<std::byte> put(uint32_t number, const Clear& clear) {
   auto wire = make<ClearWire>(kClear, number);
-  wire.lease = clear.lease;
-  wire.key = clear.key;
+  wire.lease = clear.client.lease;
+  wire.key = clear.client.key;
   return bytes_of(wire);
 }
 
@@ -408,12 +406,11 @@ Result<Letter<Question>> decode_question(std::span<const std::byte> bytes) {
   const uint32_t number = header->number;
   switch (header->topic) {
     case kHello:
-      return letter<Question>(number, read_as<HelloWire>(bytes, [](const auto& wire) {
-                                return Hello{wire.former, wire.key};
-                              }));
+      return letter<Question>(
+          number, read_as<HelloWire>(bytes, [](const auto& wire) { return Hello{wire.key}; }));
     case kClear:
       return letter<Question>(number, read_as<ClearWire>(bytes, [](const auto& wire) {
-                                return Clear{wire.lease, wire.key};
+                                return Clear{{wire.lease, wire.key}};
                               }));
     case kFence:
       return letter<Question>(number, read_fence(bytes));

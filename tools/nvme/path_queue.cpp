@@ -95,7 +95,7 @@ void PathQueue::heed_news() {
   }
   retire_lost();
   for (Tag& tag : tags_)
-    if (tag.stage == Stage::Held && paths_.cleared(tag.lease)) {
+    if (tag.stage == Stage::Held && paths_.cleared(tag.client)) {
       tag.stage = Stage::Waiting;
       waiting_ = true;
     }
@@ -130,15 +130,15 @@ void PathQueue::lose(const std::string& why) {
       std::ranges::find_if(lanes_, [&](const auto& lane) { return lane.get() == active_; });
   std::unique_ptr<Lane> lane = std::move(*at);
   lanes_.erase(at);
-  const uint32_t lease = lane->drive().lease();
+  const ClientName client = lane->drive().client();
   loss_ = why;
   paths_.report(lane->drive(), why);
-  const bool cleared = paths_.cleared(lease);
+  const bool cleared = paths_.cleared(client);
   for (Tag& tag : tags_) {
     if (tag.stage != Stage::Issued) continue;
     ++held_;
     ++repeated_;
-    tag.lease = lease;
+    tag.client = client;
     tag.stage = changes_medium(tag.task.work) && !cleared ? Stage::Held : Stage::Waiting;
     waiting_ |= tag.stage == Stage::Waiting;
   }

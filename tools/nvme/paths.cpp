@@ -63,7 +63,7 @@ std::vector<PathOpener> join_openers(FunctionId id, std::string_view owner,
 }
 
 Paths::Paths(std::vector<PathOpener> openers, PathsOptions options)
-    : options_(std::move(options)), uncleared_(options_.former.leases) {
+    : options_(std::move(options)), uncleared_(options_.former) {
   for (PathOpener& opener : openers) paths_.push_back({std::move(opener), nullptr, {}, {}, {}});
 }
 
@@ -76,12 +76,6 @@ Result<std::unique_ptr<Paths>> Paths::open(std::vector<PathOpener> openers,
 
 Result<> Paths::begin() {
   if (paths_.empty()) return fail(ErrorClass::Usage, "a drive without a path: name one");
-  key_ = options_.former.key;
-  if (key_ == 0) {
-    const auto key = make_key();
-    if (!key) return tl::unexpected(key.error());
-    key_ = *key;
-  }
   std::optional<Error> first;
   for (size_t number = 0; number < paths_.size(); ++number) {
     auto drive = join_one(number);
@@ -92,7 +86,7 @@ Result<> Paths::begin() {
   }
   const auto drive = any_drive();
   if (!drive) return tl::unexpected(*first);
-  for (const uint32_t lease : uncleared_) PCILEND_TRY(drive->clear(lease, key_));
+  for (const ClientName& client : uncleared_) PCILEND_TRY(drive->clear(client));
   uncleared_.clear();
   return {};
 }
@@ -134,15 +128,11 @@ std::shared_ptr<Drive> Paths::working() const {
   return drive && !drive->lost() ? drive : nullptr;
 }
 
-PathClients Paths::clients() const {
+std::vector<ClientName> Paths::clients() const {
   const std::lock_guard lock(mutex_);
-  return clients_locked();
-}
-
-PathClients Paths::clients_locked() const {
-  PathClients all{key_, uncleared_};
+  std::vector<ClientName> all = uncleared_;
   for (const Path& path : paths_)
-    if (path.drive) all.leases.push_back(path.drive->lease());
+    if (path.drive) all.push_back(path.drive->client());
   return all;
 }
 
@@ -192,10 +182,10 @@ void Paths::report(const Drive& drive, const std::string& why) {
   wake_.notify_all();
 }
 
-bool Paths::cleared(uint32_t lease) const {
+bool Paths::cleared(const ClientName& client) const {
   const std::lock_guard lock(mutex_);
-  const auto has = [&](const Path& path) { return path.drive && path.drive->lease() == lease; };
-  return std::ranges::find(uncleared_, lease) == uncleared_.end() &&
+  const auto has = [&](const Path& path) { return path.drive && path.drive->client() == client; };
+  return std::ranges::find(uncleared_, client) == uncleared_.end() &&
          std::ranges::none_of(paths_, has);
 }
 
@@ -218,7 +208,7 @@ void Paths::changed() {
 
 void Paths::lose(Path& path, const std::string& why) {
   tell(fmt::format("path {}: {}", path.opener.name, why));
-  uncleared_.push_back(path.drive->lease());
+  uncleared_.push_back(path.drive->client());
   retiring_.push_back(std::move(path.drive));
   path.drive = nullptr;
   path.delay = options_.step;
@@ -257,18 +247,18 @@ bool Paths::step() {
 // answer is what counts.
 bool Paths::clear_lost(Lock& lock) {
   bool any = false;
-  for (const uint32_t lease : std::vector(uncleared_)) {
+  for (const ClientName& client : std::vector(uncleared_)) {
     const auto drive = any_drive();
     if (!drive || drive->lost() || stopping_) return any;
     lock.unlock();
-    const auto cleared = drive->clear(lease, key_);
+    const auto cleared = drive->clear(client);
     lock.lock();
     if (!cleared) {
       if (uncleared_why_ != cleared.error().message) tell(cleared.error().message);
       uncleared_why_ = cleared.error().message;
       return any;
     }
-    std::erase(uncleared_, lease);
+    std::erase(uncleared_, client);
     any = true;
     changed();
   }
@@ -305,12 +295,14 @@ bool Paths::join_missing(Lock& lock) {
 
 // Whoever comes after this process must know of a client before that has queues.
 Result<std::shared_ptr<Drive>> Paths::join_one(size_t number) {
-  auto opened = paths_[number].opener.open(key_);
+  const auto key = make_key();
+  if (!key) return tl::unexpected(key.error());
+  auto opened = paths_[number].opener.open(*key);
   if (!opened) return tl::unexpected(std::move(opened).error());
   const std::shared_ptr<Drive> drive(std::move(*opened));
   if (options_.accept) {
-    PathClients all = clients();
-    all.leases.push_back(drive->lease());
+    std::vector<ClientName> all = clients();
+    all.push_back(drive->client());
     PCILEND_TRY(options_.accept(*drive, all));
   }
   return drive;

@@ -107,12 +107,11 @@ class NvmePathsRounds : public NvmePaths {
     const long confirmed = last("wrote", "wrote");
     const size_t at = said.rfind("\nclients ");
     ASSERT_NE(at, std::string::npos);
-    char key[32] = {};
-    char leases[128] = {};
-    ASSERT_EQ(std::sscanf(said.c_str() + at, "\nclients %31s %127[0-9 ]", key, leases), 2);
-    std::string formers = leases;
-    std::ranges::replace(formers, ' ', ',');
-    const std::string former = fmt::format("--key {} --formers {}", key, formers);
+    char clients[256] = {};
+    ASSERT_EQ(std::sscanf(said.c_str() + at, "\nclients %255[0-9: ]", clients), 1);
+    std::string former = clients;
+    std::ranges::replace(former, ' ', ',');
+    former.insert(0, "--formers ");
     const auto found =
         borrower().run(user_command(fmt::format("{} {} --check {}", options_, former, confirmed)));
     ASSERT_OK(found);

@@ -224,8 +224,8 @@ class Disk {
   Result<std::unique_ptr<Paths>> open_once(const ThisHost& host, uint64_t slice) {
     auto all = openers(host, slice);
     if (!all) return tl::unexpected(std::move(all).error());
-    PathsOptions wanted{.former = {record_.key, record_.leases}};
-    wanted.accept = [this](Drive& drive, const PathClients& clients) {
+    PathsOptions wanted{.former = record_.clients};
+    wanted.accept = [this](Drive& drive, const std::vector<ClientName>& clients) {
       return accept(drive, clients);
     };
     wanted.tell = [this](const std::string& text) {
@@ -260,7 +260,7 @@ class Disk {
 
   // A path has been joined. Before it has queues it is written down as what: whoever comes next
   // must know what to clear first. Paths that come back lead to the same drive.
-  Result<> accept(Drive& drive, const PathClients& clients) {
+  Result<> accept(Drive& drive, const std::vector<ClientName>& clients) {
     const std::lock_guard lock(record_mutex_);
     if (described_) {
       const auto name_space = drive.name_space(options_.name_space);
@@ -270,8 +270,7 @@ class Disk {
       PCILEND_TRY(check_same(record_, drive.info(), *name_space, *health));
     }
     if (options_.alone) return {};
-    record_.key = clients.key;
-    record_.leases = clients.leases;
+    record_.clients = clients;
     return write_record(environment_, record_);
   }
 
@@ -468,6 +467,8 @@ class Disk {
                   "{} is lost again and again, and has done nothing in {} s: {}",
                   to_string(options_.function),
                   std::chrono::duration_cast<std::chrono::seconds>(now - since).count(), reason);
+    // One that is lost as soon as it is opened must not keep a CPU, and its manager, busy.
+    if (options_.lost_since && !has_done_something()) (void)told_to_end(kOpenStep);
     std::cerr << to_string(options_.function) << ": " << reason << ": it is opened again\n";
     PCILEND_TRY(enter("recovering"));
     tell_systemd(fmt::format("STATUS={} is lost: {}\n", to_string(options_.function), reason));

@@ -17,6 +17,19 @@ std::string path_of(FunctionId function, std::string_view ending) {
   return fmt::format("{}/{}.{}", kDiskDirectory, to_string(function), ending);
 }
 
+Json to_json(const std::vector<ClientName>& clients) {
+  Json all = Json::array();
+  for (const ClientName& client : clients)
+    all.push_back({{"lease", client.lease}, {"key", client.key}});
+  return all;
+}
+
+std::vector<ClientName> parse_clients(const Json& json) {
+  std::vector<ClientName> clients;
+  for (const Json& client : json) clients.push_back({client.at("lease"), client.at("key")});
+  return clients;
+}
+
 Result<DiskRecord> parse(FunctionId function, const std::string& text) {
   try {
     const Json json = Json::parse(text);
@@ -39,8 +52,7 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     record.depth = json.at("depth");
     record.power_cycles = json.at("power_cycles");
     record.paths = json.at("paths").get<std::vector<std::string>>();
-    record.leases = json.at("leases").get<std::vector<uint32_t>>();
-    record.key = json.at("key");
+    record.clients = parse_clients(json.at("clients"));
     record.pid = json.at("pid");
     record.recoveries = json.at("recoveries");
     record.start = json.at("start");
@@ -57,9 +69,10 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
 
 Result<> check_writers(bool alone, bool read_only, bool shared_fs) {
   if (alone || read_only || shared_fs) return {};
-  return fail(ErrorClass::Usage,
-              "others may write to the drive, too, and file systems of one host don't survive "
-              "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
+  return fail(
+      ErrorClass::Usage,
+      "others may write to the drive, too, and file systems of one host don't survive "
+      "that: say --alone (have all of it), --read-only, or --shared-fs (GFS2 and the like)");
 }
 
 std::string record_path(FunctionId function) {
@@ -118,8 +131,7 @@ Result<> write_record(const Environment& environment, const DiskRecord& record) 
                   {"depth", record.depth},
                   {"power_cycles", record.power_cycles},
                   {"paths", record.paths},
-                  {"leases", record.leases},
-                  {"key", record.key},
+                  {"clients", to_json(record.clients)},
                   {"pid", record.pid},
                   {"recoveries", record.recoveries},
                   {"start", record.start}};

@@ -10,6 +10,7 @@
 
 #include "pcilend/environment.h"
 #include "pcilend/ids.h"
+#include "pcilend/nvme/client_name.h"
 
 namespace pcilend::nvme {
 
@@ -30,11 +31,9 @@ struct DiskRecord {
   bool shared_fs = false;
   uint32_t queues = 0;
   uint32_t depth = 0;
-  uint64_t power_cycles = 0;  // of the drive
-  // As what the drive's manager knows its program, over each path, and the key that goes with that.
-  std::vector<std::string> paths;  // adapters, of a client
-  std::vector<uint32_t> leases;
-  uint64_t key = 0;
+  uint64_t power_cycles = 0;        // of the drive
+  std::vector<std::string> paths;   // adapters, of a client
+  std::vector<ClientName> clients;  // of the drive's manager, that may have queues
   uint32_t pid = 0;
   uint32_t recoveries = 0;  // since it was attached
   uint64_t start = 0;       // of the program: no two of them have the same

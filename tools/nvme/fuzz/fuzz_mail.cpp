@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (drive.io_queues() != 0) __builtin_trap();
     share.pump = [] {};
   }
-  const auto drive = join_by(std::make_unique<Liar>(Input({data, size})), 0, none);
+  const auto drive = join_by(std::make_unique<Liar>(Input({data, size})), none);
   if (!drive) return 0;
   (void)(*drive)->namespaces();
   (void)(*drive)->name_space(1);

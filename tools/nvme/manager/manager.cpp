@@ -171,8 +171,6 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::Hello& hello) 
   if (!book_.knows(client))
     return fail(ErrorClass::NotFound, "client {} is not known: join the drive", client);
   PCILEND_TRY(check_admitted(client));
-  if (hello.former != 0 && hello.former != client && book_.knows(hello.former))
-    return fail(ErrorClass::State, "client {} has not ended yet: close it, and wait", hello.former);
   if (hello.key != 0) book_.give_key(client, hello.key);
   const uint32_t entries = std::min(options_.each.entries, controller_->limits().entries);
   mail::Welcome welcome{
@@ -262,7 +260,7 @@ Result<mail::Answer> Manager::answer(uint32_t client, const mail::AskChanges& as
 // them.
 Result<mail::Answer> Manager::answer(uint32_t, const mail::Clear& clear) {
   PCILEND_TRY(book_.allow_clear(clear));
-  PCILEND_TRY(cut(clear.lease, "is cleared, as it asks over another path"));
+  PCILEND_TRY(cut(clear.client.lease, "is cleared, as it asks over another path"));
   return mail::Confirmed{};
 }
 

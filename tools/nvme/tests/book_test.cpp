@@ -103,7 +103,7 @@ TEST_F(Books, InQuarantineIdsAreKeptAndNoneAreGiven) {
   book_.quarantine(1);
   EXPECT_EQ(book_.pairs(1), std::vector<uint16_t>{5});
   EXPECT_EQ(book_.allow_delete(1, 5).error().kind, ErrorClass::NotFound) << "it is deleted";
-  EXPECT_EQ(pair(kSlice, kSlice), ErrorClass::State);
+  EXPECT_EQ(pair(kSlice, kSlice), ErrorClass::Unreachable);
 }
 
 TEST_F(Books, OnlyWhatReadsIsAllowed) {

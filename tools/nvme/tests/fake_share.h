@@ -54,6 +54,14 @@ class FakeShare final : public ManagerLease {
     news_.push_back(guest.notice);
     return guest;
   }
+  // Its host boots: those who have joined before are nobody, and are told nothing.
+  void reboot() {
+    guests.clear();
+    news_.clear();
+    last_lease_ = 0;
+    ++boots_;
+  }
+  [[nodiscard]] uint32_t boots() const { return boots_; }
   // Its link is lost, or it ends, however.
   void tell(uint32_t lease, uint32_t news) {
     const auto it = guests.find(lease);
@@ -114,6 +122,7 @@ class FakeShare final : public ManagerLease {
 
   std::deque<ClientNotice> news_;
   uint32_t last_lease_ = 0;
+  uint32_t boots_ = 0;
   uint32_t round_ = 0;
 };
 
@@ -148,7 +157,7 @@ inline Result<std::unique_ptr<NearMemory>> FakeShare::make_near(uint32_t, size_t
 class FakeClientLease : public ClientLease {
  public:
   FakeClientLease(FakeShare& share, uint32_t node)
-      : share_(share), lease_(share.add(node).notice.lease) {}
+      : share_(share), boot_(share.boots()), lease_(share.add(node).notice.lease) {}
   FakeClientLease(const FakeClientLease&) = delete;
   FakeClientLease& operator=(const FakeClientLease&) = delete;
   ~FakeClientLease() override { FakeClientLease::leave(); }
@@ -193,12 +202,12 @@ class FakeClientLease : public ClientLease {
     share_.pump();
   }
   [[nodiscard]] uint64_t epoch() const override {
-    const auto it = share_.guests.find(lease_);
-    return it == share_.guests.end() ? ~uint64_t{0} : it->second.epoch;
+    const FakeShare::Guest* const guest = find();
+    return guest ? guest->epoch : ~uint64_t{0};
   }
   [[nodiscard]] bool over() const override {
-    const auto it = share_.guests.find(lease_);
-    return it == share_.guests.end() || it->second.over;
+    const FakeShare::Guest* const guest = find();
+    return !guest || guest->over;
   }
   [[nodiscard]] int fd() const override { return -1; }
 
@@ -208,10 +217,11 @@ class FakeClientLease : public ClientLease {
  private:
   [[nodiscard]] FakeShare::Guest* find() const {
     const auto it = share_.guests.find(lease_);
-    return it == share_.guests.end() ? nullptr : &it->second;
+    return it == share_.guests.end() || boot_ != share_.boots() ? nullptr : &it->second;
   }
 
   FakeShare& share_;
+  uint32_t boot_;
   uint32_t lease_;
 };
 

@@ -15,8 +15,8 @@ std::vector<uint8_t> raw(const std::vector<std::byte>& bytes) {
 }
 
 const Question kQuestions[] = {
-    Hello{7, 0x1122334455667788},
-    Clear{7, 0x1122334455667788},
+    Hello{0x1122334455667788},
+    Clear{{7, 0x1122334455667788}},
     Fence{Fencing::Ask, 8},
     Fence{Fencing::Off, 8},
     Fence{Fencing::On, 8},

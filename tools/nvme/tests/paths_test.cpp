@@ -102,8 +102,8 @@ class Careless final : public Drive {
   [[nodiscard]] Result<NamespaceChanges> changes() override { return drive_->changes(); }
   [[nodiscard]] std::optional<uint16_t> vector() const override { return drive_->vector(); }
   [[nodiscard]] bool lost() const override { return drive_->lost(); }
-  [[nodiscard]] uint32_t lease() const override { return drive_->lease(); }
-  Result<> clear(uint32_t, uint64_t) override { return {}; }
+  [[nodiscard]] ClientName client() const override { return drive_->client(); }
+  Result<> clear(const ClientName&) override { return {}; }
   void leave() override { drive_->leave(); }
 
  private:
@@ -115,11 +115,14 @@ class TwoPaths : public testing::Test {
   void SetUp() override {
     drive_.pairs = 16;
     drive_.medium.assign(FakeController::kMediumBytes, std::byte{});
-    auto manager = Manager::open(drive_, share_, {.patience = kShort},
+    ASSERT_NO_FATAL_FAILURE(start_manager());
+    share_.pump = [this] { (void)manager_->serve(); };
+  }
+  void start_manager() {
+    auto manager = Manager::open(drive_, share_, {.each = {.pairs = 2}, .patience = kShort},
                                  [this](const std::string& text) { said_.push_back(text); });
     ASSERT_TRUE(manager) << manager.error().message;
     manager_ = std::move(*manager);
-    share_.pump = [this] { (void)manager_->serve(); };
   }
   void TearDown() override {
     queue_.reset();
@@ -150,7 +153,7 @@ class TwoPaths : public testing::Test {
     return {name, [this, &cable, careless](uint64_t key) -> Result<std::unique_ptr<Drive>> {
               if (!cable.up) return fail(ErrorClass::Unreachable, "no link");
               auto joined =
-                  join_by(std::make_unique<CableClientLease>(share_, cable, pins_), 0, kShort, key);
+                  join_by(std::make_unique<CableClientLease>(share_, cable, pins_), kShort, key);
               if (!joined || !careless) return joined;
               return std::make_unique<Careless>(std::move(*joined));
             }};
@@ -201,6 +204,13 @@ class TwoPaths : public testing::Test {
     cable.held.clear();
   }
 
+  // The drive's host boots: it has a new manager, and numbers leases from 1 on again.
+  void reboot() {
+    manager_.reset();
+    share_.reboot();
+    start_manager();
+  }
+
   // The first write is on its way over a path that is lost, and its second issue, and a write
   // behind it, are done over the other one. Then it arrives: what does the medium have?
   std::byte overtaken() {
@@ -241,8 +251,11 @@ TEST_F(TwoPaths, ArePreparedInAdvanceAndOneIsUsed) {
   expect_done(1);
   EXPECT_EQ(queue_->data(1)[511], std::byte{0x11});
   const auto clients = paths_->clients();
-  EXPECT_NE(clients.key, 0U);
-  EXPECT_EQ(clients.leases, (std::vector<uint32_t>{1, 2}));
+  ASSERT_EQ(clients.size(), 2U);
+  EXPECT_EQ(clients[0].lease, 1U);
+  EXPECT_EQ(clients[1].lease, 2U);
+  for (const ClientName& client : clients) EXPECT_NE(client.key, 0U);
+  EXPECT_NE(clients[0].key, clients[1].key);
   queue_.reset();
   paths_.reset();
   EXPECT_EQ(drive_.io_queues(), 0U);
@@ -389,8 +402,7 @@ TEST_F(TwoPaths, ACommandWhoseQueueIsDeletedIsNotAnswered) {
   ASSERT_NO_FATAL_FAILURE(open());
   drive_.held = drive_.aborts = true;
   write(0, 3, std::byte{0x77});
-  const PathClients ours = paths_->clients();
-  ASSERT_TRUE(paths_->drive().clear(ours.leases.front(), ours.key));
+  ASSERT_TRUE(paths_->drive().clear(paths_->clients().front()));
   drive_.held = false;
   expect_nothing();
   EXPECT_EQ(queue_->held(), 1U);
@@ -403,7 +415,7 @@ TEST_F(TwoPaths, ACommandWhoseQueueIsDeletedIsNotAnswered) {
 // A program that is started again knows what the former one was.
 TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
   ASSERT_NO_FATAL_FAILURE(open());
-  const PathClients former = paths_->clients();
+  const auto former = paths_->clients();
   drive_.held = true;
   write(0, 5, std::byte{0x01});
   // It is killed, and nobody hears of that yet.
@@ -416,34 +428,90 @@ TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
   a_.up = b_.up = true;
   ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, {.former = former}));
   EXPECT_EQ(drive_.io_queues(), 2U) << "those of before are deleted";
-  EXPECT_EQ(paths_->clients().key, former.key);
   write(0, 5, std::byte{0x02});
   expect_done(0);
   drive_.release();
   EXPECT_EQ(at(5), std::byte{0x02});
 }
 
+// The new client must not take itself for the former one, whose number it has.
+TEST_F(TwoPaths, AFormerRunsNumbersAreGivenAnewWhenTheDrivesHostHasBooted) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  const auto former = paths_->clients();
+  a_.cut();
+  b_.cut();
+  queue_.reset();
+  paths_.reset();
+  ASSERT_NO_FATAL_FAILURE(reboot());
+  a_.up = b_.up = true;
+  ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, {.former = former}));
+  EXPECT_EQ(paths_->clients().front().lease, former.front().lease);
+  write(0, 5, std::byte{0x88});
+  expect_done(0);
+  settle();
+  EXPECT_EQ(paths_->up(), 2U);
+  EXPECT_EQ(drive_.io_queues(), 2U);
+}
+
+TEST_F(TwoPaths, WhatIsHeldGoesOnWhenTheDrivesHostHasBooted) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  const auto former = paths_->clients();
+  drive_.held = true;
+  write(0, 5, std::byte{0x99});
+  a_.cut();
+  b_.cut();
+  expect_nothing();
+  settle();
+  ASSERT_NO_FATAL_FAILURE(reboot());
+  drive_.held = false;
+  a_.up = b_.up = true;
+  settle();
+  EXPECT_EQ(paths_->clients().front().lease, former.front().lease);
+  expect_done(0);
+  EXPECT_EQ(at(5), std::byte{0x99});
+  EXPECT_EQ(paths_->up(), 2U);
+}
+
+// As when the lender has seen a flap that this host has not.
+TEST_F(TwoPaths, WhoIsClearedJoinsAnew) {
+  ASSERT_NO_FATAL_FAILURE(open());
+  const auto before = paths_->clients();
+  ASSERT_TRUE(paths_->drive().clear(before.front()));
+  const auto space = paths_->drive().name_space(1);
+  ASSERT_TRUE(space) << space.error().message;
+  auto second = PathQueue::create(*paths_, {.name_space = *space, .depth = 4},
+                                  [](uint32_t, std::span<std::byte>) { return true; });
+  ASSERT_TRUE(second) << "over the other path: " << second.error().message;
+  settle();
+  EXPECT_EQ(paths_->up(), 2U);
+  EXPECT_NE(paths_->clients().front(), before.front());
+  write(0, 5, std::byte{0xaa});
+  expect_done(0);
+}
+
 TEST_F(TwoPaths, OthersAreNotCleared) {
   ASSERT_NO_FATAL_FAILURE(open());
-  const auto other = join_by(std::make_unique<FakeClientLease>(share_, kNode), 0, kShort, 99);
+  const auto other = join_by(std::make_unique<FakeClientLease>(share_, kNode), kShort, 99);
   ASSERT_TRUE(other);
   const auto pair = QueuePair::create((*other)->device(), (*other)->queues(), {});
   ASSERT_TRUE(pair);
   EXPECT_EQ(drive_.io_queues(), 3U);
-  for (const uint64_t key : {uint64_t{0}, paths_->clients().key})
-    EXPECT_TRUE(paths_->drive().clear((*other)->lease(), key)) << "as if it were not there";
+  const uint32_t lease = (*other)->client().lease;
+  for (const uint64_t key : {uint64_t{0}, paths_->clients().front().key})
+    EXPECT_TRUE(paths_->drive().clear({lease, key})) << "as if it were not there";
   EXPECT_EQ(drive_.io_queues(), 3U);
-  EXPECT_TRUE((*other)->clear((*other)->lease(), 99));
+  EXPECT_TRUE((*other)->clear({lease, 99}));
   EXPECT_EQ(drive_.io_queues(), 2U);
   EXPECT_EQ(QueuePair::create((*other)->device(), (*other)->queues(), {}).error().kind,
-            ErrorClass::State);
+            ErrorClass::Unreachable);
+  EXPECT_TRUE((*other)->lost());
 }
 
 TEST_F(TwoPaths, APathToAnotherDriveIsNotTaken) {
   std::vector<size_t> known;
   PathsOptions options;
-  options.accept = [&](Drive&, const PathClients& clients) -> Result<> {
-    known.push_back(clients.leases.size());
+  options.accept = [&](Drive&, const std::vector<ClientName>& clients) -> Result<> {
+    known.push_back(clients.size());
     if (known.size() <= 2) return {};
     return fail(ErrorClass::State, "another drive");
   };

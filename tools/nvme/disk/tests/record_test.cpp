@@ -46,8 +46,7 @@ DiskRecord ready() {
   record.depth = 64;
   record.power_cycles = 12;
   record.paths = {"0000:00:04.0"};
-  record.leases = {9, 11};
-  record.key = 0xfedcba9876543211;
+  record.clients = {{9, 0xfedcba9876543211}, {11, 5}};
   record.pid = 77;
   record.recoveries = 4;
   record.start = 0xfedcba9876543210;
@@ -78,8 +77,7 @@ TEST_F(Records, AreReadAsTheyWereWritten) {
   EXPECT_EQ(r.start, 0xfedcba9876543210);
   EXPECT_EQ(r.recoveries, 4U);
   EXPECT_EQ(r.paths, std::vector<std::string>{"0000:00:04.0"});
-  EXPECT_EQ(r.leases, (std::vector<uint32_t>{9, 11}));
-  EXPECT_EQ(r.key, 0xfedcba9876543211);
+  EXPECT_EQ(r.clients, (std::vector<ClientName>{{9, 0xfedcba9876543211}, {11, 5}}));
   EXPECT_EQ(r.power_cycles, 12U);
   EXPECT_TRUE(r.shared_fs);
   EXPECT_FALSE(r.read_only);

@@ -46,9 +46,9 @@ class ClientLease {
   [[nodiscard]] virtual int fd() const = 0;
 };
 
-// `patience`: for each answer. Former and key: as JoinOptions.
+// `patience`: for each answer. Key: as JoinOptions.
 Result<std::unique_ptr<Drive>> join_by(
-    std::unique_ptr<ClientLease> lease, uint32_t former = 0,
+    std::unique_ptr<ClientLease> lease,
     std::chrono::milliseconds patience = std::chrono::seconds(30), uint64_t key = 0);
 
 }  // namespace pcilend::nvme

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pcilend/nvme/client_name.h"
 #include "pcilend/nvme/device.h"
 #include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/identify.h"
@@ -22,10 +23,9 @@ struct JoinOptions {
   uint64_t slice = Lease::kSlice;  // memory that can be mapped for it at once
   bool interrupt = false;          // one, for vector(); on another host than the drive's it may be
                                    // refused
-  uint32_t former = 0;             // lease() of a drive that this process, or a former one, had: it
-                                   // has ended, with all that was under way, or join() fails
-  uint64_t key = 0;                // who has it may clear() this one; 0: nobody
-  std::string adapter;             // that it goes over; empty: one is chosen
+  uint64_t key = 0;     // who has it may clear() this one: at random, and another one for
+                        // each join; 0: nobody
+  std::string adapter;  // that it goes over; empty: one is chosen
   std::chrono::milliseconds patience = std::chrono::seconds(30);  // for each answer
 };
 
@@ -69,17 +69,17 @@ class Drive {
   [[nodiscard]] virtual Result<NamespaceChanges> changes() = 0;
   // An interrupt that a queue pair may have; nothing if none reach this process.
   [[nodiscard]] virtual std::optional<uint16_t> vector() const = 0;
-  // It was reset by others, taken back, or its link was lost: nothing can be submitted any more,
-  // and what was under way may be done or not. Destroy it and open it again, with its lease() as
-  // JoinOptions::former: only then a write may be repeated.
+  // It was reset by others, taken back, its link was lost, or its manager has cleared it: nothing
+  // can be submitted any more, and what was under way may be done or not. Destroy it and open it
+  // again. A write may be repeated when clear() of this one, by the new one, has succeeded.
   [[nodiscard]] virtual bool lost() const = 0;
-  // As what its manager knows this one; 0 if it is not shared.
-  [[nodiscard]] virtual uint32_t lease() const { return 0; }
-  // Has the queues deleted of another client of it, that has joined with that key: once this
-  // returns, nothing of what that one had under way is done any more. Any thread may ask.
+  // As what its manager knows this one.
+  [[nodiscard]] virtual ClientName client() const { return {}; }
+  // Has the queues deleted of another client of it: once this returns, nothing of what that one had
+  // under way is done any more. Any thread may ask.
   // Unsupported if it is not shared; Unreachable if the manager does not answer: then nothing is
   // known.
-  virtual Result<> clear(uint32_t lease, uint64_t key);
+  virtual Result<> clear(const ClientName& client);
   // It is given up, whatever the manager says: queues that are removed afterwards wait for nobody,
   // and memory stays where it is until the manager has confirmed. No-op if it is not shared.
   virtual void leave() {}

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "pcilend/error.h"
+#include "pcilend/nvme/client_name.h"
 #include "pcilend/nvme/drive_event.h"
 #include "pcilend/nvme/queues.h"
 
@@ -29,8 +30,7 @@ inline constexpr size_t kChangedMax = 40;   // ids of namespaces
 
 // Questions.
 struct Hello {
-  uint32_t former = 0;  // lease of a client that must have ended; 0: none
-  uint64_t key = 0;     // who has it may ask for Clear of this one; 0: nobody
+  uint64_t key = 0;  // who has it may ask for Clear of this one; 0: nobody
 };
 struct CreatePair {
   QueueRequest request;  // the vector: of the client's own
@@ -42,8 +42,7 @@ struct DeletePair {
 // any more. NotFound if there is no such client (any more), or it has another key: so one that had
 // it has ended.
 struct Clear {
-  uint32_t lease = 0;
-  uint64_t key = 0;
+  ClientName client;
 };
 enum class Fencing : uint16_t {
   Ask,  // is it fenced?
@@ -76,7 +75,9 @@ using Question = std::variant<Hello, CreatePair, DeletePair, AskIdentify, AskCon
 
 // Answers.
 struct Refusal {
-  Error error;  // its message is cut where mail ends
+  // Its message is cut where mail ends. Unreachable: this client has lost its queues, and gets none
+  // any more; it may join anew.
+  Error error;
 };
 struct Confirmed {};
 struct Welcome {

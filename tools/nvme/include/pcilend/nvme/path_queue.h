@@ -96,7 +96,7 @@ class PathQueue final : private PathUser {
   struct Tag {
     Stage stage = Stage::Free;
     Task task;
-    uint32_t lease = 0;  // Held: until that client is cleared
+    ClientName client;  // Held: until that client is cleared
     Clock::time_point since;
   };
 

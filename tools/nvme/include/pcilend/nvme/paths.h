@@ -23,18 +23,13 @@
 
 namespace pcilend::nvme {
 
-// Leases of clients that may have queues still, and what they can be cleared by.
-struct PathClients {
-  uint64_t key = 0;
-  std::vector<uint32_t> leases;
-};
-
 struct PathsOptions {
-  PathClients former;  // of a run before this one: they are cleared before this one has queues
+  // Of a run before this one: they are cleared before this one has queues.
+  std::vector<ClientName> former;
   // Each time that a path is joined, before it gets queues: whether it leads to the drive that is
-  // meant, and as what this process is known from now on. By another thread, once start() was
-  // called.
-  std::function<Result<>(Drive&, const PathClients&)> accept;
+  // meant, and as whom this process may have queues from now on. By another thread, once start()
+  // was called.
+  std::function<Result<>(Drive&, const std::vector<ClientName>&)> accept;
   std::function<void(const std::string&)> tell;  // what becomes of paths, for people
   std::chrono::milliseconds step{100};  // between two attempts to get a path back, at first
 };
@@ -106,7 +101,8 @@ class Paths {
   // The same at any time, as long as it is held, for one thread's changes() and name_space();
   // nothing if none works. Not to be held for long: a lost client ends when nobody has it.
   [[nodiscard]] std::shared_ptr<Drive> working() const;
-  [[nodiscard]] PathClients clients() const;
+  // That may have queues.
+  [[nodiscard]] std::vector<ClientName> clients() const;
   // That work now, of all.
   [[nodiscard]] size_t up() const;
   [[nodiscard]] size_t count() const { return paths_.size(); }
@@ -120,7 +116,7 @@ class Paths {
   // A client that has lost its path, or does not answer.
   void report(const Drive& drive, const std::string& why);
   // Nothing of what it had under way is done any more. Of one that was never reported: false.
-  [[nodiscard]] bool cleared(uint32_t lease) const;
+  [[nodiscard]] bool cleared(const ClientName& client) const;
   void retire(std::unique_ptr<PathLane> lane);
 
  private:
@@ -149,16 +145,14 @@ class Paths {
   void bury(Lock& lock);
   void changed();
   void tell(const std::string& text) const;
-  [[nodiscard]] PathClients clients_locked() const;
   [[nodiscard]] std::shared_ptr<Drive> any_drive() const;
 
   PathsOptions options_;
-  uint64_t key_ = 0;
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable wake_;
   std::vector<Path> paths_;
   std::vector<PathUser*> users_;
-  std::vector<uint32_t> uncleared_;               // leases
+  std::vector<ClientName> uncleared_;
   std::string uncleared_why_;                     // as it was told
   std::vector<std::shared_ptr<Drive>> retiring_;  // until no lane is used
   std::vector<std::unique_ptr<PathLane>> trash_;
