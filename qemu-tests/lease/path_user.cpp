@@ -2,7 +2,7 @@
 // A client of a shared drive over several paths that knows what must be on the medium: it writes
 // its range in versions, and compares what it reads. What it says, for scenarios:
 //
-//   clients LEASE:KEY ...   before these have queues
+//   clients LEASE:KEY ...   from now on these may have queues, and no others
 //   wrote V                all of version V is confirmed
 //   pass V path P up N repeated R    it has been read again, and was right
 //   checked V              the same, without writing, as SIGUSR1 has asked for (SIGUSR2: goes on)
@@ -93,7 +93,7 @@ class User {
       if (std::sscanf(former.c_str(), "%" SCNu32 ":%" SCNu64, &client.lease, &client.key) != 2)
         return fail(ErrorClass::Usage, "{} is no LEASE:KEY", former);
     }
-    options.accept = [](Drive&, const std::vector<ClientName>& clients) -> Result<> {
+    options.keep = [](const std::vector<ClientName>& clients) -> Result<> {
       std::string all = "clients";
       for (const ClientName& client : clients)
         all += fmt::format(" {}:{}", client.lease, client.key);

@@ -86,9 +86,10 @@ Result<> Paths::begin() {
   }
   const auto drive = any_drive();
   if (!drive) return tl::unexpected(*first);
+  if (uncleared_.empty()) return {};
   for (const ClientName& client : uncleared_) PCILEND_TRY(drive->clear(client));
   uncleared_.clear();
-  return {};
+  return options_.keep ? options_.keep(clients()) : Result<>();
 }
 
 Paths::~Paths() {
@@ -300,10 +301,11 @@ Result<std::shared_ptr<Drive>> Paths::join_one(size_t number) {
   auto opened = paths_[number].opener.open(*key);
   if (!opened) return tl::unexpected(std::move(opened).error());
   const std::shared_ptr<Drive> drive(std::move(*opened));
-  if (options_.accept) {
+  if (options_.accept) PCILEND_TRY(options_.accept(*drive));
+  if (options_.keep) {
     std::vector<ClientName> all = clients();
     all.push_back(drive->client());
-    PCILEND_TRY(options_.accept(*drive, all));
+    PCILEND_TRY(options_.keep(all));
   }
   return drive;
 }

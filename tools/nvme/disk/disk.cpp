@@ -225,9 +225,8 @@ class Disk {
     auto all = openers(host, slice);
     if (!all) return tl::unexpected(std::move(all).error());
     PathsOptions wanted{.former = record_.clients};
-    wanted.accept = [this](Drive& drive, const std::vector<ClientName>& clients) {
-      return accept(drive, clients);
-    };
+    wanted.accept = [this](Drive& drive) { return accept(drive); };
+    wanted.keep = [this](const std::vector<ClientName>& clients) { return keep(clients); };
     wanted.tell = [this](const std::string& text) {
       std::cerr << to_string(options_.function) << ": " << text << "\n";
     };
@@ -258,18 +257,21 @@ class Disk {
     }
   }
 
-  // A path has been joined. Before it has queues it is written down as what: whoever comes next
-  // must know what to clear first. Paths that come back lead to the same drive.
-  Result<> accept(Drive& drive, const std::vector<ClientName>& clients) {
+  // Paths that come back lead to the same drive.
+  Result<> accept(Drive& drive) {
     const std::lock_guard lock(record_mutex_);
-    if (described_) {
-      const auto name_space = drive.name_space(options_.name_space);
-      if (!name_space) return tl::unexpected(name_space.error());
-      const auto health = drive.health();
-      if (!health) return tl::unexpected(health.error());
-      PCILEND_TRY(check_same(record_, drive.info(), *name_space, *health));
-    }
+    if (!described_) return {};
+    const auto name_space = drive.name_space(options_.name_space);
+    if (!name_space) return tl::unexpected(name_space.error());
+    const auto health = drive.health();
+    if (!health) return tl::unexpected(health.error());
+    return check_same(record_, drive.info(), *name_space, *health);
+  }
+
+  // Whoever comes next must know what to clear first.
+  Result<> keep(const std::vector<ClientName>& clients) {
     if (options_.alone) return {};
+    const std::lock_guard lock(record_mutex_);
     record_.clients = clients;
     return write_record(environment_, record_);
   }

@@ -426,8 +426,18 @@ TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
   EXPECT_EQ(drive_.io_queues(), 2U);
   drive_.held = false;
   a_.up = b_.up = true;
-  ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, {.former = former}));
+  std::vector<std::vector<ClientName>> kept;
+  PathsOptions options{.former = former};
+  options.keep = [&](const std::vector<ClientName>& clients) -> Result<> {
+    kept.push_back(clients);
+    return {};
+  };
+  ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, options));
   EXPECT_EQ(drive_.io_queues(), 2U) << "those of before are deleted";
+  ASSERT_EQ(kept.size(), 3U);
+  EXPECT_EQ(kept[0].size(), 3U) << "those of before, and one of this run";
+  EXPECT_EQ(kept[1].size(), 4U);
+  EXPECT_EQ(kept[2], paths_->clients()) << "no run clears again what this one has cleared";
   write(0, 5, std::byte{0x02});
   expect_done(0);
   drive_.release();
@@ -508,15 +518,13 @@ TEST_F(TwoPaths, OthersAreNotCleared) {
 }
 
 TEST_F(TwoPaths, APathToAnotherDriveIsNotTaken) {
-  std::vector<size_t> known;
+  int joined = 0;
   PathsOptions options;
-  options.accept = [&](Drive&, const std::vector<ClientName>& clients) -> Result<> {
-    known.push_back(clients.size());
-    if (known.size() <= 2) return {};
+  options.accept = [&](Drive&) -> Result<> {
+    if (++joined <= 2) return {};
     return fail(ErrorClass::State, "another drive");
   };
   ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, options));
-  EXPECT_EQ(known, (std::vector<size_t>{1, 2}));
   a_.cut();
   write(0, 1, std::byte{0x11});
   settle();
