@@ -297,13 +297,20 @@ TEST_P(NvmeDisk, ItEndsThoughTheDriveIsLostMeanwhile) {
   ASSERT_NO_FATAL_FAILURE(attach());
   // Who closes it last would write what is in the cache.
   auto writer = host().start(fmt::format(
-      "(dd if=/dev/zero of={0} bs=1M count=16 2>/dev/null; echo; exec sleep 600) <{0}", disk_));
+      "(dd if=/dev/zero of={0} bs=1M count=32 2>/dev/null; echo; exec sleep 600) <{0}", disk_));
   ASSERT_OK(writer);
   ASSERT_OK(lab::eventually("it is written", lab::kPatience,
                             [&] { return writer->ended() || !writer->output_so_far().empty(); }));
+  // As long as its cache is written: pcilend nvme list comes too late for that.
+  auto ending = host().start(
+      fmt::format("while [ -e {0} ]; do grep -q '\"state\": \"ending\"' {0} && exit; done; exit 1",
+                  "/run/pcilend/nvme/" + id_ + ".json"));
+  ASSERT_OK(ending);
   auto detached = host().start("exec pcilend nvme detach --force " + id_);
   ASSERT_OK(detached);
-  ASSERT_OK(await_listed("state", "ending"));
+  const auto seen = ending->wait();
+  ASSERT_OK(seen);
+  ASSERT_EQ(seen->code, 0) << "it has ended before";
   if (GetParam() == Where::Borrower)
     ASSERT_OK(lab_->fabric().link_down(1, 2));
   else
