@@ -6,11 +6,11 @@
 //
 // Steps: connect SEGMENT[,ro]: one of another host, mapped for the function, too; export: a BAR, by
 // /dev/pcilend-bar; registers: a BAR of another function, which is leased for that (`also ID`
-// before; release: that lease ends); copy SEED: from this process's memory there and back, by the function; write SEED: a
-// page there, whether it is still mapped or not; wipe: what is there, by the CPU; look SEED: is
-// that page there; unmap; map: again, what is there; try: map it, and the words of the refusal;
-// take: the exporter takes it away; lost: waits until the segment is; disturbed: until the epoch
-// has changed; wait FILE: until that is there; state.
+// before; release: that lease ends); copy SEED: from this process's memory there and back, by the
+// function; write SEED: a page there, whether it is still mapped or not; wipe: what is there, by
+// the CPU; look SEED: is that page there; unmap; map: again, what is there; try: map it, and the
+// words of the refusal; take: the exporter takes it away; lost: waits until the segment is;
+// disturbed: until the epoch has changed; wait FILE: until that is there; state.
 //
 // Memory that the function only reads and this process only writes, where the library puts it: near
 // BYTES: one more; is it zeroed; give SEED: stored there, and copied by the function to this

@@ -500,10 +500,7 @@ TEST(Wire, Exposed) {
   EXPECT_EQ(check([](auto& m) { m.bar[0] = {0x200000, 0x40000000, 1, 0}; }), "");
   EXPECT_EQ(check([](auto& m) { m.bar[0].size = 0; }), "");
   EXPECT_EQ(check([](auto& m) { m.bar[0].shift = 0x100; }), "BAR placed at an impossible shift");
-  EXPECT_EQ(check([](auto& m) {
-              m.bar[5] = {0x800, 0x1000, 1, 0};
-            }),
-            aligned);
+  EXPECT_EQ(check([](auto& m) { m.bar[5] = {0x800, 0x1000, 1, 0}; }), aligned);
   EXPECT_EQ(check([](auto& m) { m.bar[0].window = PCILEND_WIRE_WINDOWS; }),
             "BAR placed in an impossible window");
   EXPECT_EQ(check([](auto& m) {

@@ -57,8 +57,7 @@ Result<Work> work_of(const lab::Host& host) {
   return work;
 }
 
-Result<> add_row(lab::Lab& lab, std::string_view what, const std::string& script,
-                 int requests) {
+Result<> add_row(lab::Lab& lab, std::string_view what, const std::string& script, int requests) {
   const lab::Host& lender = lab.host(1);
   const auto before = work_of(lender);
   if (!before) return tl::unexpected(before.error());

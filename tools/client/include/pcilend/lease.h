@@ -129,8 +129,8 @@ class PCILEND_API Lease {
   // BAR of this host (Registers::buffer() of another lease, or by whoever exports it); or one of
   // another host's function, if both are leased from there for this process alone. All but the
   // first may be taken away before the object goes: nothing is reached there then. `read_only`: the
-  // function can't write to it; not for BARs of other hosts. State if the slice has no room for it, or it was taken away;
-  // Unsupported if DMA of the function may not go there.
+  // function can't write to it; not for BARs of other hosts. State if the slice has no room for it,
+  // or it was taken away; Unsupported if DMA of the function may not go there.
   [[nodiscard]] Result<DeviceMemory> map(int dma_buf, bool read_only = false) const;
   // An eventfd, not blocking, that MSI or MSI-X number `vector` raises from now on. Unsupported if
   // the function has neither.
