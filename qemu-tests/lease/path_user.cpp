@@ -93,7 +93,7 @@ class User {
       if (std::sscanf(former.c_str(), "%" SCNu32 ":%" SCNu64, &client.lease, &client.key) != 2)
         return fail(ErrorClass::Usage, "{} is no LEASE:KEY", former);
     }
-    options.keep = [](const std::vector<ClientName>& clients) -> Result<> {
+    options.remember = [](const std::vector<ClientName>& clients) -> Result<> {
       std::string all = "clients";
       for (const ClientName& client : clients)
         all += fmt::format(" {}:{}", client.lease, client.key);

@@ -200,7 +200,7 @@ class JoinedDrive final : public Drive, private Device, private Queues {
     if (!letter) return tl::unexpected(Error(letter.error()).in("the manager of " + name()));
     if (const auto* refusal = std::get_if<mail::Refusal>(&letter->what);
         refusal && letter->number == number) {
-      cleared_ = cleared_ || refusal->error.kind == ErrorClass::Unreachable;
+      if (refusal->error.kind == ErrorClass::Unreachable) cleared_ = true;
       return tl::unexpected(Error(refusal->error).in("the manager of " + name()));
     }
     const auto* wanted = std::get_if<Wanted>(&letter->what);

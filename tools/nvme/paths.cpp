@@ -89,7 +89,7 @@ Result<> Paths::begin() {
   if (uncleared_.empty()) return {};
   for (const ClientName& client : uncleared_) PCILEND_TRY(drive->clear(client));
   uncleared_.clear();
-  return options_.keep ? options_.keep(clients()) : Result<>();
+  return options_.remember ? options_.remember(clients()) : Result<>();
 }
 
 Paths::~Paths() {
@@ -302,10 +302,10 @@ Result<std::shared_ptr<Drive>> Paths::join_one(size_t number) {
   if (!opened) return tl::unexpected(std::move(opened).error());
   const std::shared_ptr<Drive> drive(std::move(*opened));
   if (options_.accept) PCILEND_TRY(options_.accept(*drive));
-  if (options_.keep) {
+  if (options_.remember) {
     std::vector<ClientName> all = clients();
     all.push_back(drive->client());
-    PCILEND_TRY(options_.keep(all));
+    PCILEND_TRY(options_.remember(all));
   }
   return drive;
 }

@@ -301,7 +301,8 @@ TEST_P(NvmeDisk, ItEndsThoughTheDriveIsLostMeanwhile) {
   ASSERT_OK(writer);
   ASSERT_OK(lab::eventually("it is written", lab::kPatience,
                             [&] { return writer->ended() || !writer->output_so_far().empty(); }));
-  // As long as its cache is written: pcilend nvme list comes too late for that.
+  // The disk is in that state only while its cache is written: the first pcilend nvme list may come
+  // too late.
   auto ending = host().start(
       fmt::format("while [ -e {0} ]; do grep -q '\"state\": \"ending\"' {0} && exit; done; exit 1",
                   "/run/pcilend/nvme/" + id_ + ".json"));

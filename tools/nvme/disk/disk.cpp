@@ -226,7 +226,7 @@ class Disk {
     if (!all) return tl::unexpected(std::move(all).error());
     PathsOptions wanted{.former = record_.clients};
     wanted.accept = [this](Drive& drive) { return accept(drive); };
-    wanted.keep = [this](const std::vector<ClientName>& clients) { return keep(clients); };
+    wanted.remember = [this](const std::vector<ClientName>& clients) { return remember(clients); };
     wanted.tell = [this](const std::string& text) {
       std::cerr << to_string(options_.function) << ": " << text << "\n";
     };
@@ -269,7 +269,7 @@ class Disk {
   }
 
   // Whoever comes next must know what to clear first.
-  Result<> keep(const std::vector<ClientName>& clients) {
+  Result<> remember(const std::vector<ClientName>& clients) {
     if (options_.alone) return {};
     const std::lock_guard lock(record_mutex_);
     record_.clients = clients;

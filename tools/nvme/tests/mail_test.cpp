@@ -100,6 +100,9 @@ TEST(Mail, WhatMustBeNothingIs) {
   auto bytes = encode(9, DeletePair{1});
   bytes[15] = std::byte{1};
   EXPECT_FALSE(decode_question(bytes));
+  auto hello = encode(9, Hello{5});
+  hello[8] = std::byte{1};
+  EXPECT_FALSE(decode_question(hello));
   auto create = encode(9, CreatePair{{64, 0x1000, 0x2000, {}}});
   create[30] = std::byte{2};
   EXPECT_FALSE(decode_question(create));

@@ -204,6 +204,13 @@ class TwoPaths : public testing::Test {
     cable.held.clear();
   }
 
+  // The client's program ends, and nobody hears of that yet.
+  void kill() {
+    a_.cut();
+    b_.cut();
+    queue_.reset();
+    paths_.reset();
+  }
   // The drive's host boots: it has a new manager, and numbers leases from 1 on again.
   void reboot() {
     manager_.reset();
@@ -418,17 +425,13 @@ TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
   const auto former = paths_->clients();
   drive_.held = true;
   write(0, 5, std::byte{0x01});
-  // It is killed, and nobody hears of that yet.
-  a_.cut();
-  b_.cut();
-  queue_.reset();
-  paths_.reset();
+  kill();
   EXPECT_EQ(drive_.io_queues(), 2U);
   drive_.held = false;
   a_.up = b_.up = true;
   std::vector<std::vector<ClientName>> kept;
   PathsOptions options{.former = former};
-  options.keep = [&](const std::vector<ClientName>& clients) -> Result<> {
+  options.remember = [&](const std::vector<ClientName>& clients) -> Result<> {
     kept.push_back(clients);
     return {};
   };
@@ -448,10 +451,7 @@ TEST_F(TwoPaths, WhatAFormerRunHadIsClearedFirst) {
 TEST_F(TwoPaths, AFormerRunsNumbersAreGivenAnewWhenTheDrivesHostHasBooted) {
   ASSERT_NO_FATAL_FAILURE(open());
   const auto former = paths_->clients();
-  a_.cut();
-  b_.cut();
-  queue_.reset();
-  paths_.reset();
+  kill();
   ASSERT_NO_FATAL_FAILURE(reboot());
   a_.up = b_.up = true;
   ASSERT_NO_FATAL_FAILURE(open({.depth = 4}, {.former = former}));

@@ -27,11 +27,11 @@ struct PathsOptions {
   // Of a run before this one: they are cleared before this one has queues.
   std::vector<ClientName> former;
   // Each time that a path is joined, before it gets queues: whether it leads to the drive that is
-  // meant. This and keep() by another thread, once start() was called.
+  // meant. This and remember() by another thread, once start() was called.
   std::function<Result<>(Drive&)> accept;
   // As whom this process may have queues from now on, for a run behind this one: before it gets
   // them, and when those of `former` have none any more.
-  std::function<Result<>(const std::vector<ClientName>&)> keep;
+  std::function<Result<>(const std::vector<ClientName>&)> remember;
   std::function<void(const std::string&)> tell;  // what becomes of paths, for people
   std::chrono::milliseconds step{100};  // between two attempts to get a path back, at first
 };
