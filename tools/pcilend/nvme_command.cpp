@@ -158,13 +158,25 @@ Result<Answer> attach(Host& host, const Options& options) {
   return DisksAnswer{{std::move(*record)}};
 }
 
-// By its function, or by its name: /dev/ublkb0.
+bool is_unreadable(const Host& host, FunctionId function) {
+  const auto record = nvme::read_record(host.environment, function);
+  return !record && record.error().kind != ErrorClass::NotFound;
+}
+
+// By its function, or by its name: /dev/ublkb0. One whose record can't be read, if it is forced, by
+// its function: `pcilend-nvme-disk --remove` finds what there is of it.
 Result<DiskRecord> find_disk(const Host& host, const Options& options) {
   if (options.words.size() != 1)
     return fail(ErrorClass::Usage,
                 "name one disk, as in 'pcilend nvme list': 40001 or /dev/ublkb0");
   std::string name = options.words.front();
   if (name.starts_with("/dev/")) name.erase(0, 5);
+  const auto function = parse_function_id(name);
+  if (function && options.force && is_unreadable(host, *function)) {
+    DiskRecord record;
+    record.function = *function;
+    return record;
+  }
   auto records = nvme::read_records(host.environment);
   if (!records) return tl::unexpected(std::move(records).error());
   const auto found = std::ranges::find_if(*records, [&](const DiskRecord& record) {

@@ -440,7 +440,16 @@ TEST_P(NvmeDisk, BadInputIsRefused) {
   ASSERT_OK(await_listed("state", "waiting"));
   says("attach --alone " + id_, "with other options, and waits for its program", ErrorClass::State);
   EXPECT_EQ(listed<std::string>("disk", ""), disk_);
-  ASSERT_NO_FATAL_FAILURE(detach());
+
+  // A record that can't be read, of a disk that waits.
+  ASSERT_OK(host().run(fmt::format("echo '{{}}' >/run/pcilend/nvme/{}.json", id_)));
+  const std::string remedy = fmt::format("'pcilend nvme detach --force {}'", id_);
+  for (const std::string words : {"list", "attach --alone ", "detach "})
+    says(words.ends_with(' ') ? words + id_ : words, remedy, ErrorClass::Failure);
+  EXPECT_OK(host().run("! /usr/libexec/pcilend/pcilend-nvme-disk --alone " + id_));
+  EXPECT_OK(host().run("test -e " + disk_));
+  ASSERT_OK(host().run("pcilend nvme detach --force " + id_));
+  EXPECT_OK(host().run(fmt::format("! test -e {} && pcilend nvme list", disk_)));
 }
 
 INSTANTIATE_TEST_SUITE_P(By, NvmeDisk, testing::Values(Where::Lender, Where::Borrower),

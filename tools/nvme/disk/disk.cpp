@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +37,7 @@
 
 #include "disk/disk_queue.h"
 #include "disk/namespace_fate.h"
+#include "pcilend/directory.h"
 #include "pcilend/result.h"
 
 namespace pcilend::nvme {
@@ -92,6 +94,21 @@ void tell_systemd(std::string_view text) {
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   (void)!::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
                   reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(bytes));
+}
+
+// The numbers of all disks of ublk.
+std::vector<uint32_t> ublk_numbers(const Environment& environment) {
+  constexpr std::string_view kName = "ublkc";
+  std::vector<uint32_t> numbers;
+  for (const auto& entry : entries(environment.path("/sys/class/ublk-char"))) {
+    const std::string name = entry.filename();
+    if (!name.starts_with(kName)) continue;
+    uint32_t number = 0;
+    const char* const end = name.data() + name.size();
+    if (std::from_chars(name.data() + kName.size(), end, number).ptr == end)
+      numbers.push_back(number);
+  }
+  return numbers;
 }
 
 // Held until the program ends, also by a signal; one that executes itself takes it again.
@@ -553,7 +570,10 @@ class Disk {
     record_.state = ours || !record_.number ? "failed" : "waiting";
     record_.error = error.message;
     record_.error_kind = static_cast<int>(error.kind);
-    (void)write_record(environment_, record_);
+    // One that can't be read may be of a disk that is there still: remove_disk() sees to both.
+    const auto former = read_record(environment_, options_.function);
+    if (former || former.error().kind == ErrorClass::NotFound)
+      (void)write_record(environment_, record_);
     tell_systemd(fmt::format("STATUS={}\n", error.message));
     return tl::unexpected(std::move(error));
   }
@@ -617,19 +637,24 @@ Result<> run_disk(const Environment& environment, const DiskOptions& options) {
 Result<> remove_disk(const Environment& environment, FunctionId function) {
   const auto locked = lock(environment, function);
   if (!locked) return tl::unexpected(locked.error());
-  const auto record = read_record(environment, function);
-  if (!record) return tl::unexpected(record.error());
-  if (record->number) {
+  auto record = read_record(environment, function);
+  if (!record && record.error().kind == ErrorClass::NotFound)
+    return tl::unexpected(std::move(record).error());
+  DiskRecord left;
+  left.function = function;
+  if (record) left = std::move(*record);
+  // The kernel knows it even if its record can't be read.
+  for (const uint32_t number : ublk_numbers(environment)) {
     auto control = UblkControl::open();
     if (!control) return tl::unexpected(std::move(control).error());
-    const auto left = (*control)->info(*record->number);
-    if (!left) return tl::unexpected(left.error());
-    if (*left && (*left)->ublksrv_flags == (kMark | function.value)) {
-      PCILEND_TRY((*control)->stop(*record->number));
-      PCILEND_TRY((*control)->remove(*record->number));
-    }
+    const auto disk = (*control)->info(number);
+    if (!disk) return tl::unexpected(disk.error());
+    if (!*disk || (*disk)->ublksrv_flags != (kMark | function.value)) continue;
+    PCILEND_TRY((*control)->stop(number));
+    PCILEND_TRY((*control)->remove(number));
+    left.number = number;
   }
-  return remove_record(environment, *record);
+  return remove_record(environment, left);
 }
 
 }  // namespace pcilend::nvme

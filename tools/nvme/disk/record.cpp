@@ -59,9 +59,9 @@ Result<DiskRecord> parse(FunctionId function, const std::string& text) {
     return record;
   } catch (const nlohmann::json::exception&) {
     return fail(ErrorClass::Failure,
-                "{} is not what pcilend-nvme-disk writes: remove it, and the disk with "
-                "'pcilend nvme detach'",
-                record_path(function));
+                "{} is not what this pcilend-nvme-disk writes: 'pcilend nvme detach --force {}' "
+                "removes it, and its disk",
+                record_path(function), to_string(function));
   }
 }
 

@@ -171,6 +171,21 @@ TEST_F(NvmeCommand, DetachRemovesWhatNobodyServes) {
                           "/usr/libexec/pcilend/pcilend-nvme-disk 40001 --remove"));
 }
 
+TEST_F(NvmeCommand, DetachByForceRemovesWhatHasARecordThatCantBeRead) {
+  fs::create_directories(root_ / "run/systemd/system");
+  write("run/pcilend/nvme/40001.json", "{}");
+  program_says_ = [](const auto&) { return "inactive\n"; };
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"list"}, {"attach", "--alone", "40001"}, {"detach", "40001"}})
+    EXPECT_THAT(refusal(words, ErrorClass::Failure),
+                HasSubstr("'pcilend nvme detach --force 40001' removes it"));
+  EXPECT_THAT(kernel_.log, IsEmpty());
+  EXPECT_EQ(run({"nvme", "detach", "--force", "40001"}).status, 0);
+  EXPECT_THAT(kernel_.log,
+              ElementsAre("systemctl --no-block stop pcilend-nvme-disk@40001.service", kUnitState,
+                          "/usr/libexec/pcilend/pcilend-nvme-disk 40001 --remove"));
+}
+
 // It may have been waiting to start its program again, or have another one by now.
 TEST_F(NvmeCommand, DetachWaitsForSystemd) {
   fs::create_directories(root_ / "run/systemd/system");
