@@ -158,33 +158,38 @@ Result<Answer> attach(Host& host, const Options& options) {
   return DisksAnswer{{std::move(*record)}};
 }
 
-bool is_unreadable(const Host& host, FunctionId function) {
-  const auto record = nvme::read_record(host.environment, function);
-  return !record && record.error().kind != ErrorClass::NotFound;
+Error nothing_attached(const std::string& name) {
+  return {ErrorClass::NotFound,
+          fmt::format("nothing is attached as {}: see 'pcilend nvme list'", name)};
 }
 
-// By its function, or by its name: /dev/ublkb0. One whose record can't be read, if it is forced, by
-// its function: `pcilend-nvme-disk --remove` finds what there is of it.
+// By force also one whose record can't be read: `pcilend-nvme-disk --remove` finds what there is
+// of it.
+Result<DiskRecord> find_disk_of(const Host& host, FunctionId function, bool force) {
+  auto record = nvme::read_record(host.environment, function);
+  if (record) return record;
+  if (record.error().kind == ErrorClass::NotFound)
+    return tl::unexpected(nothing_attached(to_string(function)));
+  if (!force) return record;
+  DiskRecord unreadable;
+  unreadable.function = function;
+  return unreadable;
+}
+
+// By its function, or by its name: /dev/ublkb0.
 Result<DiskRecord> find_disk(const Host& host, const Options& options) {
   if (options.words.size() != 1)
     return fail(ErrorClass::Usage,
                 "name one disk, as in 'pcilend nvme list': 40001 or /dev/ublkb0");
   std::string name = options.words.front();
+  if (const auto function = parse_function_id(name))
+    return find_disk_of(host, *function, options.force);
   if (name.starts_with("/dev/")) name.erase(0, 5);
-  const auto function = parse_function_id(name);
-  if (function && options.force && is_unreadable(host, *function)) {
-    DiskRecord record;
-    record.function = *function;
-    return record;
-  }
   auto records = nvme::read_records(host.environment);
   if (!records) return tl::unexpected(std::move(records).error());
-  const auto found = std::ranges::find_if(*records, [&](const DiskRecord& record) {
-    return to_string(record.function) == name || (record.number && record.disk() == name);
-  });
-  if (found == records->end())
-    return fail(ErrorClass::NotFound, "nothing is attached as {}: see 'pcilend nvme list'",
-                options.words.front());
+  const auto found = std::ranges::find_if(
+      *records, [&](const DiskRecord& record) { return record.number && record.disk() == name; });
+  if (found == records->end()) return tl::unexpected(nothing_attached(options.words.front()));
   return std::move(*found);
 }
 

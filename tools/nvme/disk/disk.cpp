@@ -87,9 +87,10 @@ void tell_systemd(std::string_view text) {
   const char* const path = std::getenv("NOTIFY_SOCKET");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (!path || std::strlen(path) >= sizeof address.sun_path) return;
-  std::strcpy(address.sun_path, path);
-  const size_t bytes = offsetof(sockaddr_un, sun_path) + std::strlen(path);
+  const size_t length = path ? std::strlen(path) : 0;
+  if (length == 0 || length >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, length);
+  const size_t bytes = offsetof(sockaddr_un, sun_path) + length;
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   (void)!::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
@@ -497,6 +498,7 @@ class Disk {
     std::vector<std::string> words = to_words(next);
     words.insert(words.begin(), kOwner);
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     ::execv("/proc/self/exe", arguments.data());

@@ -179,6 +179,8 @@ TEST_F(NvmeCommand, DetachByForceRemovesWhatHasARecordThatCantBeRead) {
            {"list"}, {"attach", "--alone", "40001"}, {"detach", "40001"}})
     EXPECT_THAT(refusal(words, ErrorClass::Failure),
                 HasSubstr("'pcilend nvme detach --force 40001' removes it"));
+  EXPECT_THAT(refusal({"detach", "40002"}, ErrorClass::NotFound),
+              HasSubstr("nothing is attached as 40002"));
   EXPECT_THAT(kernel_.log, IsEmpty());
   EXPECT_EQ(run({"nvme", "detach", "--force", "40001"}).status, 0);
   EXPECT_THAT(kernel_.log,

@@ -31,7 +31,9 @@ template <class... Args>
 #define PCILEND_TRY(expression) PCILEND_TRY_AS(PCILEND_TRY_NAME(__LINE__), expression)
 #define PCILEND_TRY_NAME(line) PCILEND_TRY_JOIN(pcilend_try_, line)
 #define PCILEND_TRY_JOIN(prefix, line) prefix##line
+// NOLINTBEGIN(bugprone-macro-parentheses): the name of what is declared.
 #define PCILEND_TRY_AS(result, expression)                                                     \
   do {                                                                                         \
     if (auto result = (expression); !result) return tl::unexpected(std::move(result).error()); \
   } while (0)
+// NOLINTEND(bugprone-macro-parentheses)
