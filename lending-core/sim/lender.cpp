@@ -501,6 +501,8 @@ void Lender::Request(u32 index, const Slot& slot) {
       return answer(error, &out);
     }
     default:
+      // Of segments and shared functions: what they are answered with is not simulated.
+      if (pcilend_wire_length(header.type, true) > 0) return answer(-ENOENT);
       return answer(Obey(f, index, header.type, slot));
   }
 }
